@@ -1,0 +1,239 @@
+"""Pictures and arrays of attention: weights [H,Tq,Tk] with the tokens on both axes, and curves over steps.
+
+Rows are target tokens (queries), columns source tokens (keys), as in figure 3 of Bahdanau et al. (2015). Colours mean the same in
+every picture, 0 to 1. Axis letters: H heads, Tq target length, Tk source length. Everything is drawn off screen, and every
+file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import math
+import os
+import pathlib
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from attnlab.training.files import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ft2font import FT2Font
+
+_FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "Arial Unicode MS", "Segoe UI Symbol")
+_LONGEST = 24  # characters of a token that are shown
+_FONT_SIZE = 7.5  # points
+_CELL = 0.17  # inches per token, so that labels do not touch
+_DPI = 110
+
+
+def save_map(
+    path: str | os.PathLike[str], weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str], title: str = ""
+) -> None:
+    """Draws attention weights as a PNG, one panel per head in a grid.
+
+    Values outside 0..1 (some mechanisms have them) take the end colours, and the colour bar gets a tip; NaN is red.
+
+    Args:
+      weights: [H,Tq,Tk] or [Tq,Tk].
+      source_tokens: Tk tokens, for the columns.
+      target_tokens: Tq tokens, for the rows.
+
+    Raises:
+      ValueError: shapes that do not go with the tokens, or nothing to draw.
+    """
+    maps = _checked(weights, source_tokens, target_tokens)
+    sources, targets = ([label(token) for token in tokens] for tokens in (source_tokens, target_tokens))
+    grid = _Grid.of(maps.shape, sources, targets)
+    figure = _figure(grid.width, grid.height)
+    title = label(title, longest=int(grid.width / 0.085))
+    figure.text(0.5, 1 - 0.08 / grid.height, title, ha="center", va="top", fontsize=10, fontfamily=list(_fonts()), parse_math=False)
+    for head in range(len(maps)):
+        panel = figure.add_axes(grid.panel(head))
+        image = _draw(panel, maps[head], sources, targets)
+        if len(maps) > 1:
+            panel.set_title(f"head {head}", fontsize=8, pad=0, y=1 + (grid.top - 0.28) / grid.panel_height)
+    bar = figure.colorbar(image, cax=figure.add_axes(grid.bar()), extend=_tips(maps))
+    bar.ax.tick_params(labelsize=7)
+    _save(figure, path)
+
+
+def save_arrays(
+    path: str | os.PathLike[str],
+    weights: np.ndarray | Mapping[str, np.ndarray],
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+) -> None:
+    """Writes maps and tokens as a compressed .npz that `numpy.load` reads without pickle.
+
+    Args:
+      weights: one map, stored as "weights", or several by name ("decoder/0/cross").
+      source_tokens, target_tokens: stored under these names, as strings.
+
+    Raises:
+      ValueError: a map called like the tokens.
+    """
+    named = dict(weights) if isinstance(weights, Mapping) else {"weights": weights}
+    tokens = {"source_tokens": np.array(list(source_tokens), dtype=np.str_), "target_tokens": np.array(list(target_tokens), dtype=np.str_)}
+    if clash := sorted(tokens.keys() & named.keys()):
+        raise ValueError(f"a map cannot be called {clash[0]!r}")
+    arrays: dict[str, Any] = {name: np.asarray(array) for name, array in named.items()} | tokens
+    _write(path, lambda file: np.savez_compressed(file, **arrays))
+
+
+def save_curve(
+    path: str | os.PathLike[str],
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    title: str = "",
+    x_label: str = "step",
+    y_label: str = "loss",
+) -> None:
+    """Draws curves as a PNG: `series` maps a name to its (x, y) points, in order. A series without points is only named."""
+    figure = _figure(6.4, 4.0)
+    axes = figure.subplots()
+    figure.subplots_adjust(0.11, 0.12, 0.97, 0.92)
+    for name, points in series.items():
+        x, y = (np.array([point[i] for point in points], dtype=float) for i in (0, 1))
+        axes.plot(x, y, marker="o" if len(x) < 20 else None, markersize=3, linewidth=1.2, label=label(name, longest=60).lstrip("_"))
+    axes.set_xlabel(label(x_label, longest=60), parse_math=False)
+    axes.set_ylabel(label(y_label, longest=60), parse_math=False)
+    axes.set_title(label(title, longest=200), parse_math=False, fontsize=10)
+    axes.grid(alpha=0.3)
+    if series:
+        for text in axes.legend(fontsize=8, frameon=False).get_texts():
+            text.set_parse_math(False)
+    _save(figure, path)
+
+
+def label(token: str, longest: int = _LONGEST) -> str:
+    """A token as it can be drawn: blanks made visible, what no font has as an escape, long ones cut with "…"."""
+    if not token.strip(" "):
+        return "\N{OPEN BOX}" * min(len(token), longest)
+    text = "".join(sign if sign.isprintable() and _has_glyph(sign) else sign.encode("unicode_escape").decode() for sign in token)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _checked(weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str]) -> np.ndarray:
+    """The maps as float [H,Tq,Tk], with at least one cell."""
+    maps = np.asarray(weights, dtype=np.float64)
+    maps = maps[None] if maps.ndim == 2 else maps
+    wanted = (len(target_tokens), len(source_tokens))
+    if maps.ndim != 3 or maps.shape[1:] != wanted or maps.size == 0:
+        raise ValueError(f"weights of shape {np.shape(weights)} do not go with {wanted[0]} target and {wanted[1]} source tokens")
+    return maps
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """Where everything stands, in inches. Reckoned by hand: matplotlib's layout engines need 10 s for eight heads of 60 tokens."""
+
+    across: int
+    down: int
+    left: float
+    top: float
+    panel_width: float
+    panel_height: float
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], sources: Sequence[str], targets: Sequence[str]) -> _Grid:
+        """A grid about as wide as high, with room for the longest labels, from the shape [H,Tq,Tk]."""
+        heads, rows, columns = shape
+        cell = max(_CELL, 1.2 / max(rows, columns))
+        left, top = (0.15 + max(map(_inches, labels)) for labels in (targets, sources))
+        top += 0.3 if heads > 1 else 0.0
+        width, height = cell * columns, cell * rows
+        across = min(heads, max(1, round(math.sqrt(heads * (height + top) / (width + left)))))
+        return cls(across, math.ceil(heads / across), left, top, width, height)
+
+    @property
+    def width(self) -> float:
+        """Of the whole picture, with the colour bar."""
+        return max(3.5, self.across * (self.left + self.panel_width) + 0.9)
+
+    @property
+    def height(self) -> float:
+        """Of the whole picture, with the title."""
+        return 0.35 + self.down * (self.top + self.panel_height) + 0.15
+
+    def panel(self, head: int) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height of a head's panel, as fractions of the picture."""
+        row, column = divmod(head, self.across)
+        x = column * (self.left + self.panel_width) + self.left
+        y = self.height - 0.35 - (row + 1) * (self.top + self.panel_height)
+        return x / self.width, y / self.height, self.panel_width / self.width, self.panel_height / self.height
+
+    def bar(self) -> tuple[float, float, float, float]:
+        """The same for the colour bar, beside the first row."""
+        _, bottom, _, height = self.panel(0)
+        long = min(2.5 / self.height, height)
+        return (self.across * (self.left + self.panel_width) + 0.2) / self.width, bottom + height - long, 0.12 / self.width, long
+
+
+def _inches(text: str) -> float:
+    """About the length of a label as drawn: a wide character is one em, an upper-case one 0.8, the others 0.65."""
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" or sign in "mwMW@%…" for sign in text)
+    upper = sum(sign.isupper() and sign not in "MW" for sign in text)
+    return _FONT_SIZE / 72 * (wide + 0.8 * upper + 0.65 * (len(text) - wide - upper))
+
+
+def _draw(panel: Axes, weights: np.ndarray, sources: Sequence[str], targets: Sequence[str]) -> Any:
+    """One head: the picture and its labels."""
+    import matplotlib
+
+    colours = matplotlib.colormaps["viridis"].with_extremes(bad="red")
+    image = panel.imshow(weights, cmap=colours, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+    panel.xaxis.tick_top()
+    for axis, labels, turn in ((panel.xaxis, sources, 90), (panel.yaxis, targets, 0)):
+        axis.set_ticks(range(len(labels)), labels, fontsize=_FONT_SIZE, rotation=turn, fontfamily=list(_fonts()), parse_math=False)
+    panel.tick_params(length=2, pad=1.5)
+    return image
+
+
+def _tips(maps: np.ndarray) -> str:
+    """Which ends of the colour bar get a tip, for values beyond them (rounding aside)."""
+    low, high = bool(np.nanmin(maps, initial=0.0) < -1e-6), bool(np.nanmax(maps, initial=0.0) > 1 + 1e-6)
+    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[low, high]
+
+
+def _figure(width: float, height: float) -> Figure:
+    """An empty picture, in inches, without pyplot and its global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=_DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@functools.cache
+def _fonts() -> dict[str, FT2Font]:
+    """The fonts of `_FONTS` that this machine has, by family; matplotlib brings the first."""
+    from matplotlib import font_manager
+
+    installed = set(font_manager.get_font_names())
+    return {name: font_manager.get_font(font_manager.findfont(name)) for name in _FONTS if name in installed}
+
+
+def _has_glyph(sign: str) -> bool:
+    """True when one of the fonts can draw the character."""
+    return any(font.get_char_index(ord(sign)) for font in _fonts().values())
+
+
+def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Draws the figure into a PNG file. `Software` is left out, so that equal pictures are equal files."""
+    _write(path, lambda file: figure.savefig(file, format="png", metadata={"Software": None}))
+
+
+def _write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], Any]) -> None:
+    """Writes what `fill` puts into a buffer as a file, whole or not at all, making its folder."""
+    target = pathlib.Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    fill(buffer)
+    write_atomic(target, buffer.getvalue())

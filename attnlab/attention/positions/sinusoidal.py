@@ -1,0 +1,37 @@
+"""Sinusoidal positions (Vaswani et al. 2017).
+
+    PE[p, 2i] = sin(p / 10000^(2i/d))        PE[p, 2i+1] = cos(p / 10000^(2i/d))
+
+Added to the embeddings. Sines and cosines interleave as in the paper (its released code puts them in two halves on a slightly
+different frequency grid: weights do not carry over). An odd width drops the last cosine.
+Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.5.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.positions.protocol import PositionScheme
+
+
+class Sinusoidal(PositionScheme):
+    """Fixed sines and cosines of the position, no parameters, any length.
+
+    Attributes:
+      base: the ratio of the longest to the shortest wavelength, 10000 in the paper.
+    """
+
+    base: float = 10000.0
+
+    hooks = frozenset({"embedding"})
+
+    def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """x [B,T,d] + PE[positions]; the table is computed in float32 and added in the dtype of x."""
+        return x + self.table(positions, x.shape[-1]).astype(x.dtype)
+
+    def table(self, positions: jax.Array, width: int) -> jax.Array:
+        """PE at positions [...], float32 [..., width]."""
+        frequency = self.base ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
+        angle = positions.astype(jnp.float32)[..., None] * frequency
+        return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*positions.shape, -1)[..., :width]

@@ -1,0 +1,168 @@
+"""The one signature every attention mechanism keeps, and the declaration of what it can do.
+
+Axis letters: B batch, Tq queries, Tk keys, H heads, d context width, dq/ds widths of query and source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.errors import UserError
+
+MAPS = "maps"  # the variable collection that holds attention weights; making it mutable is the one switch for maps
+
+
+@flax.struct.dataclass
+class Memory:
+    """What is attended: whatever a mechanism precomputes from its source. Mechanisms add their own arrays.
+
+    Attributes:
+      valid: [B,Tk] bool, True at slots that hold a real token.
+      length: [] int32, slots written so far (Tk unless the memory has spare capacity to `extend` into).
+    """
+
+    valid: jax.Array
+    length: jax.Array
+
+
+@flax.struct.dataclass
+class Reading:
+    """The result of one look at a memory.
+
+    Attributes:
+      context: [B,Tq,d].
+      weights: [B,H,Tq,Tk] float32, only while maps are being collected, else None.
+      losses: auxiliary losses by name, each a scalar.
+    """
+
+    context: jax.Array
+    weights: jax.Array | None = None
+    losses: dict[str, jax.Array] = flax.struct.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Capabilities:
+    """What a mechanism can be asked for. Anything not declared is refused when the config is built.
+
+    Attributes:
+      roles: "self" (query and source are the same sequence), "cross" (they are not).
+      directions: "causal" (a query sees no later key), "bidirectional".
+      padding: honours `valid`.
+      dense: honours an arbitrary boolean mask in its visibility.
+      dropout: drops attention weights in training.
+      cache: `extend` works, so that decoding costs one step per token.
+      maps: "exact" weights, "implied" by a linear form, "spatial" gates, or "none".
+      positions: the position hooks it lets in ("embedding", "query_key", "score").
+      max_length: longest source, None without a limit.
+    """
+
+    roles: frozenset[str] = frozenset({"self", "cross"})
+    directions: frozenset[str] = frozenset({"causal", "bidirectional"})
+    padding: bool = True
+    dense: bool = True
+    dropout: bool = False
+    cache: bool = True
+    maps: Literal["exact", "implied", "spatial", "none"] = "exact"
+    positions: frozenset[str] = frozenset({"embedding"})
+    max_length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """What a system asks of the mechanism in one of its slots; same words as `Capabilities`."""
+
+    role: Literal["self", "cross"]
+    direction: Literal["causal", "bidirectional"] = "bidirectional"
+    padding: bool = True
+    cache: bool = False
+    maps: bool = True
+    positions: frozenset[str] = frozenset()
+
+    def check(self, mechanism: type, where: str) -> None:
+        """Raise `UserError` naming mechanism, request and what would work, if the mechanism does not declare it."""
+        can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
+        asked = [
+            (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
+            (self.direction in can.directions, f"the direction {self.direction!r}", f"it offers {_listed(can.directions)}"),
+            (can.padding or not self.padding, "padding", "it wants sequences of one length"),
+            (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
+            (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
+            (self.positions <= can.positions, f"position hooks {_listed(self.positions)}", f"it offers {_listed(can.positions)}"),
+        ]
+        for granted, request, instead in asked:
+            if not granted:
+                raise UserError(f"{where}: {mechanism.__name__} does not support {request}; {instead}")
+
+
+def _listed(words: frozenset[str]) -> str:
+    return ", ".join(repr(word) for word in sorted(words)) or "none"
+
+
+class Attention(nn.Module):
+    """Base of every mechanism; its fields are its whole configuration.
+
+    A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a cache, `extend`. Dropout is
+    on exactly when the caller passes a "dropout" random stream.
+
+    Attributes:
+      width: d, the width of the context; the system that uses the mechanism sets it, not the config.
+    """
+
+    width: int
+
+    capabilities: ClassVar[Capabilities]
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
+        """Project a source once.
+
+        Args:
+          source: [B,Tk,ds].
+          valid: [B,Tk] bool, True at real tokens; None means all are.
+          capacity: slots to reserve (>= Tk) so that the memory can be extended; None means exactly Tk.
+
+        Returns:
+          A `Memory`, every array of it with leading axis B but for `length`.
+        """
+        raise NotImplementedError
+
+    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING) -> Reading:
+        """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last written slot."""
+        raise NotImplementedError
+
+    def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
+        """Append source [B,t,ds] to a memory with spare capacity; the caller keeps `length + t <= capacity`."""
+        raise NotImplementedError
+
+    def __call__(
+        self, query: jax.Array, source: jax.Array, visibility: Visibility = EVERYTHING, valid: jax.Array | None = None
+    ) -> Reading:
+        """`read(query, remember(source, valid), visibility)`."""
+        return self.read(query, self.remember(source, valid), visibility)
+
+    def capture(self, weights: jax.Array) -> jax.Array | None:
+        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, else None."""
+        if not self.is_mutable_collection(MAPS):
+            return None
+        self.sow(MAPS, "weights", weights)
+        return weights
+
+
+def written(source: jax.Array, valid: jax.Array | None, capacity: int | None) -> tuple[jax.Array, jax.Array]:
+    """`valid` padded to the capacity, and the number of slots written: the two fields every `Memory` starts with.
+
+    Raises:
+      ValueError: the capacity is smaller than the source.
+    """
+    batch, length = source.shape[:2]
+    slots = length if capacity is None else capacity
+    if slots < length:
+        raise ValueError(f"capacity {slots} is smaller than the source's length {length}")
+    known = jnp.ones((batch, length), bool) if valid is None else valid
+    return jnp.pad(known, ((0, 0), (0, slots - length))), jnp.asarray(length, jnp.int32)

@@ -1,0 +1,197 @@
+"""The command line: `launch.py COMMAND [flags]` and the same as the console script `attnlab`.
+
+Each command is a module with two functions: `add_arguments(parser)`, which must import nothing heavy (it runs for `--help`),
+and `run(arguments) -> int`, the exit code. Commands that work on a run get `--config`, `--workdir` and all `--config.a.b=value`
+overrides: `arguments.config` and `arguments.workdir` (None unless given; a command may set its own default with
+`parser.set_defaults`) and `arguments.overrides`, a list of "a.b=value" for `attnlab.config.load`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import errno
+import importlib
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from attnlab.errors import UserError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One subcommand.
+
+    Attributes:
+      module: where its `add_arguments` and `run` are.
+      help: one line for `--help`.
+      on_run: it works on a run, so it takes a config and a work folder.
+    """
+
+    module: str
+    help: str
+    on_run: bool = True
+
+
+COMMANDS: Mapping[str, Command] = {
+    "train": Command("attnlab.commands.train", "train a model; the same command again resumes it"),
+    "evaluate": Command("attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, chrF"),
+    "generate": Command("attnlab.commands.generate", "translate lines from stdin or a file"),
+    "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given sentence pairs"),
+    "list": Command("attnlab.commands.listing", "what there is: mechanisms, systems, data, configs, ...", on_run=False),
+}
+"""All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package."""
+
+CONFIGS = """\
+configs:
+  --config=configs/translation.py:rnnsearch takes the config that the function get_config of that file returns for the
+  argument 'rnnsearch'. The files live in configs/; '{program} list configs' shows them, and yours may lie anywhere.
+
+overrides:
+  --config.a.b=value (or --config.a.b value) changes one setting; its type is that of the value it replaces:
+    --config.training.steps=500   --config.schedule.peak=1e-3   --config.batch.buckets=16,32,64   --config.vocabulary.lowercase=true
+  A name put on a component replaces it, with its own default settings, before all other overrides:
+    --config.system.attention=multihead --config.system.attention.heads=8
+    --config.system.attention=my_package.my_file:MyAttention      a file of your own, no registration needed
+  A misspelt name or a wrong value is one line on stderr, with the near names, and exit code 2."""
+
+HELP = """\
+usage: {program} COMMAND [--config=FILE.py:ARGUMENT] [--config.a.b=value ...] [--workdir=FOLDER] [flags]
+
+attnlab: train, measure and look into attention models, every mechanism behind one signature.
+
+commands:
+{commands}
+
+examples:
+  {program} train --config=configs/translation.py:rnnsearch --workdir=runs/first
+  {program} evaluate --workdir=runs/first
+  {program} train --config=configs/translation.py:rnnsearch --config.system.attention=multihead --workdir=runs/second
+  {program} list mechanisms
+
+{configs}
+
+'{program} COMMAND --help' explains the flags of one command.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without abbreviations, whose complaints are `UserError` instead of a usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises `UserError` with argparse's message."""
+        raise UserError(message)
+
+    def flags(self) -> list[str]:
+        """All long flags."""
+        return [flag for flag in self._option_string_actions if flag.startswith("--")]  # argparse has no public list
+
+
+def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
+    """Runs one command; `argv` is `sys.argv[1:]` unless given.
+
+    Returns:
+      The command's exit code; 2 after a `UserError` or a full disk, 130 after Ctrl-C, 141 where the reader of a pipe has
+      gone. One line on stderr says why.
+    """
+    program = pathlib.Path(sys.argv[0]).name or "attnlab"
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a user's own mechanism is named from the folder they stand in
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        message, code = f"{program}: error: {error}", 2
+    except KeyboardInterrupt:
+        message, code = f"{program}: interrupted", 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
+        return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        message, code = f"{program}: error: {error.strerror}: {error.filename or 'while writing'}; free some space and run again", 2
+    print(message, file=sys.stderr)
+    return code
+
+
+def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:
+    """Finds the command, reads its flags and runs it."""
+    if not argv or argv[0] in ("--help", "-h", "help"):
+        lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())
+        print(HELP.format(program=program, commands=lines, configs=CONFIGS.format(program=program)), end="")
+        return 0
+    name, *rest = argv
+    if name.startswith("-"):
+        raise UserError(f"{name.partition('=')[0]}: the command comes first, '{program} COMMAND {name}'; commands: {', '.join(commands)}")
+    if name not in commands:
+        raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
+    command = commands[name]
+    overrides, rest = take_overrides(rest) if command.on_run else ([], rest)
+    module = importlib.import_module(command.module)
+    parser = _parser(command, f"{program} {name}", program)
+    module.add_arguments(parser)
+    arguments, unknown = parser.parse_known_args(rest)
+    if unknown:
+        raise UserError(_unknown(unknown[0], parser, name, command.on_run))
+    arguments.overrides = overrides
+    return int(module.run(arguments))
+
+
+def _parser(command: Command, prog: str, program: str) -> Parser:
+    """The parser of one command with the flags all of its kind share."""
+    parser = Parser(
+        prog=prog,
+        description=command.help[0].upper() + command.help[1:] + ".",
+        epilog=CONFIGS.format(program=program) if command.on_run else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if command.on_run:
+        parser.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config file and the argument for its get_config")
+        parser.add_argument("--workdir", metavar="FOLDER", help="where the run is kept: checkpoints, metrics, manifest, pictures")
+    return parser
+
+
+def take_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Takes `--config.a.b=value` and `--config.a.b value` out of a command line.
+
+    Returns:
+      The overrides, "a.b=value" each, and what is left. What follows a bare `--` is left alone.
+
+    Raises:
+      UserError: an override without a value.
+    """
+    overrides: list[str] = []
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--":
+            return overrides, [*rest, word, *words]
+        if not word.startswith("--config."):
+            rest.append(word)
+            continue
+        if "=" not in word:
+            value = next(words, None)
+            if value is None or value.startswith("--"):
+                raise UserError(f"{word}: no value given, write {word}=VALUE")
+            word = f"{word}={value}"
+        overrides.append(word.removeprefix("--config."))
+    return overrides, rest
+
+
+def _unknown(word: str, parser: Parser, command: str, on_run: bool) -> str:
+    """The message for an argument that no flag takes."""
+    if not word.startswith("-"):
+        return f"{command}: unexpected argument {word!r}"
+    flag = word.partition("=")[0]
+    if on_run and "." in flag:
+        head, _, key = flag.lstrip("-").partition(".")
+        is_config = bool(difflib.get_close_matches(head, ["config"], cutoff=0.6))
+        return f"{command}: unknown flag {flag}; did you mean '--config.{key if is_config else f'{head}.{key}'}'?"
+    return f"{command}: unknown flag {flag}; {nearest(flag, parser.flags())}"

@@ -1,0 +1,28 @@
+"""`evaluate`: score a trained run on a split."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from attnlab.commands import session
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--split` and `--json`."""
+    parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="which part of the data (default: test)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the scores of the run in `--workdir`; writes nothing."""
+    task, params, step, workdir = session.trained_task(arguments, (arguments.split,))
+    from attnlab.commands.results import scores, show
+
+    results, _ = scores(task, params, arguments.split)
+    results["step"] = step
+    if arguments.json:
+        print(json.dumps(results))
+    else:
+        show(f"{workdir}, {arguments.split} split", results)
+    return 0

@@ -1,0 +1,77 @@
+"""`generate`: translate lines from stdin or a file with a trained run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from attnlab.commands import session
+from attnlab.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--input` and `--output`."""
+    parser.add_argument("--input", metavar="FILE", help="one sentence a line, UTF-8 (default: stdin)")
+    parser.add_argument("--output", metavar="FILE", help="where the translations go (default: stdout)")
+    parser.epilog = (
+        "One line out for each line in, an empty one for an empty one. With --config.decoding.n_best=N each line gives N lines of\n"
+        "'line number TAB score TAB text', best first. --config.decoding.method=beam|greedy|sample picks the method.\n\n"
+        + (parser.epilog or "")
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Translate."""
+    session.trained_run(arguments.workdir, arguments.overrides)  # complain before reading stdin
+    lines = read_lines(arguments.input)
+    task, params, _, _ = session.trained_task(arguments, ())
+    wanted = [number for number, line in enumerate(lines) if line.strip()]
+    limit = task.config.batch.max_length
+    longer = task.longer_than(limit, [lines[number] for number in wanted])
+    if longer:
+        first = wanted[longer[0]] + 1
+        print(
+            f"note: {len(longer)} of {len(wanted)} sentences are longer than the {limit} tokens of training (first: line {first})",
+            file=sys.stderr,
+        )
+    found = dict(zip(wanted, task.translate(params, [lines[number] for number in wanted]), strict=True)) if wanted else {}
+    several = task.config.decoding.n_best > 1
+    output = []
+    for number in range(len(lines)):
+        best = found.get(number, [])
+        if several:
+            output += [f"{number + 1}\t{one.score:.4f}\t{task.text(one)}" for one in best]
+        else:
+            output.append(task.text(best[0]) if best else "")
+    text = "".join(line + "\n" for line in output)
+    if arguments.output:
+        from attnlab.training.files import write_atomic
+
+        write_atomic(arguments.output, text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def read_lines(path: str | None) -> list[str]:
+    """The lines of a file, or of stdin.
+
+    Raises:
+      UserError: an unreadable file, or a line that is not UTF-8 (with its number).
+    """
+    name = path or "stdin"
+    try:
+        content = Path(path).read_bytes() if path else sys.stdin.buffer.read()
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {error.strerror}") from error
+    lines = content.split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    texts = []
+    for number, line in enumerate(lines, 1):
+        try:
+            texts.append(line.decode())
+        except UnicodeDecodeError as error:
+            raise UserError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1})") from error
+    return texts

@@ -1,0 +1,53 @@
+"""`inspect`: draw where a trained run looks, for given sentence pairs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from attnlab.commands import session
+from attnlab.commands.generate import read_lines
+from attnlab.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--source`, `--target`, `--pairs` and `--output`."""
+    parser.add_argument("--source", metavar="TEXT", help="a source sentence")
+    parser.add_argument("--target", metavar="TEXT", help="its translation (default: the system's own)")
+    parser.add_argument("--pairs", metavar="FILE", help="instead: a file with 'source TAB target' on each line ('-' for stdin)")
+    parser.add_argument("--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and `<number>.npz` for each pair."""
+    session.trained_run(arguments.workdir, arguments.overrides)
+    pairs = _pairs(arguments)
+    task, params, _, workdir = session.trained_task(arguments, ())
+    from attnlab.commands.results import draw
+
+    folder = Path(arguments.output) if arguments.output else workdir / "maps"
+    missing = [source for source, target in pairs if target is None]
+    own = iter(task.text(best[0]) for best in task.translate(params, missing)) if missing else iter(())
+    for number, (source, target) in enumerate(pairs):
+        text = next(own) if target is None else target
+        print(f"{source}  ->  {text}")
+        for path in draw(task, params, source, text, folder / f"{number}").values():
+            print(f"  {path}")
+    return 0
+
+
+def _pairs(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
+    """The pairs asked for; a target of None is to be translated first."""
+    if (arguments.source is None) == (arguments.pairs is None):
+        raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
+    if arguments.source is not None:
+        return [(arguments.source, arguments.target)]
+    pairs: list[tuple[str, str | None]] = []
+    for number, line in enumerate(read_lines(None if arguments.pairs == "-" else arguments.pairs), 1):
+        source, tab, target = line.partition("\t")
+        if not source.strip() or (tab and not target.strip()):
+            raise UserError(f"{arguments.pairs}, line {number}: expected 'source' or 'source TAB target', both not empty")
+        pairs.append((source, target if tab else None))
+    if not pairs:
+        raise UserError(f"{arguments.pairs} holds no pairs")
+    return pairs

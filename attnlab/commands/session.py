@@ -1,0 +1,84 @@
+"""What the commands that work on a run share: its config, its folder, and jax set up once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.training.manifest import Manifest
+
+CHANGEABLE = ("data", "decoding", "parallel")  # what may differ between training a model and using it
+
+
+def start_jax() -> None:
+    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`; empty turns it off."""
+    import jax
+
+    folder = os.environ.get("ATTNLAB_CACHE", str(Path.home() / ".cache" / "attnlab"))
+    if folder:
+        jax.config.update("jax_compilation_cache_dir", str(Path(folder).expanduser() / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
+    """The config of `--config` with overrides.
+
+    Raises:
+      UserError: no `--config`, or anything wrong with it.
+    """
+    if path is None:
+        raise UserError("no --config given; for example --config=configs/translation.py:rnnsearch ('list configs' shows all)")
+    return configs.load(path, overrides)
+
+
+def existing_run(workdir: Path) -> Manifest | None:
+    """The manifest of a workdir; None if the folder is absent or empty.
+
+    Raises:
+      UserError: the manifest is damaged, or the folder holds something that is not a run.
+    """
+    manifest = Manifest.read(workdir)
+    if manifest is None and workdir.exists():
+        if not workdir.is_dir():
+            raise UserError(f"--workdir={workdir} is a file; name a folder")
+        strangers = sorted(set(os.listdir(workdir)) - {".lock", "vocabulary", "status.json"})
+        if strangers:
+            raise UserError(f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name a new or empty folder")
+    return manifest
+
+
+def trained_run(workdir: str | None, overrides: Sequence[str]) -> tuple[ConfigDict, Path]:
+    """The stored config of a trained workdir, with overrides of how it is used.
+
+    Raises:
+      UserError: no such run, or an override that would make it another model.
+    """
+    if workdir is None:
+        raise UserError("no --workdir given; name the folder of a trained run")
+    manifest = existing_run(Path(workdir))
+    if manifest is None:
+        raise UserError(f"--workdir={workdir} holds no run; train one there with 'train --config=... --workdir={workdir}'")
+    for override in overrides:
+        if override.partition(".")[0] not in CHANGEABLE:
+            key = override.partition("=")[0]
+            raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in CHANGEABLE)}")
+    return configs.prepare(configs.from_dict(manifest.config), overrides), Path(workdir)
+
+
+def trained_task(arguments: Any, splits: Sequence[str]) -> tuple[Any, Any, int, Path]:
+    """Task, parameters and step of the run in `--workdir`, with the data of `splits` read."""
+    config, workdir = trained_run(arguments.workdir, arguments.overrides)
+    start_jax()
+    from attnlab.tasks import TASKS
+    from attnlab.training.loop import best_params
+
+    task = TASKS.resolve(config.task).load(config, workdir, splits)
+    params, step = best_params(config, task, workdir)
+    return task, params, step, workdir

@@ -1,0 +1,115 @@
+"""`train`: from a config to a trained run with a table and pictures; the same command again resumes it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.commands import session
+from attnlab.errors import UserError
+from attnlab.progress import Progress
+from attnlab.training.manifest import Manifest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """No flags of its own."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train and report.
+
+    Returns:
+      0 when done, 1 when diverged, 128 + the signal's number when interrupted.
+    """
+    began = time.perf_counter()
+    config = session.wanted_config(arguments.config, arguments.overrides)
+    workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
+    previous = _previous(workdir, config)
+    session.start_jax()
+    from attnlab.tasks import TASKS
+    from attnlab.training.interrupt import Interrupt
+    from attnlab.training.loop import train
+    from attnlab.training.parallel import backend
+    from attnlab.training.records import RunLock
+
+    kind = TASKS.resolve(config.task)
+    kind.check(config)
+    place = backend(config.parallel.backend, config.parallel.devices)
+    task = kind.load(config, workdir if previous else None, ("train", "valid", "test"))
+    batches = task.batches(place.count * config.training.accumulate)
+    with (
+        RunLock(workdir),
+        Interrupt() as interrupt,
+        Progress(config.training.steps, every=config.training.log_every) as progress,
+    ):
+        _describe(config, task, place, workdir, progress, _previous(workdir, config))
+        for line in task.notes(batches):
+            progress.note(line)
+        with _failure_recorded(workdir, config):
+            outcome = train(config, task, batches, workdir, place, progress, interrupt, began)
+    if outcome.seconds_to_first_step is not None:
+        print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
+    if outcome.state == "diverged":
+        print(f"diverged: {outcome.message}; the last good checkpoint is kept in {workdir}")
+        return 1
+    if outcome.state == "interrupted":
+        print(f"interrupted at step {outcome.step}: saved in {workdir}; the same command goes on from here")
+        return 128 + int(interrupt.signal or 0)
+    from attnlab.commands.results import report
+
+    report(config, task, workdir)
+    return 0
+
+
+def default_workdir(path: str, config: ConfigDict) -> str:
+    """`runs/<config file>-<system>-<hash of the config>`."""
+    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(config)}"
+
+
+def _previous(workdir: Path, config: ConfigDict) -> Manifest | None:
+    """The manifest of an earlier start of this very run; None for a new one."""
+    manifest = session.existing_run(workdir)
+    if manifest is not None:
+        manifest.check_config(config, workdir)
+    return manifest
+
+
+def _describe(config: ConfigDict, task: Any, place: Any, workdir: Path, progress: Progress, previous: Manifest | None) -> None:
+    """Write vocabularies and manifest of a new run; of a resumed one, check the data and tell what else has changed."""
+    import jax
+
+    devices = {"kind": jax.devices()[0].device_kind, "count": place.count, "processes": jax.process_count()}
+    manifest = Manifest.build(config, devices=devices, data=dict(task.data.fingerprints))
+    if previous is None:
+        if jax.process_index() == 0:
+            task.save(workdir)
+            manifest.write(workdir)  # last: a workdir with a manifest is complete
+        return
+    if previous.data != manifest.data:
+        changed = [split for split, digest in manifest.data.items() if previous.data.get(split) != digest]
+        raise UserError(f"the data of workdir {workdir} has changed since it began (split {', '.join(changed)}); use another --workdir")
+    for change in previous.environment_changes(manifest):
+        progress.note(f"note: not what this run began with: {change}")
+
+
+class _failure_recorded:
+    """Leaves "failed" and the error's text in `status.json` if the block raises; the error goes on."""
+
+    def __init__(self, workdir: Path, config: ConfigDict) -> None:
+        self.workdir, self.steps = workdir, config.training.steps
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None:
+            from attnlab.training.records import Status
+
+            step = (Status.read(self.workdir) or {}).get("step", 0)
+            state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            Status(self.workdir, self.steps).update(state, step, f"{type(error).__name__}: {error}")

@@ -1,0 +1,180 @@
+"""Configs: a Python file and `--config.a.b=value` overrides go in, one complete, checked and locked tree comes out.
+
+A config file defines `get_config(argument: str) -> ConfigDict`; `configs/translation.py:rnnsearch` calls it with
+"rnnsearch". A node with a `name` is a *component* (see `attnlab.registry`): its other keys are that component's own
+fields, and those the file leaves out are filled in with their defaults, so the tree says everything a run depends on.
+A string assigned to a component's node, or to its name, puts another component in its place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import pathlib
+import runpy
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import RequiredValueError
+
+from attnlab.config_checks import read_value, validate
+from attnlab.config_tree import TABLES, Place, complete, config_hash, flat, from_dict, separate, to_dict
+from attnlab.errors import UserError, nearest
+from attnlab.registry import Table, fields
+
+__all__ = ["TABLES", "config_hash", "flat", "from_dict", "load", "prepare", "to_dict", "validate"]
+
+_FOLDER = pathlib.Path(__file__).parents[1]
+
+
+def load(path_and_argument: str, overrides: Sequence[str] = (), tables: Mapping[str, Table] | None = None) -> ConfigDict:
+    """The config of a file, with overrides.
+
+    Args:
+      path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current folder is looked for
+        beside the package too. Without a colon `get_config` gets its own default, or "".
+      overrides: "a.b=value" each, what stands after `--config.` on the command line.
+      tables: top-level key to table; `TABLES` unless given.
+
+    Returns:
+      The tree after `prepare`.
+
+    Raises:
+      UserError: no such file, no `get_config`, an error inside it (with its line), or what `prepare` raises.
+    """
+    path, colon, argument = path_and_argument.partition(":")
+    found = _find(path)
+    try:
+        get_config = runpy.run_path(str(found)).get("get_config")
+        if get_config is None:
+            raise UserError(f"{path}: no function get_config(argument) in this file")
+        needs_one = any(p.default is p.empty for p in inspect.signature(get_config).parameters.values())
+        config = get_config(*([argument] if colon or needs_one else []))
+    except UserError:
+        raise
+    except Exception as error:  # a user's file may raise anything
+        raise UserError(f"{path}{_line(error, found)}: {type(error).__name__}: {error}") from error
+    if not isinstance(config, ConfigDict):
+        raise UserError(f"{path}: get_config returned {type(config).__name__}, expected ml_collections.ConfigDict")
+    try:
+        return prepare(config, overrides, tables)
+    except RequiredValueError as error:
+        raise UserError(f"{path}: a required placeholder has no value; give it a default in the file") from error
+
+
+def prepare(config: ConfigDict, overrides: Sequence[str] = (), tables: Mapping[str, Table] | None = None) -> ConfigDict:
+    """Completes a config with the components' defaults, applies overrides, checks it and locks it.
+
+    Component replacements (`system.attention=multihead`) come first, outermost first, whatever their order in
+    `overrides`; then all others in the order given. Naming the component that already stands there changes nothing.
+
+    Returns:
+      A new config; the one given stays as it is.
+
+    Raises:
+      UserError: a misspelt key (with the near full names), a value of the wrong type, an unknown name, a bad range.
+    """
+    config = separate(config)
+    with config.ignore_type():
+        root = Place.root(config, tables)
+        complete(root)
+        _override(root, [_split(text) for text in overrides])
+    validate(config, tables)
+    return config.lock()
+
+
+def _find(path: str) -> pathlib.Path:
+    """The config file: as given, or beside the package."""
+    tried = [pathlib.Path(path), _FOLDER / path]
+    for file in tried:
+        if file.is_file():
+            return file
+    folders = [file.parent for file in tried if file.parent.is_dir()]
+    if not folders:
+        raise UserError(f"config file {path!r}: no such folder {str(tried[0].parent)!r}")
+    names = {str(pathlib.Path(path).with_name(file.name)) for folder in folders for file in folder.glob("*.py")}
+    raise UserError(f"no config file {path!r}; {nearest(path, names)}")
+
+
+def _line(error: Exception, path: pathlib.Path) -> str:
+    """The line of the config file an exception came through, as ":12"; "" where it never got there."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f":{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f":{lines[-1]}" if lines else ""
+
+
+def _split(text: str) -> tuple[list[str], str]:
+    """The override "a.b=value" as (["a", "b"], "value")."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"config.{name}: no value given, write --config.{name}=VALUE")
+    return name.split("."), value
+
+
+def _override(root: Place, overrides: Iterable[tuple[list[str], str]]) -> None:
+    """Applies overrides to the tree in place: replacements of components first, outermost first."""
+
+    def slot(keys: list[str]) -> list[str]:
+        return keys[:-1] if keys[-1] == "name" and len(keys) > 1 else keys
+
+    overrides = list(overrides)
+    replaced = set()
+    last = {tuple(slot(keys)): text for keys, text in overrides}
+    for *path, key in sorted(last, key=len):
+        parent = _walk(root, path)
+        if parent is not None and key in parent.tables:
+            _replace(parent, key, last[*path, key])
+            replaced.add((*path, key))
+    for keys, text in overrides:
+        if tuple(slot(keys)) not in replaced:
+            _assign(root, keys, text)
+
+
+def _walk(place: Place, keys: Iterable[str]) -> Place | None:
+    """The node below `place` along `keys`, or None."""
+    found: Place | None = place
+    for key in keys:
+        found = found.child(key) if found else None
+    return found
+
+
+def _replace(parent: Place, key: str, name: str) -> None:
+    """Puts the component `name` with its own defaults at `key`, unless it stands there already."""
+    old = parent.node.get(key)
+    if isinstance(old, ConfigDict) and old.get("name") == name:
+        return
+    optional = parent.component is not None and fields(parent.component)[key] is None
+    parent.node[key] = None if name == "None" and optional else {"name": name}
+    child = parent.child(key)
+    if child is not None:
+        complete(child)
+
+
+def _assign(root: Place, keys: list[str], text: str) -> None:
+    """Sets one plain value, read by the type of the value it replaces."""
+    dotted = ".".join(keys)
+    parent = _walk(root, keys[:-1])
+    if parent is None or keys[-1] not in parent.node:
+        raise UserError(f"config.{dotted}: no such key; {_near(root, keys)}")
+    old = parent.node[keys[-1]]
+    if isinstance(old, ConfigDict):
+        inside = ", ".join(f"{dotted}.{key}" for key in old)
+        raise UserError(f"config.{dotted} is a group of settings, not a value; set one of: {inside}")
+    parent.node[keys[-1]] = read_value(text, old, lambda: parent.hint(keys[-1]), f"config.{dotted}")
+
+
+def _near(root: Place, keys: list[str]) -> str:
+    """The full names like a misspelt one; else those that end alike; else what there is at the last place that exists."""
+    names = list(flat(root.node))
+    names += sorted({name[:dot] for name in names for dot, sign in enumerate(name) if sign == "."})
+    names = [name for name in names if not ".".join(keys).startswith(f"{name}.")]
+    close = difflib.get_close_matches(".".join(keys), names, n=3, cutoff=0.75)
+    if not close:
+        ends = difflib.get_close_matches(keys[-1], {name.rpartition(".")[2] for name in names}, n=1, cutoff=0.75)
+        close = [name for name in names if name.rpartition(".")[2] in ends][:3]
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    known = max((place for end in range(len(keys)) if (place := _walk(root, keys[:end]))), key=lambda place: len(place.where))
+    return "choose from: " + ", ".join(map(known.name, known.node))

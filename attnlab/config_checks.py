@@ -1,0 +1,245 @@
+"""Values of a config: read from command-line text, and checked as a whole before anything is built or compiled."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.config_tree import Place, defaults, flat, is_plain
+from attnlab.errors import UserError, nearest
+from attnlab.registry import Table, check_type, fields
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "vocabulary.kind": ("bpe", "word", "char"),
+    "batch.unit": ("sentences", "tokens"),
+    "training.per": ("token", "sentence"),
+    "training.compute": ("float32", "bfloat16"),
+    "parallel.backend": ("pmap", "mesh"),
+}
+"""Plain enumerations outside the components; inside them a field's `typing.Literal` says the same."""
+
+Limit = tuple[str, Callable[[Any], bool]]
+
+_COUNT: Limit = ("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1)
+_WHOLE: Limit = ("a whole number of at least 0", lambda x: isinstance(x, int) and x >= 0)
+_AT_LEAST_ZERO: Limit = ("a number of at least 0", lambda x: 0 <= x < math.inf)
+_POSITIVE: Limit = ("a number above 0", lambda x: 0 < x < math.inf)
+_RATE: Limit = ("a number of at least 0 and below 1", lambda x: 0 <= x < 1)
+
+LIMITS: Mapping[str, Limit] = {
+    "seed": _WHOLE,
+    "vocabulary.size": _COUNT,
+    "vocabulary.min_frequency": _COUNT,
+    "batch.size": _COUNT,
+    "batch.max_length": _COUNT,
+    "schedule.peak": _POSITIVE,
+    "schedule.warmup": _WHOLE,
+    "training.steps": _COUNT,
+    "training.accumulate": _COUNT,
+    "training.clip": _AT_LEAST_ZERO,
+    "training.label_smoothing": _RATE,
+    "training.ema": _RATE,
+    "training.log_every": _COUNT,
+    "training.evaluate_every": _WHOLE,
+    "checkpoint.every": _WHOLE,
+    "checkpoint.keep": _COUNT,
+    "parallel.devices": _WHOLE,
+}
+"""Ranges by full name; None always passes (a setting that is off). Sizes and rates of components are in `_check_range`."""
+
+
+def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> None:
+    """Checks a whole config: components and their fields, types, choices, ranges, and settings that depend on each other.
+
+    Raises:
+      UserError: the first thing wrong, with its full name, the value and what would be valid.
+    """
+    _check_place(Place.root(config, tables))
+    values = flat(config)
+    for name, choices in CHOICES.items():
+        if name in values and values[name] not in choices:
+            raise UserError(f"config.{name}={values[name]!r}; {nearest(str(values[name]), choices)}")
+    for name, limit in LIMITS.items():
+        if name in values:
+            _check_limit(name, values[name], limit)
+    _check_buckets(values)
+    if "decoding" in config:
+        from attnlab.decoding.settings import validate as validate_decoding
+
+        validate_decoding(config.decoding)
+
+
+def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
+    """The value that `text` means in the place of `old`.
+
+    int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16, 32)", its items of the
+    type of the old ones); "None" where the old value is None or the annotation allows it.
+
+    Args:
+      hint: gives the annotation of the field; asked only when the type of `old` does not settle it.
+
+    Raises:
+      UserError: `text` is none of the types allowed, naming the place, the text and the types.
+    """
+    same = set() if text == "None" else {type(old)} - {type(None)}
+    for value in _readings(text, old, same):
+        return value
+    kinds = {type(old)} | _kinds(hint())
+    for value in _readings(text, old, kinds):
+        return value
+    if kinds <= {type(None), Any}:
+        return _frozen_literal(text)
+    names = " or ".join(_spoken(kind, old) for kind in _READERS if kind in kinds)
+    raise UserError(f"{where}={text!r}: expected {names} (now {old!r})")
+
+
+def _readings(text: str, old: Any, kinds: set[Any]) -> Iterator[Any]:
+    """What `text` means as each of the types that can read it, the strictest type first."""
+    for kind, reader in _READERS.items():
+        if kind in kinds:
+            with contextlib.suppress(ValueError):
+                yield reader(text, old)
+
+
+def _literal(text: str) -> Any:
+    """A Python literal, or the text itself where it is none."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def _frozen_literal(text: str) -> Any:
+    """A literal for a place of unknown type: lists become tuples, what a config cannot hold stays text."""
+    value = _literal(text)
+    value = tuple(value) if isinstance(value, list) else value
+    return value if is_plain(value) else text
+
+
+def _read_none(text: str, old: Any) -> None:
+    if text != "None":
+        raise ValueError
+
+
+def _read_bool(text: str, old: Any) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _read_int(text: str, old: Any) -> int:
+    value = _literal(text)
+    if type(value) is not int:
+        raise ValueError
+    return value
+
+
+def _read_float(text: str, old: Any) -> float:
+    value = _literal(text)
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
+    kinds = {type(item) for item in old} if isinstance(old, tuple) else set()
+    kind = kinds.pop() if len(kinds) == 1 else None
+    value = _literal(text)
+    if isinstance(value, str) or (kind is str and text[:1] not in "(["):
+        value = tuple(item.strip() for item in text.split(","))
+    value = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if kind is float:
+        value = tuple(float(item) if type(item) is int else item for item in value)
+    if not is_plain(value) or any(kind not in (None, type(item)) for item in value):
+        raise ValueError
+    return value
+
+
+def _read_str(text: str, old: Any) -> str:
+    value = _literal(text) if text[:1] in ("'", '"') else text
+    return value if isinstance(value, str) else text
+
+
+_READERS: Mapping[type, Callable[[str, Any], Any]] = {
+    type(None): _read_none,
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+    tuple: _read_tuple,
+    str: _read_str,
+}
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The classes an annotation allows: those of a union, of a Literal's values, the origin of a generic."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return set().union(*map(_kinds, typing.get_args(hint)))
+    if origin is typing.Literal:
+        return {type(value) for value in typing.get_args(hint)}
+    return {origin or hint}
+
+
+def _spoken(kind: type, old: Any) -> str:
+    """How a message calls a type: "true or false", "tuple of int", "int"."""
+    items = {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()
+    names = {bool: "true or false", type(None): "None", tuple: f"tuple of {items.pop()}" if len(items) == 1 else "tuple"}
+    return names.get(kind, kind.__name__)
+
+
+def _check_place(place: Place) -> None:
+    """Checks a node and all below: every field known, of its type and in its range, every part there."""
+    known = fields(place.component) if place.component else {}
+    own = {key for key, default in known.items() if key in place.tables or default is not inspect.Parameter.empty}
+    for key, value in place.node.items():
+        where = f"config.{place.name(key)}"
+        if place.component and key != "name" and key not in own:
+            raise UserError(f"{where}: no such key; {nearest(key, own)}")
+        if not isinstance(value, ConfigDict) and not is_plain(value):
+            raise UserError(f"{where}: a {type(value).__name__} cannot be stored; use numbers, strings, true/false, None or tuples")
+        if key in place.tables and not isinstance(value, ConfigDict) and not (value is None and known.get(key, "") is None):
+            raise UserError(f"{where}={value!r}: expected the name of a {place.tables[key].kind}; choose from: {_names(place, key)}")
+        if place.component and key != "name" and key not in place.tables and not isinstance(value, ConfigDict):
+            check_type(value, place.hint(key), where)
+            _check_range(place, key, value)
+    if missing := [key for key in place.tables if key not in place.node and known.get(key) is inspect.Parameter.empty]:
+        wanted = " and ".join(f"--config.{place.name(key)} (one of: {_names(place, key)})" for key in missing)
+        raise UserError(f"config.{place.where}: {place.node.name} leaves its parts to you; set {wanted}")
+    for child in place.children():
+        _check_place(child)
+
+
+def _names(place: Place, key: str) -> str:
+    return ", ".join(place.tables[key].names())
+
+
+def _check_range(place: Place, key: str, value: Any) -> None:
+    """Dropout rates are in [0, 1); a whole number of a system whose default is at least 1 is a size, and at least 1."""
+    if "dropout" in key:
+        _check_limit(place.name(key), value, _RATE)
+    default = defaults(place.component).get(key) if place.component else None
+    if place.where.split(".")[0] == "system" and type(default) is int and default >= 1:
+        _check_limit(place.name(key), value, _COUNT)
+
+
+def _check_limit(name: str, value: Any, limit: Limit) -> None:
+    """Raises `UserError` unless the value is None or within the limit."""
+    text, holds = limit
+    if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool) or not holds(value)):
+        raise UserError(f"config.{name}={value!r}: expected {text}")
+
+
+def _check_buckets(values: Mapping[str, Any]) -> None:
+    """The bucket lengths are whole numbers, at least 1, each longer than the one before."""
+    buckets = values.get("batch.buckets", (1,))
+    counts = isinstance(buckets, tuple) and buckets and all(type(length) is int and length >= 1 for length in buckets)
+    if not counts or list(buckets) != sorted(set(buckets)):
+        raise UserError(f"config.batch.buckets={buckets!r}: expected increasing whole numbers of at least 1, such as 16,32,64")

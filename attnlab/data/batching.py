@@ -1,0 +1,266 @@
+"""Batches as a function of (seed, step): length buckets, static shapes, every example once per epoch.
+
+Axis letters: N examples, b rows of a batch, L width of a bucket. Both sides of a batch share the width L, so the
+number of compiled programs is the number of buckets.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from attnlab.data.vocabulary import PAD
+from attnlab.errors import UserError, nearest
+
+UNITS = ("sentences", "tokens")
+Batch = dict[str, np.ndarray]
+
+
+class Packed(Sequence[np.ndarray]):
+    """Many id sequences in one flat array: 4 bytes per token and 8 per sequence, where a list of arrays takes over 100.
+
+    Attributes:
+      ids: all sequences end to end, int32.
+      offsets: sequence i is `ids[offsets[i]:offsets[i + 1]]`; [N + 1] int64.
+    """
+
+    def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]]) -> None:
+        flat, ends = array("i"), array("q", [0])
+        for sequence in sequences:
+            flat.frombytes(np.asarray(sequence, np.int32).tobytes())
+            ends.append(len(flat))
+        self.ids = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
+        self.offsets = np.frombuffer(ends, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
+        """Sequence `index` [length], or a list of them for a slice."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[N] int64."""
+        lengths: np.ndarray = np.diff(self.offsets)
+        return lengths
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """Sequences `rows` [b] as [b, width] int32, padded on the right; a row of -1 is all PAD."""
+        start = self.offsets[rows]
+        length = np.where(rows < 0, 0, self.offsets[rows + 1] - start)
+        column = np.arange(width)
+        inside = column < length[:, None]
+        block = np.full((len(rows), width), PAD, np.int32)
+        block[inside] = self.ids[(start[:, None] + column)[inside]]
+        return block
+
+
+@dataclass
+class Examples:
+    """Encoded sentence pairs, EOS at the end of both sides.
+
+    Attributes:
+      source: id sequences; any iterable of them is packed on construction.
+      target: as many.
+    """
+
+    source: Sequence[np.ndarray]
+    target: Sequence[np.ndarray]
+
+    def __post_init__(self) -> None:
+        self.source = self.source if isinstance(self.source, Packed) else Packed(self.source)
+        self.target = self.target if isinstance(self.target, Packed) else Packed(self.target)
+        if len(self.source) != len(self.target):
+            raise ValueError(f"{len(self.source)} sources and {len(self.target)} targets")
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def packed(self) -> tuple[Packed, Packed]:
+        """Source and target as what construction made of them."""
+        assert isinstance(self.source, Packed) and isinstance(self.target, Packed)
+        return self.source, self.target
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens on the longer side of each pair, EOS included; [N]."""
+        source, target = self.packed
+        longer: np.ndarray = np.maximum(source.lengths, target.lengths)
+        return longer
+
+    def batch(self, rows: np.ndarray, width: int) -> Batch:
+        """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is all PAD."""
+        source, target = self.packed
+        return {"source": source.block(rows, width), "target": target.block(rows, width)}
+
+
+class _Bucket(NamedTuple):
+    """Examples of similar length: `width` L, `rows` b of the global batch, `members` [n] example numbers."""
+
+    width: int
+    rows: int
+    members: np.ndarray
+
+
+class TrainBatches:
+    """Training batches by random access: `batches(step)` depends on the arguments below and `step`, on nothing else.
+
+    Epoch e covers the steps e * n .. (e + 1) * n - 1 for n = `batches_per_epoch`, and in it every example occurs exactly once.
+    An epoch's order is drawn from (seed, e): each bucket shuffled and cut into batches, its last one filled up
+    with rows of PAD, then the batches of all buckets shuffled.
+
+    Args:
+      examples: encoded pairs.
+      size: batch size over all processes and devices, in `unit`.
+      unit: "sentences" (every batch has `size` rows) or "tokens" (a bucket of width L has size // L rows, rounded down to
+        a multiple of `multiple` and at least that, so a batch holds about `size` positions per side).
+      buckets: widths; a pair goes to the smallest that holds its longer side. Widths above `max_length` are cut to it, and
+        `max_length` itself is always one.
+      max_length: pairs with more tokens on a side (EOS included) are left out and counted.
+      seed: of the order.
+      process_index, process_count: this process gets rows [i b / n, (i + 1) b / n) of the b rows of the global batch.
+      multiple: devices times accumulated micro-batches; b is divisible by it.
+
+    Attributes:
+      batches_per_epoch: n above.
+      left_out: the number of pairs that are too long.
+      shapes: the (rows, width) that this process's batches take, one per bucket in use.
+
+    Raises:
+      UserError: rows not divisible by `multiple` or the processes, unknown unit, impossible widths, or no pair short enough.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        size: int,
+        unit: str,
+        buckets: Sequence[int],
+        max_length: int,
+        seed: int,
+        process_index: int = 0,
+        process_count: int = 1,
+        multiple: int = 1,
+    ) -> None:
+        if unit not in UNITS:
+            raise UserError(f"config.batch.unit={unit!r} is unknown; {nearest(str(unit), UNITS)}")
+        if not 0 <= process_index < process_count:
+            raise ValueError(f"process {process_index} of {process_count}")
+        granule = math.lcm(multiple, process_count)
+        if unit == "sentences":
+            _check_divisible(size, granule)
+        self._examples, self._seed = examples, seed
+        self._process = (process_index, process_count)
+        self._buckets, self.left_out = _fill_buckets(examples.lengths, _widths(buckets, max_length), size, unit, granule)
+        # Batch number k of an epoch belongs to the bucket j with first[j] <= k < first[j + 1].
+        self._first = np.cumsum([0] + [-(-len(bucket.members) // bucket.rows) for bucket in self._buckets])
+        self.batches_per_epoch = int(self._first[-1])
+        self.shapes = tuple((bucket.rows // process_count, bucket.width) for bucket in self._buckets)
+        self._plan: tuple[int, list[np.ndarray], np.ndarray] | None = None
+
+    def __call__(self, step: int) -> Batch:
+        """This process's share of the batch of `step` (counted from 0): `{"source": [b, L], "target": [b, L]}` int32."""
+        epoch, position = divmod(int(step), self.batches_per_epoch)
+        orders, numbers = self._plan_of(epoch)
+        number = numbers[position]
+        which = int(np.searchsorted(self._first, number, side="right")) - 1
+        bucket = self._buckets[which]
+        begin = int(number - self._first[which]) * bucket.rows
+        rows = _filled(orders[which][begin : begin + bucket.rows], bucket.rows)
+        index, count = self._process
+        share = bucket.rows // count
+        return self._examples.batch(rows[index * share : (index + 1) * share], bucket.width)
+
+    def _plan_of(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
+        """The members of each bucket in the order of `epoch`, and the order of the batches."""
+        plan = self._plan  # read once: a prefetching thread may replace it
+        if plan is None or plan[0] != epoch:
+            rng = np.random.default_rng((self._seed, epoch))
+            orders = [rng.permutation(bucket.members) for bucket in self._buckets]
+            plan = self._plan = (epoch, orders, rng.permutation(self.batches_per_epoch))
+        return plan[1], plan[2]
+
+
+def evaluation_batches(examples: Examples, *, size: int, buckets: Sequence[int]) -> list[tuple[np.ndarray, Batch]]:
+    """All examples exactly once, in a fixed order, as batches of `size` rows and few shapes.
+
+    Within a bucket the short come first, so that the rows of a batch end their decoding together. Nothing is too
+    long: the widest bucket is doubled until it holds the longest example.
+
+    Returns:
+      [(indices [size], `{"source": [size, L], "target": [size, L]}`)]; the last batch of a bucket is filled up
+      with rows of PAD, whose index is -1.
+
+    Raises:
+      UserError: an impossible size or width.
+    """
+    lengths = examples.lengths
+    widths = _widths(buckets, max(buckets, default=16))
+    while len(lengths) and widths[-1] < lengths.max():
+        widths = np.append(widths, 2 * widths[-1])
+    filled, _ = _fill_buckets(lengths, widths, size, "sentences", 1) if len(lengths) else ([], 0)
+    batches = []
+    for bucket in filled:
+        members = bucket.members[np.argsort(lengths[bucket.members], kind="stable")]
+        for begin in range(0, len(members), size):
+            rows = _filled(members[begin : begin + size], size)
+            batches.append((rows, examples.batch(rows, bucket.width)))
+    return batches
+
+
+def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
+    """Ascending widths of which `max_length` is the last."""
+    if max_length < 1 or any(width < 1 for width in buckets):
+        raise UserError(f"config.batch.buckets={tuple(buckets)} and config.batch.max_length={max_length} must be positive")
+    return np.array(sorted({min(width, max_length) for width in buckets} | {max_length}))
+
+
+def _check_divisible(size: int, granule: int) -> None:
+    """`size` rows must fall evenly to devices, accumulation steps and processes."""
+    if size % granule or size < 1:
+        below, above = size // granule * granule, (max(size, 0) // granule + 1) * granule
+        choices = f"{below} or {above}" if below > 0 else f"{above}"
+        why = "devices x training.accumulate, and processes"
+        raise UserError(f"config.batch.size={size} is not divisible by {granule} ({why}); take {choices}")
+
+
+def _fill_buckets(lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int) -> tuple[list[_Bucket], int]:
+    """Deal the examples to the buckets; also returns how many fit in none."""
+    if size < 1:
+        raise UserError(f"config.batch.size={size} must be positive")
+    which = np.searchsorted(widths, lengths)
+    buckets = []
+    for j, width in enumerate(map(int, widths)):
+        members = np.flatnonzero(which == j).astype(np.int32)
+        rows = size if unit == "sentences" else max(granule, size // width // granule * granule)
+        if len(members):
+            buckets.append(_Bucket(width, rows, members))
+    if not buckets:
+        shortest = f"the shortest has {lengths.min()} tokens" if len(lengths) else "there is none at all"
+        raise UserError(f"no sentence pair is within config.batch.max_length={widths[-1]}: of {len(lengths)} pairs, {shortest}")
+    return buckets, int((which == len(widths)).sum())
+
+
+def _filled(rows: np.ndarray, count: int) -> np.ndarray:
+    """`rows` [n <= count] followed by -1 up to `count`."""
+    return np.concatenate([rows, np.full(count - len(rows), -1, rows.dtype)])

@@ -1,0 +1,180 @@
+"""From config to encoded sentence pairs: source, vocabularies, ids, and a fingerprint of what was read."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from attnlab.data import SOURCES, SPLITS
+from attnlab.data.batching import Examples, Packed
+from attnlab.data.vocabulary import EOS, UNK, Vocabulary
+from attnlab.errors import UserError, nearest
+from attnlab.registry import build, check_type
+
+Pair = tuple[str, str]
+
+_FOLDER = "vocabulary"
+_SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class VocabularySettings:
+    """The config node `vocabulary`.
+
+    Attributes:
+      kind: "bpe", "word" or "char", see `Vocabulary`.
+      size: most pieces, specials included; of each vocabulary.
+      min_frequency: pieces seen less often are left out.
+      lowercase: lower-case all texts.
+      shared: one vocabulary for both sides (tables can be tied), or one each.
+    """
+
+    kind: str = "bpe"
+    size: int = 8000
+    min_frequency: int = 2
+    lowercase: bool = False
+    shared: bool = True
+
+    @classmethod
+    def read(cls, node: Mapping[str, Any]) -> VocabularySettings:
+        """The settings in a config node; what it leaves out has its default.
+
+        Raises:
+          UserError: unknown key or a value of the wrong type.
+        """
+        types = {"kind": str, "size": int, "min_frequency": int, "lowercase": bool, "shared": bool}
+        for key, value in node.items():
+            if key not in types:
+                raise UserError(f"config.vocabulary has no field {key!r}; {nearest(key, types)}")
+            check_type(value, types[key], f"config.vocabulary.{key}")
+        return cls(**node)
+
+    @property
+    def of_one(self) -> dict[str, Any]:
+        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`."""
+        return {"kind": self.kind, "size": self.size, "min_frequency": self.min_frequency, "lowercase": self.lowercase}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The data of a run.
+
+    Attributes:
+      pairs: split to its (source, target) texts as read, the references of an evaluation.
+      examples: split to the same pairs as ids.
+      source_vocabulary, target_vocabulary: one object where they are shared.
+      fingerprints: split to the `fingerprint` of its pairs, for the manifest.
+    """
+
+    pairs: Mapping[str, Sequence[Pair]]
+    examples: Mapping[str, Examples]
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self, split: str) -> dict[str, int]:
+        """Pairs, and per side the tokens (EOS included), the unknown ones, and the length of the longest text."""
+        counts = {"pairs": len(self.examples[split])}
+        for side, packed in zip(_SIDES, self.examples[split].packed, strict=True):
+            unknown = int((packed.ids == UNK).sum())
+            counts |= {f"{side}_tokens": len(packed.ids), f"{side}_unknown": unknown, f"{side}_longest": int(packed.lengths.max())}
+        return counts
+
+
+def load(
+    data: Mapping[str, Any], vocabulary: Mapping[str, Any], workdir: str | Path | None = None, splits: Sequence[str] = ("train", "valid")
+) -> Corpus:
+    """Read the splits of a source and encode them.
+
+    Vocabularies come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the training split
+    and nothing else; `save_vocabularies` keeps them. Nothing is written here.
+
+    Args:
+      data: the config node of the source, `{"name": "files", "directory": ...}`.
+      vocabulary: the config node of `VocabularySettings`.
+      workdir: of the run.
+      splits: which to read; also read, but not returned, is "train" where a vocabulary has to be learned.
+
+    Raises:
+      UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other settings.
+    """
+    source = build(SOURCES, data, "config.data")()
+    settings = VocabularySettings.read(vocabulary)
+    found = load_vocabularies(workdir, settings) if workdir is not None and has_vocabularies(workdir) else None
+    pairs = {split: source.pairs(split) for split in SPLITS if split in splits or (split == "train" and found is None)}
+    vocabularies = found or _learn(pairs["train"], settings)
+    pairs = {split: pairs[split] for split in splits}
+    return Corpus(
+        pairs,
+        {split: encode(vocabularies, chosen) for split, chosen in pairs.items()},
+        *vocabularies,
+        fingerprints={split: fingerprint(chosen) for split, chosen in pairs.items()},
+    )
+
+
+def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
+    """Texts to ids, EOS at the end of both sides; for sentences without a translation, give "" as their target."""
+    return Examples(*(Packed(one.encode_stream((pair[side] for pair in pairs), end=(EOS,))) for side, one in enumerate(vocabularies)))
+
+
+def fingerprint(pairs: Iterable[Pair]) -> str:
+    """SHA-256 (hex) of the pairs in their order; the lengths are part of it, so no text can pose as the end of another."""
+    digest = hashlib.sha256()
+    for source, target in pairs:
+        digest.update(f"{len(source)} {len(target)} {source}{target}".encode())
+    return digest.hexdigest()
+
+
+def has_vocabularies(workdir: str | Path) -> bool:
+    """Whether a run has saved its vocabularies in `workdir`, all of them."""
+    folder = Path(workdir) / _FOLDER
+    return (folder / "shared.json").exists() or all((folder / f"{side}.json").exists() for side in _SIDES)
+
+
+def load_vocabularies(workdir: str | Path, settings: VocabularySettings | None = None) -> tuple[Vocabulary, Vocabulary]:
+    """The (source, target) vocabularies saved in `workdir`; one object twice where they are shared.
+
+    Raises:
+      UserError: missing, damaged, or of other settings than `settings`, if those are given.
+    """
+    folder = Path(workdir) / _FOLDER
+    shared = (folder / "shared.json").exists()
+    if shared:
+        both = Vocabulary.load(folder / "shared.json")
+        vocabularies = (both, both)
+    else:
+        vocabularies = (Vocabulary.load(folder / "source.json"), Vocabulary.load(folder / "target.json"))
+    if settings is not None:
+        _check_settings({**vocabularies[0].settings, "shared": shared}, settings, folder)
+    return vocabularies
+
+
+def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
+    """The saved vocabularies must be the ones that the config asks for."""
+    wanted = {**settings.of_one, "shared": settings.shared}
+    differing = [f"{key} is {saved.get(key)!r} there and {wanted[key]!r} here" for key in wanted if saved.get(key) != wanted[key]]
+    if differing:
+        raise UserError(f"{folder} was made with other settings than config.vocabulary: {', '.join(differing)}; take another workdir")
+
+
+def _learn(pairs: Sequence[Pair], settings: VocabularySettings) -> tuple[Vocabulary, Vocabulary]:
+    """Vocabularies of the training pairs."""
+    if settings.shared:
+        both = Vocabulary.train(itertools.chain.from_iterable(pairs), **settings.of_one)
+        return both, both
+    source, target = (Vocabulary.train((pair[side] for pair in pairs), **settings.of_one) for side in (0, 1))
+    return source, target
+
+
+def save_vocabularies(vocabularies: tuple[Vocabulary, Vocabulary], workdir: Path) -> None:
+    """Both vocabularies, or the shared one, into `<workdir>/vocabulary/`."""
+    source, target = vocabularies
+    if source is target:
+        source.save(workdir / _FOLDER / "shared.json")
+    else:
+        source.save(workdir / _FOLDER / "source.json")
+        target.save(workdir / _FOLDER / "target.json")

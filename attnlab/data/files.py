@@ -1,0 +1,162 @@
+"""The user's own sentence pairs: one file per language, or one table with a column per language; plain, .gz or .xz.
+
+Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, and are stripped of white space at both ends.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import lzma
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnlab.errors import UserError, nearest
+
+_ENDINGS = ("", ".gz", ".xz")  # tried in this order
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ParallelFiles:
+    """Line n of `<prefix>.<source>` translates line n of `<prefix>.<target>`.
+
+    Pairs of blank lines are skipped, and their number is logged.
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      train, valid, test: the prefix of each split.
+      source, target: the ending of each language, "de" for `train.de` or `train.de.gz`.
+    """
+
+    directory: str = ""
+    train: str = "train"
+    valid: str = "valid"
+    test: str = "test"
+    source: str = "de"
+    target: str = "en"
+
+    def pairs(self, split: str) -> list[tuple[str, str]]:
+        """The (source, target) lines of `split`.
+
+        Raises:
+          UserError: a file is missing, unreadable, damaged, empty or not UTF-8; the two differ in their number of lines; a line is
+            blank on one side only. The message has the file and, where it applies, the line.
+        """
+        prefix = getattr(self, split)
+        source, target = (find_file(self.directory, f"{prefix}.{language}") for language in (self.source, self.target))
+        left, right = read_lines(source), read_lines(target)
+        if len(left) != len(right):
+            raise UserError(f"{source} has {len(left)} lines, but {target} has {len(right)}; line n of each must be a pair")
+        return _without_blanks(zip(left, right, strict=True), str(source), str(target))
+
+
+@dataclass(frozen=True)
+class TabFiles:
+    """One pair per line of a table whose columns are separated by tabs.
+
+    Blank lines are skipped, and their number is logged.
+
+    Attributes:
+      directory: where the tables lie; "" for the current folder.
+      train, valid, test: the table of each split, without .gz or .xz.
+      source, target: the columns of the two languages, counted from 1. More columns do no harm.
+    """
+
+    directory: str = ""
+    train: str = "train.tsv"
+    valid: str = "valid.tsv"
+    test: str = "test.tsv"
+    source: int = 1
+    target: int = 2
+
+    def pairs(self, split: str) -> list[tuple[str, str]]:
+        """The (source, target) columns of `split`.
+
+        Raises:
+          UserError: as for `ParallelFiles`; also a line with too few columns, or a column number below 1.
+        """
+        if min(self.source, self.target) < 1:
+            raise UserError(f"config.data.source={self.source} and config.data.target={self.target} are columns, counted from 1")
+        path = find_file(self.directory, getattr(self, split))
+        needed = max(self.source, self.target)
+        rows = [line.split("\t") for line in read_lines(path, "\r")]
+        for number, row in enumerate(rows, 1):
+            if len(row) < needed and any(map(str.strip, row)):
+                raise UserError(f"{path}, line {number}: {len(row)} columns, but column {needed} is asked for")
+        cells = ((row[self.source - 1].strip(), row[self.target - 1].strip()) if len(row) >= needed else ("", "") for row in rows)
+        return _without_blanks(cells, f"column {self.source} of {path}", f"column {self.target} of {path}")
+
+
+def find_file(directory: str, name: str) -> Path:
+    """The file `name` in `directory`, plain or with .gz or .xz at its end.
+
+    Raises:
+      UserError: there is none; says what was tried and what lies there under a similar name.
+    """
+    wanted = Path(directory).expanduser() / name
+    tried = [wanted.with_name(wanted.name + ending) for ending in _ENDINGS]
+    for path in tried:
+        if os.path.exists(path):
+            return path
+    try:
+        present = os.listdir(wanted.parent)
+    except OSError as error:
+        raise UserError(f"cannot find {wanted}: the folder {wanted.parent} cannot be read ({error.strerror})") from error
+    hint = nearest(wanted.name, present)
+    if len(hint) > 300:
+        hint = f"the folder has {len(present)} entries, none with a similar name"
+    raise UserError(f"cannot find {wanted} (tried {', '.join(path.name for path in tried)}); {hint}")
+
+
+def read_lines(path: Path, strip: str | None = None) -> list[str]:
+    """The lines of a UTF-8 file, unpacked if its name says so, without the characters `strip` (white space) at both ends.
+
+    Raises:
+      UserError: unreadable, damaged, empty, or not UTF-8 (with the line).
+    """
+    content = _content(path)
+    if not content:
+        raise UserError(f"{path} is empty")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file to UTF-8") from error
+    lines = text.removeprefix("\ufeff").split("\n")
+    if not lines[-1]:  # the end of the last line, not another one
+        lines.pop()
+    return [line.strip(strip) for line in lines]
+
+
+def _content(path: Path) -> bytes:
+    """All bytes of the file, unpacked."""
+    unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix)
+    try:
+        packed = path.read_bytes()
+        return unpack(packed) if unpack and packed else packed
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:  # before OSError, which the first one is
+        raise UserError(f"{path} is damaged or no {path.suffix} file: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _without_blanks(pairs: Iterable[tuple[str, str]], source: str, target: str) -> list[tuple[str, str]]:
+    """The pairs with text on both sides; a pair with text on one side is an error, as the files are then most likely shifted."""
+    kept, blank = [], 0
+    for number, pair in enumerate(pairs, 1):
+        if all(pair):
+            kept.append(pair)
+        elif any(pair):
+            empty, full = (target, source) if pair[0] else (source, target)
+            raise UserError(f"{empty}, line {number}: blank, while {full} has text there; fill it in or remove the line from both sides")
+        else:
+            blank += 1
+    if not kept:
+        raise UserError(f"{source} and {target} hold nothing but blank lines")
+    if blank:
+        _log.warning("skipped %d blank lines of %s and %s", blank, source, target)
+    return kept

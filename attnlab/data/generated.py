@@ -1,0 +1,51 @@
+"""What generated sources share: how many pairs, from which seed, and gold alignments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlab.data import SPLITS
+from attnlab.errors import UserError
+
+Pair = tuple[str, str]
+Alignment = frozenset[tuple[int, int]]  # (source position, target position), both counted from 0
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Base of the sources that are computed, not read. Equal fields give equal pairs, on every machine.
+
+    Attributes:
+      examples: training pairs.
+      valid, test: pairs of the other two splits.
+      seed: of the generator; apart from the seed of a trial, so that several trials see the same data.
+
+    Raises:
+      UserError: a size below 1 or a negative seed.
+    """
+
+    examples: int = 20_000
+    valid: int = 1_000
+    test: int = 1_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field, least in (("examples", 1), ("valid", 1), ("test", 1), ("seed", 0)):
+            if getattr(self, field) < least:
+                raise UserError(f"config.data.{field}={getattr(self, field)} must be {least} or more")
+
+    def count(self, split: str) -> int:
+        """The number of pairs in `split`."""
+        return dict(zip(SPLITS, (self.examples, self.valid, self.test), strict=True))[split]
+
+    def pairs(self, split: str) -> list[Pair]:
+        """The (source, target) texts of `split`."""
+        raise NotImplementedError
+
+    def alignment(self, pair: Pair) -> Alignment:
+        """Which source positions each target position is made from.
+
+        Raises:
+          ValueError: a pair that this source cannot have made.
+        """
+        raise NotImplementedError

@@ -1,0 +1,266 @@
+"""A made-up language pair with reordering, agreement and known word alignments.
+
+    the big old dogs that see a cat will sleep tomorrow
+    alba nova kani vete gore ke un mitso vidis dormis va
+
+From the English-like side to the other: adjectives follow their noun in reverse order and agree with it in number, the verb
+ends its clause and agrees with a subject that may stand far off ("will sleep" hides the number), the adverb leads,
+"the" has no counterpart and "tomorrow" has two words. Each side determines the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import TypeVar
+
+from attnlab.data.generated import Alignment, Generated, Pair
+
+# (singular, plural) on the source side, then on the target side
+NOUNS = (
+    ("dog", "dogs", "kano", "kani"),
+    ("cat", "cats", "mitso", "mitsi"),
+    ("bird", "birds", "velo", "veli"),
+    ("horse", "horses", "tarko", "tarki"),
+    ("child", "children", "lino", "lini"),
+    ("woman", "women", "sero", "seri"),
+    ("farmer", "farmers", "gruno", "gruni"),
+    ("king", "kings", "rado", "radi"),
+    ("teacher", "teachers", "dolo", "doli"),
+    ("fox", "foxes", "vupo", "vupi"),
+)
+ADJECTIVES = (
+    ("big", "big", "gora", "gore"),
+    ("small", "small", "pita", "pite"),
+    ("old", "old", "veta", "vete"),
+    ("red", "red", "ruba", "rube"),
+    ("happy", "happy", "gaya", "gaye"),
+    ("wise", "wise", "sofa", "sofe"),
+)
+TRANSITIVE = (
+    ("sees", "see", "vidas", "vidis"),
+    ("loves", "love", "amas", "amis"),
+    ("follows", "follow", "sekas", "sekis"),
+    ("hears", "hear", "audas", "audis"),
+)
+INTRANSITIVE = (
+    ("sleeps", "sleep", "dormas", "dormis"),
+    ("sings", "sing", "kantas", "kantis"),
+    ("runs", "run", "kuras", "kuris"),
+)
+VERBS = TRANSITIVE + INTRANSITIVE
+DETERMINERS = (("the", "the", "", ""), ("a", "some", "un", "uni"), ("this", "these", "ti", "tii"))
+ADVERBS = (("today", "hodi"), ("tomorrow", "alba nova"), ("often", "ofte"))
+THAT, WILL = ("that", "ke"), ("will", "va")
+
+_Item = TypeVar("_Item")
+_Words = list[tuple[str, str]]  # (word, where in the tree it comes from); words of both sides with one origin are aligned
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A noun phrase; numbers index the tables above."""
+
+    determiner: int
+    adjectives: tuple[int, ...]
+    noun: int
+    plural: bool
+    relative: Clause | None
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A verb and, if it is transitive, its object. The subject is outside."""
+
+    verb: int
+    future: bool
+    object: Phrase | None
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What both sides say."""
+
+    subject: Phrase
+    clause: Clause
+    adverb: int | None
+
+
+@dataclass(frozen=True)
+class Grammar(Generated):
+    """Sentences of the grammar, no two alike.
+
+    A sentence's split follows from its own hash (90/5/5), so no sentence is in two splits, whatever the seeds.
+    Positions of alignments are words (separated by blanks). About 50 different words per side.
+
+    Attributes:
+      depth: how deep relative clauses may nest; 0 for none.
+    """
+
+    depth: int = 1
+
+    def pairs(self, split: str) -> list[Pair]:
+        """The (source, target) texts of `split`."""
+        draw = random.Random(f"grammar {self.seed} {split}")
+        found: dict[str, str] = {}
+        wanted = self.count(split)
+        while len(found) < wanted:
+            sentence = _draw_sentence(draw, self.depth)
+            source = _text(source_words(sentence))
+            if split_of(source) == split:
+                found[source] = _text(target_words(sentence))
+        return list(found.items())
+
+    def alignment(self, pair: Pair) -> Alignment:
+        """Each target word with the source word that it renders; "the" has no partner, "tomorrow" has two."""
+        sentence = read_target(pair[1])
+        source, target = source_words(sentence), target_words(sentence)
+        if _text(source) != pair[0]:
+            raise ValueError(f"{pair[1]!r} does not translate {pair[0]!r}")
+        return frozenset((i, j) for i, (_, a) in enumerate(source) for j, (_, b) in enumerate(target) if a == b)
+
+
+def split_of(source: str) -> str:
+    """The split that the source sentence belongs to."""
+    return {0: "valid", 1: "test"}.get(hashlib.sha256(source.encode()).digest()[0] % 20, "train")
+
+
+def _pick(draw: random.Random, items: tuple[_Item, ...]) -> _Item:
+    """One of `items`; only `random()` itself is promised to stay the same over Python versions."""
+    return items[int(draw.random() * len(items))]
+
+
+def _draw_sentence(draw: random.Random, depth: int) -> Sentence:
+    adverb = _pick(draw, tuple(range(len(ADVERBS)))) if draw.random() < 0.4 else None
+    return Sentence(_draw_phrase(draw, depth), _draw_clause(draw, depth), adverb)
+
+
+def _draw_clause(draw: random.Random, depth: int) -> Clause:
+    verb = _pick(draw, tuple(range(len(VERBS))))
+    return Clause(verb, draw.random() < 0.3, _draw_phrase(draw, depth) if verb < len(TRANSITIVE) else None)
+
+
+def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
+    adjectives: tuple[int, ...] = ()
+    for _ in range(_pick(draw, (0, 0, 1, 1, 2))):
+        adjectives += (_pick(draw, tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)),)
+    relative = _draw_clause(draw, depth - 1) if depth > 0 and draw.random() < 0.3 else None
+    return Phrase(_pick(draw, (0, 0, 1, 2)), adjectives, _pick(draw, tuple(range(len(NOUNS)))), draw.random() < 0.5, relative)
+
+
+def source_words(sentence: Sentence) -> _Words:
+    """The source side, word by word."""
+    words = _source_phrase(sentence.subject, "s") + _source_clause(sentence.clause, sentence.subject.plural, "p")
+    return words if sentence.adverb is None else [*words, (ADVERBS[sentence.adverb][0], "adverb")]
+
+
+def _source_phrase(phrase: Phrase, at: str) -> _Words:
+    words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{at}.determiner")]
+    words += [(ADJECTIVES[adjective][phrase.plural], f"{at}.adjective{adjective}") for adjective in phrase.adjectives]
+    words += [(NOUNS[phrase.noun][phrase.plural], f"{at}.noun")]
+    if phrase.relative is not None:
+        words += [(THAT[0], f"{at}.that"), *_source_clause(phrase.relative, phrase.plural, f"{at}.r")]
+    return words
+
+
+def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
+    will = [(WILL[0], f"{at}.will")] * clause.future
+    verb = (VERBS[clause.verb][plural or clause.future], f"{at}.verb")  # the plural form is the bare verb
+    return [*will, verb, *(_source_phrase(clause.object, f"{at}.o") if clause.object else ())]
+
+
+def target_words(sentence: Sentence) -> _Words:
+    """The target side, word by word."""
+    adverb = [] if sentence.adverb is None else [(word, "adverb") for word in ADVERBS[sentence.adverb][1].split()]
+    return adverb + _target_phrase(sentence.subject, "s") + _target_clause(sentence.clause, sentence.subject.plural, "p")
+
+
+def _target_phrase(phrase: Phrase, at: str) -> _Words:
+    determiner = DETERMINERS[phrase.determiner][2 + phrase.plural]
+    words = [(determiner, f"{at}.determiner")] * bool(determiner)
+    words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{at}.noun")]
+    words += [(ADJECTIVES[adjective][2 + phrase.plural], f"{at}.adjective{adjective}") for adjective in reversed(phrase.adjectives)]
+    if phrase.relative is not None:
+        words += [(THAT[1], f"{at}.that"), *_target_clause(phrase.relative, phrase.plural, f"{at}.r")]
+    return words
+
+
+def _target_clause(clause: Clause, plural: bool, at: str) -> _Words:
+    object_ = _target_phrase(clause.object, f"{at}.o") if clause.object else []
+    return [*object_, (VERBS[clause.verb][2 + plural], f"{at}.verb"), *[(WILL[1], f"{at}.will")] * clause.future]
+
+
+def _text(words: _Words) -> str:
+    return " ".join(word for word, _ in words)
+
+
+def read_target(text: str) -> Sentence:
+    """What a target sentence says: the way back, which shows that nothing is lost and checks every agreement.
+
+    Raises:
+      ValueError: not a sentence of the target language, with the word that does not fit.
+    """
+    return _Reader(text.split()).sentence()
+
+
+class _Reader:
+    """Recursive descent over the words of a target sentence, one word of look-ahead."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._next = 0
+
+    def sentence(self) -> Sentence:
+        adverbs = [i for i, (_, target) in enumerate(ADVERBS) if self._words[: len(target.split())] == target.split()]
+        for adverb in adverbs:
+            self._next = len(ADVERBS[adverb][1].split())
+        subject = self._phrase()
+        clause = self._clause(subject.plural)
+        if self._next < len(self._words):
+            raise self._misfit("the end")
+        return Sentence(subject, clause, adverbs[0] if adverbs else None)
+
+    def _phrase(self) -> Phrase:
+        determiner = self._accept(DETERMINERS)
+        noun = self._accept(NOUNS)
+        if noun is None:
+            raise self._misfit("a noun")
+        plural = noun[1]
+        if determiner is not None and determiner[1] != plural:
+            raise self._misfit("a noun of the number of its determiner", back=1)
+        adjectives: tuple[int, ...] = ()
+        while (adjective := self._accept(ADJECTIVES, plural)) is not None:
+            adjectives = (adjective[0], *adjectives)
+        relative = self._clause(plural) if self._accept_word(THAT[1]) else None
+        return Phrase(determiner[0] if determiner else 0, adjectives, noun[0], plural, relative)
+
+    def _clause(self, plural: bool) -> Clause:
+        verb = self._accept(INTRANSITIVE, plural)
+        if verb is not None:
+            return Clause(len(TRANSITIVE) + verb[0], self._accept_word(WILL[1]), None)
+        patient = self._phrase()
+        verb = self._accept(TRANSITIVE, plural)
+        if verb is None:
+            raise self._misfit("a transitive verb of its subject's number")
+        return Clause(verb[0], self._accept_word(WILL[1]), patient)
+
+    def _accept(self, table: tuple[tuple[str, str, str, str], ...], plural: bool | None = None) -> tuple[int, bool] | None:
+        """(row, is plural) of the next word in `table`, of the given number if one is given; None leaves the word there."""
+        word = self._words[self._next] if self._next < len(self._words) else ""
+        for row, forms in enumerate(table):
+            for number in (False, True) if plural is None else (plural,):
+                if word and forms[2 + number] == word:
+                    self._next += 1
+                    return row, number
+        return None
+
+    def _accept_word(self, word: str) -> bool:
+        found = self._words[self._next : self._next + 1] == [word]
+        self._next += found
+        return found
+
+    def _misfit(self, wanted: str, back: int = 0) -> ValueError:
+        position = self._next - back
+        found = self._words[position] if position < len(self._words) else "the end"
+        return ValueError(f"word {position + 1}: expected {wanted}, found {found!r} in {' '.join(self._words)!r}")

@@ -1,0 +1,120 @@
+"""Greedy search, and the loop that it shares with sampling: one hypothesis per row, one token per step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.steps import emittable, hold_eos, largest, length_limits, put, repeat_rows, weights_buffer
+
+Choose = Callable[[jax.Array, jax.Array], jax.Array]
+"""`choose(logits [N,V], t) -> tokens [N]`."""
+
+
+class _Run(NamedTuple):
+    """What the loop carries: the step, the last tokens [N], all tokens [N,L], their log-probability [N], who is done [N]."""
+
+    t: jax.Array
+    last: jax.Array
+    tokens: jax.Array
+    log_probs: jax.Array
+    done: jax.Array
+    state: Any
+    weights: jax.Array | None
+
+
+def greedy(
+    step: StepFn,
+    state: Any,
+    memory: Any,
+    *,
+    rows: int,
+    max_length: int,
+    min_length: int = 0,
+    limits: jax.Array | None = None,
+    alignment: bool = False,
+) -> Hypotheses:
+    """The most probable token at every step, ties to the lowest id, until EOS or the length limit.
+
+    PAD and BOS are never chosen. Runs until every sentence is done.
+
+    Args:
+      step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
+      rows: B, the number of sentences.
+      max_length: L, the most tokens emitted, EOS counted.
+      min_length: EOS is not chosen before this many tokens are out.
+      limits: [B] int32, a length limit for each sentence below `max_length`.
+      alignment: also return the attention weights.
+
+    Returns:
+      Hypotheses with K = 1 whose score is the log-probability.
+    """
+    repeat_rows((state, memory), rows, 1)
+    limits = length_limits(limits, rows, max_length)
+    run = unroll(step, state, memory, best_token, limits, max_length=max_length, min_length=min_length, alignment=alignment)
+    return grouped(run, rows, 1)
+
+
+def best_token(logits: jax.Array, t: jax.Array) -> jax.Array:
+    """The id [N] of the largest logit at whatever step, ties to the lowest id."""
+    del t
+    return largest(logits, 1)[1][:, 0]
+
+
+def unroll(
+    step: StepFn,
+    state: Any,
+    memory: Any,
+    choose: Choose,
+    limits: jax.Array,
+    *,
+    max_length: int,
+    min_length: int,
+    alignment: bool,
+) -> _Run:
+    """Emit `choose`'s tokens row by row until every row is done; arguments as for `greedy`, `limits` [N] within 1 ... L."""
+    rows = limits.shape[0]
+
+    def advance(run: _Run) -> _Run:
+        logits, state, weights = step(run.state, memory, run.last)
+        logits = emittable(logits)
+        token = jnp.where(run.done, PAD, choose(hold_eos(logits, run.t, min_length), run.t))
+        gain = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0] - jax.nn.logsumexp(logits, axis=1)
+        return _Run(
+            t=run.t + 1,
+            last=token,
+            tokens=lax.dynamic_update_index_in_dim(run.tokens, token, run.t, 1),
+            log_probs=run.log_probs + jnp.where(run.done, 0.0, gain),
+            done=run.done | (token == EOS) | (run.t + 1 >= limits),
+            state=state,
+            weights=put(run.weights, weights, run.t),
+        )
+
+    start = _Run(
+        t=jnp.int32(0),
+        last=jnp.full(rows, BOS, jnp.int32),
+        tokens=jnp.full((rows, max_length), PAD, jnp.int32),
+        log_probs=jnp.zeros(rows, jnp.float32),
+        done=jnp.zeros(rows, bool),
+        state=state,
+        weights=weights_buffer(step, state, memory, rows, max_length) if alignment else None,
+    )
+    return lax.while_loop(lambda run: ~jnp.all(run.done), advance, start)
+
+
+def grouped(run: _Run, rows: int, each: int) -> Hypotheses:
+    """The N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the order of the rows."""
+    emitted = run.tokens != PAD
+    shape = (rows, each, run.tokens.shape[1])
+    maps = None
+    if run.weights is not None:
+        maps = jnp.where(emitted[:, :, None], jnp.swapaxes(run.weights, 0, 1), 0.0).reshape(*shape, -1)
+    log_probs = run.log_probs.reshape(rows, each)
+    lengths = jnp.sum(emitted, axis=1, dtype=jnp.int32).reshape(rows, each)
+    return Hypotheses(tokens=run.tokens.reshape(shape), scores=log_probs, log_probs=log_probs, lengths=lengths, alignment=maps)

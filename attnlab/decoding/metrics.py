@@ -1,0 +1,75 @@
+"""Corpus scores of text: BLEU and chrF by sacrebleu, with the signatures that make the numbers comparable, and exact match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attnlab.errors import UserError, nearest
+
+
+def corpus_scores(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
+) -> dict[str, Any]:
+    """BLEU, chrF and exact match of a corpus of detokenised sentences.
+
+    BLEU is corpus BLEU-4 with exponential smoothing and without effective order (Post 2018). Numbers with different
+    signatures do not belong in one column.
+
+    Args:
+      hypotheses: one string for each sentence.
+      references: one string for each sentence, or several streams of that: streams[r][i] is reference r of sentence i.
+      lowercase: compare without case.
+      tokenize: sacrebleu's tokenizer for BLEU: "13a"; "none" for text that is tokenised already or synthetic; "intl",
+        "char", "zh", ...; chrF works on characters and does not use it.
+
+    Returns:
+      {"bleu", "chrf" in 0 ... 100, "exact" in 0 ... 1, "bleu_signature", "chrf_signature"}. A sentence is exact if
+      it equals one of its references, spaces at the ends apart.
+
+    Raises:
+      UserError: no hypotheses, a stream of another length, a tokenizer that is unknown or not installed.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    single = not references or isinstance(references[0], str)
+    streams: list[list[str]] = [[*references]] if single else [[*stream] for stream in references]
+    _check(hypotheses, streams, tokenize, sorted(BLEU.TOKENIZERS))
+    try:
+        # `force` only silences a warning that the text looks tokenised, which is meant with "none".
+        bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
+    except (ImportError, OSError, RuntimeError) as error:  # some tokenizers need a package or a download of their own
+        raise UserError(f"BLEU tokenizer {tokenize!r} is not available here: {error}") from error
+    chrf = CHRF(lowercase=lowercase)
+    scores: dict[str, Any] = {
+        "bleu": bleu.corpus_score(list(hypotheses), streams).score,
+        "chrf": chrf.corpus_score(list(hypotheses), streams).score,
+        "exact": _exact_match(hypotheses, streams, lowercase),
+    }
+    return {**scores, "bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
+
+
+def _check(hypotheses: Sequence[str], streams: list[list[str]], tokenize: str, tokenizers: list[str]) -> None:
+    """Raise UserError unless there is something to score, every stream fits, and the tokenizer is known."""
+    if not hypotheses:
+        raise UserError("there are no hypotheses to score")
+    for number, stream in enumerate(streams, start=1):
+        if len(stream) != len(hypotheses):
+            raise UserError(f"{len(hypotheses)} hypotheses but {len(stream)} references in stream {number}: one for each is needed")
+    if tokenize not in tokenizers:
+        raise UserError(f"unknown BLEU tokenizer {tokenize!r}; {nearest(tokenize, tokenizers)}")
+
+
+def _exact_match(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) -> float:
+    """The share of hypotheses that equal a reference of theirs."""
+
+    def plain(text: str) -> str:
+        return text.strip().lower() if lowercase else text.strip()
+
+    hits = [plain(text) in map(plain, sentence) for text, *sentence in zip(hypotheses, *streams, strict=True)]
+    return sum(hits) / len(hits)

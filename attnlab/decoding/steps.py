@@ -1,0 +1,101 @@
+"""The parts of one decoding step that greedy search, sampling and beam search share."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.decoding.hypotheses import StepFn
+
+NEVER = -jnp.inf  # the log-probability of what must not happen
+CHUNK = 32
+Tree = TypeVar("Tree")
+
+
+def emittable(logits: jax.Array) -> jax.Array:
+    """Logits [N,V] in float32 with PAD and BOS made impossible, before any softmax."""
+    ids = jnp.arange(logits.shape[-1])
+    return jnp.where((ids == PAD) | (ids == BOS), NEVER, logits.astype(jnp.float32))
+
+
+def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
+    """Logits [N,V] for choosing the token of step `t` (from 0): no EOS before `min_length` tokens are out.
+
+    Probabilities are still those of the unrestricted logits: the search is restricted, not the model.
+    """
+    if min_length == 0:
+        return logits
+    return jnp.where((jnp.arange(logits.shape[-1]) == EOS) & (t < min_length), NEVER, logits)
+
+
+def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The k largest of every row of [N,V], descending, ties to the lowest index: equals `lax.top_k`, but faster.
+
+    The maxima of chunks of 32 are ranked first; the k largest values lie in the k chunks that rank highest. Chunks are
+    put back in order before the second ranking, so that ties fall to the lowest index again.
+
+    Measured on two CPU cores (jax 0.10.2, float32, medians in ms; `argmax` is one round, of the k needed):
+      N, V, k          lax.top_k   approx_max_k   k masked argmax   k masked max + first id   here   logsumexp
+      250, 8000, 10    3.5 - 5.1            5.1           48 - 54                         7.0    1.3         0.7
+      250, 6000, 10    2.7 - 3.8            3.9                36                         5.4    1.4         0.9
+      50, 8000, 1      0.6                            argmax 1.8                                 0.2         0.3
+    """
+    rows, width = values.shape
+    if width < 4 * k * CHUNK:  # too few chunks for a first ranking to save work
+        return lax.top_k(values, k)
+    maxima = lax.reduce_window(values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK)))
+    chunks = jnp.sort(lax.top_k(maxima, k)[1], axis=1)
+    ids = (chunks[:, :, None] * CHUNK + jnp.arange(CHUNK)).reshape(rows, k * CHUNK)
+    inside = jnp.take_along_axis(values, jnp.minimum(ids, width - 1), axis=1)
+    best, position = lax.top_k(jnp.where(ids < width, inside, NEVER), k)
+    return best, jnp.take_along_axis(ids, position, axis=1)
+
+
+def repeat_rows(tree: Any, rows: int, times: int) -> Any:
+    """Every leaf [B,...] as [B*times,...]: copies of row b lie at b*times ... b*times + times - 1; rank 0 is left alone.
+
+    Raises:
+      ValueError: a leaf whose leading axis is not `rows`.
+    """
+    for leaf in jax.tree.leaves(tree):
+        if jnp.ndim(leaf) and leaf.shape[0] != rows:
+            raise ValueError(
+                f"decoding: every array of state and memory needs leading axis {rows} (the sentences), found shape {leaf.shape}"
+            )
+    return tree if times == 1 else jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree)
+
+
+def take_rows(tree: Any, rows: jax.Array) -> Any:
+    """Leaves [N,...] gathered at `rows` [N]; rank 0 is left alone. On CPU this runs at the speed of a copy (15 MB: 0.7 ms)."""
+    return jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds") if jnp.ndim(leaf) else leaf, tree)
+
+
+def pick(tree: Tree, places: jax.Array) -> Tree:
+    """Leaves [B,X,...] at `places` [B,Y] of axis 1, as [B,Y,...]."""
+    picked: Tree = jax.tree.map(lambda leaf: jnp.take_along_axis(leaf, places.reshape(places.shape + (1,) * (leaf.ndim - 2)), axis=1), tree)
+    return picked
+
+
+def length_limits(limits: jax.Array | None, rows: int, max_length: int) -> jax.Array:
+    """Most tokens of each sentence, [rows] int32 within 1 ... `max_length`; None means `max_length` for all."""
+    if limits is None:
+        return jnp.full(rows, max_length, jnp.int32)
+    return jnp.clip(jnp.asarray(limits, jnp.int32), 1, max_length)
+
+
+def weights_buffer(step: StepFn, state: Any, memory: Any, rows: int, max_length: int) -> jax.Array | None:
+    """Zeros [L,N,S] to collect the weights of every step in, or None if `step` gives none. Traces `step`, computes nothing."""
+    weights = jax.eval_shape(step, state, memory, jnp.zeros(rows, jnp.int32))[2]
+    return None if weights is None else jnp.zeros((max_length, *weights.shape), jnp.float32)
+
+
+def put(buffer: jax.Array | None, value: jax.Array | None, t: jax.Array) -> jax.Array | None:
+    """`buffer` [L,N,S] with `value` [N,S] at step `t`; None stays None."""
+    if buffer is None or value is None:
+        return None
+    filled: jax.Array = lax.dynamic_update_index_in_dim(buffer, value.astype(buffer.dtype), t, 0)
+    return filled

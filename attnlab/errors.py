@@ -1,0 +1,28 @@
+"""The one exception a user ever sees, and the near names that make it useful."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user can mend: `launch.py` prints it as one line on stderr and exits with 2.
+
+    The message names what is wrong, where, and the nearest valid choice. It is folded to one line.
+    """
+
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split())
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """The choices closest to `word`, as the tail of an error message.
+
+    Returns "did you mean 'a' or 'b'?" where something is close, else "choose from: a, b, c".
+    """
+    known = sorted(choices)
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(repr(name) for name in close) + "?"
+    return "choose from: " + ", ".join(known) if known else "there is nothing to choose from"

@@ -1,0 +1,89 @@
+"""Recurrent layers, with every product that does not depend on the state kept out of the loop.
+
+Axis letters: B batch, T time, E input width, H state width.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.projections import Dense
+
+
+class GRUCell(nn.Module):
+    """The recurrent half of the gated recurrent unit of Bahdanau et al. 2015 (appendix A.1.1).
+
+        r, z = sigmoid(p_r + h U_r), sigmoid(p_z + h U_z)
+        n    = tanh(p_n + (r * h) U_n)
+        h'   = (1 - z) * h + z * n
+
+    where p = (p_r, p_z, p_n) = x W + b is the input's contribution, computed for all steps at once outside the loop; a decoder
+    adds its context's contribution to it. z is the share of the *new* candidate (in Cho et al. 2014 of the old state) and the reset
+    gate acts before the product (in `flax.linen.GRUCell` after it), so this is neither of those. U starts orthogonal.
+
+    Attributes:
+      width: H.
+    """
+
+    width: int
+
+    def setup(self) -> None:
+        orthogonal = nn.initializers.orthogonal()
+        self.gates = self.param("gates", lambda key: jnp.concatenate([orthogonal(k, (self.width,) * 2) for k in jax.random.split(key)], 1))
+        self.candidate = self.param("candidate", orthogonal, (self.width, self.width))
+
+    def __call__(self, state: jax.Array, contribution: jax.Array) -> jax.Array:
+        """state [B,H] and contribution [B,3H] to the next state [B,H]."""
+        of_gates, of_candidate = jnp.split(contribution, [2 * self.width], axis=-1)
+        reset, update = jnp.split(jax.nn.sigmoid(of_gates + state @ self.gates), 2, axis=-1)
+        new = jnp.tanh(of_candidate + (reset * state) @ self.candidate)
+        return state + update * (new - state)
+
+
+class GRULayer(nn.Module):
+    """A GRU over a padded sequence; the state is copied through padding.
+
+    So the last state of a left-to-right pass is the state at the last real token, and a right-to-left pass starts there.
+
+    Attributes:
+      width: H.
+    """
+
+    width: int
+
+    def setup(self) -> None:
+        self.of_input = Dense(3 * self.width)
+        self.cell = GRUCell(self.width)
+
+    def __call__(self, x: jax.Array, valid: jax.Array, reverse: bool = False) -> jax.Array:
+        """x [B,T,E] and valid [B,T] to the states [B,T,H]; initial state zero; `reverse` reads from right to left."""
+
+        def step(cell: GRUCell, state: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            contribution, real = inputs
+            state = jnp.where(real[:, None], cell(state, contribution), state)
+            return state, state
+
+        contribution = self.of_input(x)
+        start = jnp.zeros((x.shape[0], self.width), contribution.dtype)
+        scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1, reverse=reverse)
+        return scan(self.cell, start, (contribution, valid))[1]
+
+
+class BidirectionalGRU(nn.Module):
+    """Two GRUs, one from each end, their states side by side: x [B,T,E] to [B,T,2H].
+
+    Attributes:
+      width: H, of each direction.
+    """
+
+    width: int
+
+    def setup(self) -> None:
+        self.forward = GRULayer(self.width)
+        self.backward = GRULayer(self.width)
+
+    def __call__(self, x: jax.Array, valid: jax.Array) -> jax.Array:
+        """x [B,T,E] and valid [B,T] to the annotations [B,T,2H], forward half first."""
+        return jnp.concatenate([self.forward(x, valid), self.backward(x, valid, reverse=True)], axis=-1)

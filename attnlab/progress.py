@@ -1,0 +1,180 @@
+"""What a person sees of long work: a live bar on a terminal, plain lines elsewhere; and tables of results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    import rich.progress
+
+_SMOOTHING = 0.3  # weight of the newest step time in the estimate of what is left
+
+
+class Progress:
+    """Progress of `total` steps, on stderr; a context manager.
+
+    On a terminal a bar that stays in place: step, loss, milliseconds per step, target tokens per second, time left, time
+    spent compiling. Elsewhere the same as plain lines, at most one per `every` steps, and one for the last step. The time
+    left counts steps at their recent pace; compiling is not in it.
+
+    Args:
+      total: the step at which the work is done.
+      start: the step it starts from (above 0 after a resume).
+      every: steps between two plain lines.
+      stream: where to write.
+    """
+
+    def __init__(self, total: int, start: int = 0, *, every: int = 1, stream: TextIO | None = None) -> None:
+        self.total = total
+        self.step = start
+        self.every = max(1, every)
+        self.stream = sys.stderr if stream is None else stream
+        self.compile_seconds = 0.0
+        self._printed = start
+        self._pace: float | None = None
+        self._loss: float | None = None
+        self._tokens_per_second: float | None = None
+        self._bar: rich.progress.Progress | None = None
+
+    def __enter__(self) -> Progress:
+        self._bar = _live_bar(self.stream)
+        if self._bar is not None:
+            self._bar.start()
+            self._bar.add_task("", total=self.total, completed=self.step, text="")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif kind is None and self.step != self._printed:
+            self._print()
+
+    def update(
+        self,
+        step: int,
+        *,
+        loss: float | None = None,
+        tokens_per_second: float | None = None,
+        step_seconds: float | None = None,
+    ) -> None:
+        """Shows that `step` steps are done; a figure not given keeps its last value."""
+        self.step = step
+        self._loss = self._loss if loss is None else loss
+        self._tokens_per_second = self._tokens_per_second if tokens_per_second is None else tokens_per_second
+        if step_seconds is not None:
+            self._pace = step_seconds if self._pace is None else self._pace + _SMOOTHING * (step_seconds - self._pace)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=step, text=self.figures())
+        elif step - self._printed >= self.every or step >= self.total > self._printed:
+            self._print()
+
+    def compiled(self, what: str, seconds: float) -> None:
+        """Notes that compiling `what` ("16x16") took `seconds`, and adds them to the compile time shown apart."""
+        self.compile_seconds += seconds
+        self.note(f"compiled {what} in {seconds:.1f} s")
+
+    def note(self, text: str) -> None:
+        """Prints one line of its own, above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    def figures(self) -> str:
+        """The figures known so far, "loss 2.345  12.3 ms/step  4,560 tok/s  ETA 0:01:23  compile 3.1 s"."""
+        parts = []
+        if self._loss is not None:
+            parts.append(f"loss {self._loss:.4g}")
+        if self._pace is not None:
+            parts.append(f"{1000 * self._pace:.4g} ms/step")
+        if self._tokens_per_second is not None:
+            parts.append(f"{self._tokens_per_second:,.0f} tok/s")
+        if self._pace is not None:
+            parts.append(f"ETA {clock(self._pace * max(0, self.total - self.step))}")
+        if self.compile_seconds:
+            parts.append(f"compile {self.compile_seconds:.1f} s")
+        return "  ".join(parts)
+
+    def _print(self) -> None:
+        self._printed = self.step
+        print(f"step {self.step}/{self.total}  {self.figures()}".rstrip(), file=self.stream, flush=True)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as "h:mm:ss"."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], stream: TextIO | None = None) -> None:
+    """Prints a table: by rich on a terminal, as aligned plain text elsewhere. Numbers stand on the right, floats with 4 digits.
+
+    Raises:
+      ValueError: a row that is not as long as `columns`.
+    """
+    out = sys.stdout if stream is None else stream
+    if any(len(row) != len(columns) for row in rows):
+        raise ValueError(f"every row of {title!r} needs {len(columns)} cells")
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [bool(rows) and all(_is_number(row[i]) or row[i] is None for row in rows) for i in range(len(columns))]
+    if not _is_terminal(out):
+        print("\n".join([title, *_plain_table(list(columns), cells, right)]), file=out)
+        return
+    import rich.box
+    import rich.console
+    import rich.table
+    import rich.text
+
+    pretty = rich.table.Table(title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
+    for name, numbers in zip(columns, right, strict=True):
+        pretty.add_column(rich.text.Text(name), justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        pretty.add_row(*map(rich.text.Text, row))
+    rich.console.Console(file=out).print(pretty)
+
+
+def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) -> list[str]:
+    """Lines with every column as wide as its widest cell, two spaces between."""
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    lines = [columns, ["-" * width for width in widths], *cells]
+    padded = [[f"{cell:{'>' if r else '<'}{width}}" for cell, width, r in zip(line, widths, right, strict=True)] for line in lines]
+    return ["  ".join(line).rstrip() for line in padded]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+    """Text of a cell on one line; a float with four significant digits, None as a dash."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "-" if value is None else " ".join(str(value).split())
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty()
+
+
+def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
+    """A bar of rich on a terminal that can move its cursor; None elsewhere."""
+    if not _is_terminal(stream):
+        return None
+    import rich.console
+    import rich.progress
+    import rich.table
+
+    console = rich.console.Console(file=stream)
+    if console.is_dumb_terminal:
+        return None
+    return rich.progress.Progress(
+        rich.progress.BarColumn(bar_width=None, table_column=rich.table.Column(ratio=1, max_width=40)),
+        rich.progress.MofNCompleteColumn(table_column=rich.table.Column(no_wrap=True)),
+        rich.progress.TextColumn("{task.fields[text]}", markup=False, table_column=rich.table.Column(no_wrap=True)),
+        console=console,
+        expand=True,
+        redirect_stdout=sys.stdout.isatty(),  # what goes to a file or a pipe must not turn up beside the bar
+    )

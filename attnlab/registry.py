@@ -1,0 +1,121 @@
+"""Names to things: explicit tables, dotted paths for a user's own, and fields that are the configuration.
+
+A *component* is a class or function whose parameters with a default are its configuration; parameters without
+a default are handed over by the code that uses it (a vocabulary size, say). A config node that names a component
+is a mapping `{"name": ..., field: value, ...}`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attnlab.errors import UserError, nearest
+
+_NOT_CONFIG = {"parent", "name"}  # linen adds these two to every module
+
+
+class Table:
+    """An ordered table of components: `name -> "module:attribute"`, imported on first use.
+
+    Attributes:
+      kind: what the entries are, in the singular ("mechanism"); used in messages.
+      entries: the table itself.
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.entries = dict(entries)
+
+    def names(self) -> list[str]:
+        """The registered names, in the order of the table."""
+        return list(self.entries)
+
+    def resolve(self, name: str) -> Any:
+        """The component called `name`, or the object at the dotted path `package.module:Attribute`.
+
+        Raises:
+          UserError: no such name (with near names), or nothing importable at the dotted path.
+        """
+        if not isinstance(name, str) or not name:
+            raise UserError(f"{self.kind} {name!r}: a name is needed; choose from: {', '.join(self.entries)}")
+        path = name if ":" in name else self.entries.get(name)
+        if path is None:
+            raise UserError(f"unknown {self.kind} {name!r}; {nearest(name, self.entries)}")
+        module, _, attribute = path.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ImportError as error:
+            raise UserError(f"{self.kind} {name!r}: cannot import {module!r}: {error}") from error
+        except AttributeError as error:
+            raise UserError(f"{self.kind} {name!r}: {module!r} has no attribute {attribute!r}") from error
+
+    def defaults(self, name: str) -> dict[str, Any]:
+        """The configuration fields of `name` with their default values."""
+        return {field: value for field, value in fields(self.resolve(name)).items() if value is not inspect.Parameter.empty}
+
+
+def fields(component: Callable[..., Any]) -> dict[str, Any]:
+    """Parameters of a component and their defaults; `inspect.Parameter.empty` where the code must supply one."""
+    return {
+        parameter.name: parameter.default
+        for parameter in inspect.signature(component).parameters.values()
+        if parameter.name not in _NOT_CONFIG and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., Any]:
+    """A factory for the component that `spec` names, its fields bound and its parts built.
+
+    Args:
+      table: where `spec["name"]` is looked up.
+      spec: a config node, `{"name": ..., field: value, ...}`.
+      where: the node's place in the config, for messages ("system.attention").
+
+    Returns:
+      `functools.partial(component, **fields)`. A field for which the component's `parts` (a mapping of field to
+      table) names a table is itself built into a factory.
+
+    Raises:
+      UserError: unknown name, unknown field or a value of the wrong type, naming the place and the near names.
+    """
+    component = table.resolve(spec["name"] if "name" in spec else "")
+    known = fields(component)
+    parts: Mapping[str, Table] = getattr(component, "parts", {})
+    hints = typing.get_type_hints(component if inspect.isclass(component) else component)
+    values: dict[str, Any] = {}
+    for field, value in spec.items():
+        if field == "name":
+            continue
+        if field not in known:
+            raise UserError(f"{where}: {spec['name']} has no field {field!r}; {nearest(field, known)}")
+        if field in parts:
+            values[field] = build(parts[field], value, f"{where}.{field}")
+            continue
+        check_type(value, hints.get(field, Any), f"{where}.{field}")
+        values[field] = tuple(value) if isinstance(value, list) else value
+    return functools.partial(component, **values)
+
+
+def check_type(value: Any, hint: Any, where: str) -> None:
+    """Raise `UserError` unless `value` fits a plain annotation (int, float, bool, str, None, tuple or a union of them)."""
+    allowed = typing.get_args(hint) if typing.get_origin(hint) not in (None, tuple) else (hint,)
+    if typing.get_origin(hint) is typing.Literal:
+        if value not in allowed:
+            raise UserError(f"{where}={value!r}; {nearest(str(value), map(str, allowed))}")
+        return
+    plain = {typing.get_origin(kind) or kind for kind in allowed}
+    if not plain & {int, float, bool, str, tuple, type(None)}:
+        return
+    if float in plain:
+        plain.add(int)
+    if tuple in plain:
+        plain.add(list)
+    fits = any(isinstance(value, kind) for kind in plain if isinstance(kind, type))
+    if not fits or (isinstance(value, bool) and bool not in plain):
+        names = " or ".join(sorted(getattr(kind, "__name__", str(kind)) for kind in plain - ({int} if float in plain else set()) - {list}))
+        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {names}")

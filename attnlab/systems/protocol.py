@@ -1,0 +1,98 @@
+"""What every sequence-to-sequence system offers to training and decoding.
+
+Axis letters: B batch, S source length, T target length, V target vocabulary. Ids are int32; 0 is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import flax.struct
+import flax.traverse_util
+import jax
+
+from attnlab.attention.protocol import Need
+from attnlab.registry import Table
+
+PAD = 0
+Sequence = Literal["source", "target", "target_in"]
+
+
+@flax.struct.dataclass
+class AttentionMap:
+    """Weights and the sequences they lie between.
+
+    Attributes:
+      weights: [B,H,Tq,Tk] float32.
+      query: the sequence of the rows; "target" is what a step predicts, "target_in" what it reads (BOS first).
+      key: the sequence of the columns.
+    """
+
+    weights: jax.Array
+    query: Sequence = flax.struct.field(pytree_node=False, default="target")
+    key: Sequence = flax.struct.field(pytree_node=False, default="source")
+
+
+class Seq2Seq(nn.Module):
+    """Base of the sequence-to-sequence systems.
+
+    A subclass lists in `parts` which of its fields are components and from which table they come, and in `needs` what it asks
+    of the mechanism in each attention slot.
+
+    Attributes:
+      source_vocabulary: number of source ids.
+      target_vocabulary: V.
+    """
+
+    source_vocabulary: int
+    target_vocabulary: int
+
+    parts: ClassVar[Mapping[str, Table]] = {}
+    needs: ClassVar[Mapping[str, Need]] = {}
+
+    def encode(self, source: jax.Array) -> Any:
+        """source [B,S] to a memory, every array of it with leading axis B (scalars aside); it stays constant in decoding."""
+        raise NotImplementedError
+
+    def decode(self, memory: Any, target_in: jax.Array) -> jax.Array:
+        """Teacher forcing: memory and target_in [B,T] (BOS first) to logits [B,T,V]; position t sees target_in[:, :t+1]."""
+        raise NotImplementedError
+
+    def start(self, memory: Any, length: int) -> Any:
+        """The decoding state before the first token, with room for `length` steps; arrays of rank >= 1 lead with B."""
+        raise NotImplementedError
+
+    def step(self, state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
+        """Feed tokens [B] (BOS first) to get the logits [B,V] of the next ones and the next state."""
+        raise NotImplementedError
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """Every attention map of a pass, by the module's path: what the pass collected under "maps", in one layout.
+
+        A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk] again.
+        """
+        found = {}
+        for path, (weights,) in flax.traverse_util.flatten_dict(dict(collected), sep="/").items():
+            weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
+            name = path.removesuffix("/weights")
+            found[name] = AttentionMap(weights, *cls.between(name))
+        return found
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """Query and key sequence of the map of this name."""
+        return "target", "source"
+
+    @classmethod
+    def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
+        """The source weights [B,Tq,S]: of the last layer that looks at the source, averaged over heads."""
+        in_order = sorted(maps.items(), key=lambda item: (len(item[0]), item[0]))  # layer 10 after layer 9
+        of_source = [one for _, one in in_order if (one.query, one.key) == ("target", "source")]
+        return of_source[-1].weights.mean(axis=1)
+
+    def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
+        """`decode(encode(source), target_in)`: logits [B,T,V]."""
+        return self.decode(self.encode(source), target_in)

@@ -1,0 +1,205 @@
+"""Translation: sentence pairs, a sequence-to-sequence system, cross-entropy, and scores by tokens and by text.
+
+Axis letters: B batch, S source length, T target length, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import MAPS
+from attnlab.data import corpus
+from attnlab.data.batching import Batch, TrainBatches, evaluation_batches
+from attnlab.data.vocabulary import BOS, PAD, Vocabulary
+from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validate
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import AttentionMap, Seq2Seq
+
+Vocabularies = tuple[Vocabulary, Vocabulary]
+
+
+def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
+    """The system of a config; every attention slot is checked against what its mechanism declares.
+
+    Raises:
+      UserError: a mechanism cannot do what the system asks of it, or sizes do not fit (an indivisible width, say).
+    """
+    factory = build(SYSTEMS, config.system, "system")
+    for slot, need in factory.func.needs.items():  # type: ignore[attr-defined]
+        need.check(factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}")  # type: ignore[attr-defined]
+    system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
+    ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
+    jax.eval_shape(system.init, jax.random.key(0), ids, ids)
+    return system
+
+
+class Translation:
+    """The task; one object for a run.
+
+    Attributes:
+      config: see `configs/translation.py`.
+      data: the pairs and their ids.
+      system: the model.
+    """
+
+    def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
+        self.config = config
+        self.data = data
+        self.vocabularies: Vocabularies = (data.source_vocabulary, data.target_vocabulary)
+        self.system = build_system(config, *(one.size for one in self.vocabularies))
+        self._token_sums = jax.jit(functools.partial(self._sums, smoothing=0.0))
+
+    @staticmethod
+    def check(config: ConfigDict) -> None:
+        """Build the system and the decoding settings with stand-in vocabularies, so that a bad config fails before data is read."""
+        sizes = (8, 8) if config.vocabulary.shared else (8, 9)
+        build_system(config, *sizes)
+        validate(config.decoding)
+
+    @classmethod
+    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Translation:
+        """The task with its data read; vocabularies come from `workdir` if they are there, else from the training split.
+
+        Raises:
+          UserError: bad config, unreadable data, a damaged or other vocabulary.
+        """
+        return cls(config, corpus.load(config.data, config.vocabulary, workdir, splits))
+
+    # --- what the training loop asks for ---
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh float32 parameters."""
+        ids = jnp.ones((1, 2), jnp.int32)
+        return self.system.init(key, ids, ids)["params"]
+
+    def loss(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Summed cross-entropy with the configured label smoothing and dropout; sums "tokens" and "correct" beside it."""
+        sums = self._sums(params, batch, self.config.training.label_smoothing, {"dropout": key})
+        return sums.pop("loss"), sums
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of target tokens, EOS counted, or of sentences (`training.per="sentence"`, as in the older papers)."""
+        real = jnp.asarray(batch["target"]) != PAD
+        return (real if self.config.training.per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
+
+    def batches(self, multiple: int) -> TrainBatches:
+        """The training batches of this process."""
+        shared = {"process_index": jax.process_index(), "process_count": jax.process_count()}
+        return TrainBatches(self.data.examples["train"], **self.config.batch, seed=self.config.seed, multiple=multiple, **shared)
+
+    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+        """Teacher-forced scores: "loss" (nats per target token, no smoothing), "perplexity", "accuracy" (of the next token)."""
+        totals: dict[str, float] = {"loss": 0.0, "tokens": 0.0, "correct": 0.0}
+        for _, batch in self._in_order(split):
+            sums = jax.device_get(self._token_sums(params, batch))
+            totals = {name: totals[name] + float(sums[name]) for name in totals}
+        loss = totals["loss"] / totals["tokens"]
+        return {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": totals["correct"] / totals["tokens"]}
+
+    # --- text ---
+
+    def save(self, workdir: Path) -> None:
+        """Keep with the run what its data alone would not give back: the vocabularies."""
+        corpus.save_vocabularies(self.vocabularies, workdir)
+
+    def notes(self, batches: TrainBatches) -> list[str]:
+        """What a person should know about the data before training: sizes, unknown tokens, pairs left out."""
+        lines = []
+        for split in self.data.examples:
+            counts = self.data.counts(split)
+            sides = (f"{side} {counts[f'{side}_tokens']:,} tokens ({counts[f'{side}_unknown']:,} unknown)" for side in ("source", "target"))
+            lines.append(f"{split}: {counts['pairs']:,} pairs, {', '.join(sides)}")
+        if batches.left_out:
+            limit = self.config.batch.max_length
+            lines.append(f"train: {batches.left_out:,} pairs longer than batch.max_length={limit} tokens are left out, none is cut")
+        return lines
+
+    def longer_than(self, limit: int, sources: Sequence[str]) -> list[int]:
+        """Which of the source texts have more than `limit` tokens, EOS counted."""
+        return [i for i, ids in enumerate(self.vocabularies[0].encode_all(sources)) if len(ids) + 1 > limit]
+
+    def translate(self, params: Any, sources: Sequence[str], *, alignment: bool = False) -> list[list[Decoded]]:
+        """The hypotheses of each source text, best first, by the method of `config.decoding`."""
+        examples = corpus.encode(self.vocabularies, [(text, "") for text in sources])
+        batches = evaluation_batches(examples, size=validate(self.config.decoding).batch, buckets=self.config.batch.buckets)
+        return self._decoder(alignment)(params, batches)
+
+    def text(self, hypothesis: Decoded) -> str:
+        """A hypothesis as text."""
+        return self.vocabularies[1].decode(hypothesis.tokens)
+
+    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+        """Free-running scores of a split, BLEU, chrF (with their signatures) and exact match in percent, and the translations."""
+        hypotheses = [self.text(best[0]) for best in self.translate(params, [source for source, _ in self.data.pairs[split]])]
+        references = [self.vocabularies[1].normalize(target) for _, target in self.data.pairs[split]]
+        return corpus_scores(hypotheses, references, lowercase=self.config.vocabulary.lowercase), hypotheses
+
+    def maps(self, params: Any, source: str, target: str) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        """Every attention map of one pair, teacher-forced, and the tokens of the sequences that the maps are between.
+
+        Returns:
+          Maps by name, [H,Tq,Tk], and tokens by sequence: "source", "target" (what a step predicts), "target_in" (what it reads).
+        """
+        example = corpus.encode(self.vocabularies, [(source, target)])
+        ids = {"source": np.asarray(example.source[0])[None], "target": np.asarray(example.target[0])[None]}
+        ids["target_in"] = np.asarray(_shifted(ids["target"]))
+        _, collected = self.system.apply({"params": params}, ids["source"], ids["target_in"], mutable=[MAPS])
+        found = jax.device_get(self.system.maps(collected[MAPS]))  # type: ignore[index]
+        names = {side: self.vocabularies[side != "source"].tokens(row[0]) for side, row in ids.items()}
+        return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}, names
+
+    def _in_order(self, split: str) -> list[tuple[np.ndarray, Batch]]:
+        return evaluation_batches(self.data.examples[split], size=validate(self.config.decoding).batch, buckets=self.config.batch.buckets)
+
+    @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
+    def _decoder(self, alignment: bool) -> Decoder:
+        settings = validate(self.config.decoding)
+        watched = [MAPS] if alignment or settings.coverage else []
+
+        def bind(params: Any) -> Functions:
+            call = functools.partial(self.system.apply, {"params": params})
+
+            def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, jax.Array | None]:
+                if not watched:
+                    return *call(state, memory, tokens, method="step"), None
+                (logits, state), collected = call(state, memory, tokens, method="step", mutable=watched)
+                return logits, state, self.system.alignment(self.system.maps(collected[MAPS]))[:, 0]
+
+            return Functions(functools.partial(call, method="encode"), functools.partial(call, method="start"), step)
+
+        return Decoder(bind, settings, alignment=alignment)
+
+    def _sums(self, params: Any, batch: Batch, smoothing: float, rngs: Mapping[str, jax.Array] | None = None) -> dict[str, jax.Array]:
+        """Sums over the target tokens of a batch: "loss", "tokens", "correct"."""
+        target = jnp.asarray(batch["target"])
+        logits = self.system.apply({"params": params}, batch["source"], _shifted(target), rngs=rngs)
+        real = target != PAD
+        losses = cross_entropy(logits.astype(jnp.float32), target, smoothing)  # type: ignore[union-attr]
+        correct = (logits.argmax(axis=-1) == target) & real  # type: ignore[union-attr]
+        return {"loss": jnp.where(real, losses, 0.0).sum(), "tokens": real.sum(), "correct": correct.sum()}
+
+
+def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float) -> jax.Array:
+    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target [...] to losses [...] in nats.
+
+    Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
+    """
+    total = jax.nn.logsumexp(logits, axis=-1)
+    picked = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
+    if smoothing == 0.0:
+        return total - picked
+    return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)
+
+
+def _shifted(target: Any) -> jax.Array:
+    """Decoder input: BOS, then all but the last of target [B,T]."""
+    return jnp.pad(jnp.asarray(target), ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]

@@ -1,0 +1,283 @@
+"""Checkpoints that survive a kill at any instant, notice a flipped bit and walk back to the newest good step.
+
+How one step is stored stands in `orbax_steps.py`; here is which steps stay and which is trusted. Names in the folder:
+`<step>` (committed by a rename), `damaged-<step>` (moved aside), `deleting-<step>` (on its way out).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from attnlab.errors import UserError
+from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
+
+_TEMPORARY = ".orbax-checkpoint-tmp"
+_MEGABYTE = 1e6
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """One step read back: `tree` has the structure that was asked for with writable numpy leaves, `meta` what was saved with it."""
+
+    step: int
+    tree: Any
+    meta: dict[str, Any]
+
+
+def print_warning(line: str) -> None:
+    """Write one line to stderr, at once."""
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+class Checkpoints:
+    """The checkpoints of one run: the last `keep` steps and the best one.
+
+    Saving goes on in the background: `save` blocks for the checksums and one copy, and an older step is deleted only after the
+    newer one is committed (in the next `save`, `wait` or `close`). At most keep + 2 steps are on disk at any time.
+
+    Args:
+      directory: where the step folders live; made by the first save.
+      keep: how many of the newest steps stay, at least 1.
+      read_only: never write, move or delete (evaluate, generate); a damaged step is only reported.
+      warn: takes the one-line warnings; the default prints to stderr.
+
+    Raises:
+      UserError: `keep` is below 1.
+    """
+
+    def __init__(self, directory: str | Path, keep: int, *, read_only: bool = False, warn: Callable[[str], None] = print_warning) -> None:
+        if keep < 1:
+            raise UserError(f"checkpoint.keep={keep}: at least 1 step must be kept")
+        self.directory = Path(directory).absolute()
+        self.keep = keep
+        self.read_only = read_only
+        self._warn = warn
+        self._opened: OrbaxSteps | None = None
+        self._best: int | None = None
+        self._best_known = False
+        self._saving: int | None = None
+        self._checked_space = False
+
+    def steps(self) -> list[int]:
+        """The committed steps in rising order. Half-written, moved-aside and empty folders do not count."""
+        if not self.directory.is_dir():
+            return []
+        folders = [folder for folder in self.directory.iterdir() if folder.name.isdecimal() and folder.is_dir()]
+        return sorted(int(folder.name) for folder in folders if any(folder.iterdir()))
+
+    @property
+    def best(self) -> int | None:
+        """The best step, as recorded by the newest readable one; None when none was marked or it is no longer there."""
+        if not self._best_known:
+            self._best, self._best_known = self._recorded_best(), True
+        return self._best if self._best == self._saving or self._best in self.steps() else None
+
+    def save(self, step: int, tree: Any, meta: Mapping[str, Any], best: bool = False) -> bool:
+        """Start saving `tree` as `step`; the arrays are copied, so the caller may change them at once.
+
+        Args:
+          step: the number of updates done.
+          tree: pytree of numpy (or addressable jax) arrays, none of size zero; of its structure only the paths are saved.
+          meta: anything JSON can hold; comes back from `restore`.
+          best: this step becomes the best one.
+
+        Returns:
+          False if that step is already there (it is left as it is), else True.
+
+        Raises:
+          UserError: the disk is full or cannot be written. A failure in the background is raised by the next `save`, `wait` or `close`.
+        """
+        if self.read_only:
+            raise RuntimeError("these checkpoints were opened read-only")
+        self.wait()
+        best_step = step if best else self.best
+        self._best, self._best_known = best_step, True
+        if step in self.steps():
+            return False
+        arrays = {path: np.asarray(leaf) for path, leaf in leaves_by_path(tree).items()}
+        try:
+            self._prepare(step, sum(array.nbytes for array in arrays.values()))
+            self._saving = step
+            self._store().write(step, arrays, {"best": best_step, "meta": dict(meta)})
+        except Exception as error:
+            self._failed(step, error)
+        return True
+
+    def wait(self) -> None:
+        """Block until the save under way is committed, then delete the steps that are no longer kept.
+
+        Raises:
+          UserError: the save failed for lack of space, or the folder cannot be written; the half-written step is removed.
+        """
+        if self._saving is None:
+            return
+        try:
+            self._store().wait()
+        except Exception as error:
+            self._failed(self._saving, error)
+        self._saving = None
+        kept = {*self.steps()[-self.keep :], self.best}
+        for step in self.steps():
+            if step not in kept:
+                self._rename(step, "deleting")
+        self._sweep()
+
+    def close(self) -> None:
+        """`wait`, then stop orbax's threads. Safe to call twice."""
+        try:
+            self.wait()
+        finally:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def restore(self, like: Any, step: int | Literal["best"] | None = None) -> Restored | None:
+        """Read the newest good step, or the one asked for.
+
+        A step that cannot be read, or whose content differs from its checksums, is reported by a warning and the next older one
+        is tried; once a good one is found, the damaged are renamed `damaged-<step>`, so that the run can save them again.
+
+        Args:
+          like: pytree of arrays or `jax.ShapeDtypeStruct`: the wanted structure, shapes and dtypes.
+          step: None for the newest; a number or "best" for just that step, never another in its place.
+
+        Returns:
+          The step, or None when nothing was ever saved here.
+
+        Raises:
+          UserError: steps are there but none is readable; the wanted one is missing or damaged; the saved tree does not fit `like`
+            (first path, what was saved, what is wanted, how many more).
+        """
+        self.wait()
+        if step is not None:
+            return self._restore_one(like, step)
+        damaged: dict[int, str] = {}
+        for candidate in reversed(self.steps()):
+            restored = self._read(candidate, like)
+            if isinstance(restored, Restored):
+                self._move_aside(list(damaged))
+                self._best_known = False  # the moved ones have no say in it
+                return restored
+            damaged[candidate] = restored
+            self._warn(f"checkpoint {self._folder(candidate)} is damaged ({restored}): trying the one before")
+        if damaged:  # nothing is moved: a second try must not find an empty folder and start from scratch
+            listed = "; ".join(f"step {number}: {reason}" for number, reason in damaged.items())
+            raise UserError(
+                f"no readable checkpoint in {self.directory} ({listed}); put back a good copy, or start anew in another --workdir"
+            )
+        return None
+
+    def _restore_one(self, like: Any, step: int | Literal["best"]) -> Restored:
+        wanted = self.best if step == "best" else step
+        there = ", ".join(map(str, self.steps())) or "none"
+        if wanted is None or wanted not in self.steps():
+            what = "no best step is recorded" if wanted is None else f"there is no step {wanted}"
+            raise UserError(f"checkpoints in {self.directory}: {what}; steps there: {there}")
+        restored = self._read(wanted, like)
+        if isinstance(restored, str):
+            raise UserError(f"checkpoint {self._folder(wanted)} is damaged ({restored}); steps there: {there}")
+        return restored
+
+    def _read(self, step: int, like: Any) -> Restored | str:
+        """One step, verified, or in words what is wrong with it. Raises `UserError` if it is sound but does not fit `like`."""
+        try:
+            record = self._store().read_record(step)
+            compare(self._folder(step), record["arrays"], like)
+            arrays = self._store().read_arrays(step, record["arrays"])
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # orbax has no error of its own for damage: anything from KeyError to bare Exception
+            return _reason(error)
+        leaves = [arrays[path] for path in leaves_by_path(like)]
+        tree = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
+        return Restored(step, tree, record["meta"])
+
+    def _recorded_best(self) -> int | None:
+        for step in reversed(self.steps()):
+            try:
+                return self._store().read_record(step)["best"]
+            except Exception:  # damaged: `restore` is the place that reports it
+                continue
+        return None
+
+    def _prepare(self, step: int, size: int) -> None:
+        """Before a save: clear what a killed run left; before the first one, see that the disk can hold keep + 2 steps of `size` bytes."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if jax.process_index() == 0 and self._folder(step).is_dir():
+            self._folder(step).rmdir()  # it is empty, else `steps` would list it
+        if self._checked_space:
+            return
+        self._sweep(_TEMPORARY)
+        needed = size * max(1, self.keep + 2 - len(self.steps()))
+        free = shutil.disk_usage(self.directory).free
+        if free < needed:
+            raise UserError(
+                f"not enough disk space for checkpoints in {self.directory}: {needed / _MEGABYTE:.1f} MB needed "
+                f"(checkpoint.keep={self.keep}), {free / _MEGABYTE:.1f} MB free"
+            )
+        self._checked_space = True
+
+    def _failed(self, step: int, error: Exception) -> None:
+        """Remove what the failed save left; raise `UserError` if the user can mend the cause, else the error itself."""
+        self._saving = None
+        self._sweep(_TEMPORARY)
+        last = f"the last good step is {self.steps()[-1]}" if self.steps() else "no step is saved yet"
+        if _disk_full(error):
+            raise UserError(f"no space left on the disk of {self.directory}: step {step} was not saved; {last}") from error
+        if isinstance(error, OSError):
+            raise UserError(f"cannot write checkpoint {step} in {self.directory}: {_reason(error)}; {last}") from error
+        raise error
+
+    def _folder(self, step: int) -> Path:
+        return self.directory / str(step)
+
+    def _store(self) -> OrbaxSteps:
+        """orbax, opened on first use: commands that never touch a checkpoint do not wait for its import."""
+        if self._opened is None:
+            self._opened = OrbaxSteps(self.directory)
+        return self._opened
+
+    def _move_aside(self, damaged: list[int]) -> None:
+        if self.read_only or not damaged:
+            return
+        for step in damaged:
+            self._rename(step, "damaged")
+        self._store().reload()
+
+    def _rename(self, step: int, prefix: str) -> None:
+        """Take a step out of the count in one instant; an older folder of the new name goes."""
+        if jax.process_index() == 0:
+            target = self.directory / f"{prefix}-{step}"
+            shutil.rmtree(target, ignore_errors=True)
+            self._folder(step).rename(target)
+
+    def _sweep(self, suffix: str = "") -> None:
+        """Delete the folders that are on their way out and, given the suffix, half-written ones."""
+        if jax.process_index() == 0:
+            for folder in [*self.directory.glob("deleting-*"), *(self.directory.glob(f"*{suffix}") if suffix else [])]:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _disk_full(error: BaseException | None) -> bool:
+    """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it only as text."""
+    while error is not None:
+        words = ("No space left", "RESOURCE_EXHAUSTED", "Disk quota exceeded")
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(word in str(error) for word in words):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _reason(error: BaseException) -> str:
+    """The exception in one short line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:160]}{'...' if len(text) > 160 else ''}"

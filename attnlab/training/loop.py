@@ -1,0 +1,162 @@
+"""The training loop: build, restore or start, then per step: batch, step, maybe log, evaluate, save. One function, no callbacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.progress import Progress
+from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.interrupt import Interrupt
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.parallel import Backend
+from attnlab.training.records import Metrics, State, Status
+from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step
+
+
+Batches = Callable[[int], dict[str, np.ndarray]]
+
+
+class Task(Protocol):
+    """What is learned, as the loop sees it."""
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh float32 parameters."""
+
+    def loss(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Sums]:
+        """See `step.Loss`."""
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """What the summed loss of a batch is divided by."""
+
+    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+        """Deterministic scores on a split, among them "loss"."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How training ended: the state reached, the step, the seconds to the first step and a word on the why."""
+
+    state: State
+    step: int
+    seconds_to_first_step: float | None = None
+    message: str = ""
+
+
+def train(
+    config: ConfigDict, task: Task, batches: Batches, workdir: Path, place: Backend, progress: Progress, interrupt: Interrupt, began: float
+) -> Outcome:
+    """Train until `config.training.steps`, from the newest good checkpoint in `workdir` if there is one.
+
+    The order within a step is log, evaluate, save: a checkpoint of step s is written after every record of step s, so that a
+    resumed run drops the records after s and goes on exactly as the uninterrupted one did.
+
+    Args:
+      config: see `configs/`; the nodes seed, optimizer, schedule, training and checkpoint are read here.
+      task: model, data and loss.
+      batches: this process's batch of each step, counted from 0.
+      workdir: an existing directory that this process has locked.
+      place: the parallel backend.
+      progress: where a person looks.
+      interrupt: entered; a remembered signal makes the loop save and leave.
+      began: `time.perf_counter()` at the start of the command, for the time to the first step.
+
+    Returns:
+      The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the last good checkpoint stays).
+
+    Raises:
+      UserError: no readable checkpoint, one that does not fit, a full disk.
+    """
+    every, steps = config.training, config.training.steps
+    optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=steps, clip=every.clip)
+    step_function = make_step(
+        task.loss, task.weight, optimizer, seed=config.seed, accumulate=every.accumulate, ema=every.ema, compute=every.compute
+    )
+    checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.note)
+    metrics, status = Metrics(workdir), Status(workdir, steps)
+    host, begin, best = _restore_or_init(config, task, optimizer, checkpoints)
+    metrics.rewind(begin or None)
+    state, programs = place.place(host), {}
+    batch, first, outcome = batches(begin), None, None
+    if begin:
+        progress.update(begin)
+    status.update("running", begin)
+    for step in range(begin + 1, steps + 1):
+        fed, clock = place.feed(batch), time.perf_counter()
+        shape = tuple(batch[name].shape for name in sorted(batch))
+        if shape not in programs:
+            programs[shape] = place.compile(step_function, state, fed)
+            seconds = time.perf_counter() - clock
+            metrics.time(step, {"compile_seconds": seconds})
+            progress.compiled("batches of " + "x".join(map(str, shape[0])), seconds)
+            clock = time.perf_counter()
+        state, sums = programs[shape](state, fed)
+        batch = batches(step)  # the next one, while the devices are at work
+        values = {name: float(value) for name, value in place.fetch(sums).items()}
+        seconds = time.perf_counter() - clock
+        first = first or time.perf_counter() - began
+        if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
+            message = f"loss {values['loss']} and gradient norm {values['grad_norm']} at step {step}"
+            outcome = Outcome("diverged", step, first, message)
+            break
+        progress.update(step, loss=values["loss"], tokens_per_second=values["tokens"] / seconds, step_seconds=seconds)
+        if step % every.log_every == 0 or step == steps:
+            metrics.write(step, "train", {**values, "learning_rate": float(schedule(step - 1))})
+            metrics.time(step, {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds})
+        improved = False
+        if step == steps or (every.evaluate_every and step % every.evaluate_every == 0):
+            scores = task.evaluate(place.one(state.averaged), "valid")
+            metrics.write(step, "valid", scores)
+            progress.note(f"step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+            improved, best = scores["loss"] < best, min(best, scores["loss"])
+        stop = interrupt.signal is not None
+        if stop or improved or step == steps or (config.checkpoint.every and step % config.checkpoint.every == 0):
+            metrics.sync()
+            checkpoints.save(step, place.fetch(state), {"best_loss": best}, best=improved)
+        status.update("running", step)
+        if stop and step < steps:
+            outcome = Outcome("interrupted", step, first, f"signal {interrupt.signal}; the same command goes on from here")
+            break
+    checkpoints.close()
+    metrics.close()
+    outcome = outcome or Outcome("done", steps, first)
+    status.update(outcome.state, outcome.step, outcome.message)
+    return outcome
+
+
+def state_like(config: ConfigDict, task: Task) -> TrainState:
+    """Shapes and dtypes of the training state, without computing anything: what a checkpoint of this config must hold."""
+    optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+    return jax.eval_shape(lambda: first_state(task.init(jax.random.key(0)), optimizer, config.training.ema))
+
+
+def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Any, int]:
+    """The parameters to use of a trained workdir (its best step on validation, else its newest), and that step; reads only.
+
+    Raises:
+      UserError: there is no checkpoint, or it is damaged or does not fit.
+    """
+    checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, read_only=True)
+    restored = checkpoints.restore(state_like(config, task), "best" if checkpoints.best is not None else None)
+    checkpoints.close()
+    if restored is None:
+        raise UserError(f"no checkpoint in {workdir / 'checkpoints'}: train there first, or name another --workdir")
+    return restored.tree.averaged, restored.step
+
+
+def _restore_or_init(config: ConfigDict, task: Task, optimizer: Any, checkpoints: Checkpoints) -> tuple[TrainState, int, float]:
+    """The state to begin with on the host, its step, and the best validation loss so far."""
+    restored = checkpoints.restore(state_like(config, task))
+    if restored is not None:
+        return restored.tree, restored.step, restored.meta["best_loss"]
+    params = jax.jit(task.init)(jax.random.key(config.seed))
+    return jax.tree.map(np.asarray, first_state(jax.device_get(params), optimizer, config.training.ema)), 0, math.inf

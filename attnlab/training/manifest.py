@@ -1,0 +1,175 @@
+"""`manifest.json`: what a run was made from, so that a number can be traced and a workdir holds one config only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.training.files import timestamp, write_atomic
+
+_PACKAGES = (
+    *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections", "tensorflow-datasets", "numpy"),
+    *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
+)
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """The origin of a run.
+
+    Attributes:
+      config: the whole resolved config as nested dicts of JSON values.
+      config_hash: sha256 of the config as JSON with sorted keys.
+      code: {"revision": git commit, "dirty": changed or new code}, or None when the package is not in a repository.
+      packages: versions of what is installed of the packages that matter.
+      python, platform: of the process.
+      devices: as the caller describes them.
+      data: fingerprint of the data, as the caller computes it.
+      command: the command line.
+      created: UTC, ISO 8601.
+    """
+
+    config: dict[str, Any]
+    config_hash: str
+    code: dict[str, Any] | None
+    packages: dict[str, str]
+    python: str
+    platform: str
+    devices: Any
+    data: Any
+    command: list[str]
+    created: str
+
+    @classmethod
+    def build(cls, config: Mapping[str, Any], *, devices: Any, data: Any, command: Sequence[str] | None = None) -> Manifest:
+        """Describe this process.
+
+        Args:
+          config: nested mapping of JSON values (an `ml_collections.ConfigDict` too).
+          devices: anything JSON can hold, for example kind and count.
+          data: anything JSON can hold.
+          command: default `sys.argv`.
+        """
+        return cls(
+            config=plain(config),
+            config_hash=config_hash(config),
+            code=code_revision(Path(__file__).parent),
+            packages=package_versions(),
+            python=platform.python_version(),
+            platform=platform.platform(),
+            devices=plain(devices),
+            data=plain(data),
+            command=list(sys.argv if command is None else command),
+            created=timestamp(),
+        )
+
+    def write(self, workdir: str | Path) -> None:
+        """Write `<workdir>/manifest.json` atomically."""
+        write_atomic(Path(workdir) / "manifest.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, workdir: str | Path) -> Manifest | None:
+        """The manifest of a workdir; None where there is none.
+
+        Raises:
+          UserError: the file cannot be read as a manifest, or its config no longer has the hash that stands beside it.
+        """
+        path = Path(workdir) / "manifest.json"
+        try:
+            manifest = cls(**json.loads(path.read_bytes()))
+            if config_hash(manifest.config) != manifest.config_hash:
+                raise ValueError("the config does not have the recorded hash")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} is damaged ({error}): put back a good copy, or use another --workdir") from error
+        return manifest
+
+    def check_config(self, config: Mapping[str, Any], workdir: str | Path, ignore: Sequence[str] = ("parallel",)) -> None:
+        """Raise `UserError` if `workdir` (this manifest's) was made with another config: up to five differing fields."""
+        wrong = differences(self.config, config, ignore)
+        if wrong:
+            more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            raise UserError(f"workdir {workdir} holds another config: {'; '.join(wrong[:_SHOWN])}{more}. Use another --workdir")
+
+    def environment_changes(self, now: Manifest) -> list[str]:
+        """What may break bit-for-bit equality on resume: packages, Python, devices, data and code that differ, "a.b: saved 3, wanted 4"."""
+        parts = ("packages", "python", "devices", "data", "code")
+        return differences({part: getattr(self, part) for part in parts}, {part: getattr(now, part) for part in parts}, ignore=())
+
+
+def plain(config: Any) -> Any:
+    """A config as JSON gives it back: dicts with string keys, lists, numbers, strings, booleans, None."""
+    return json.loads(json.dumps(config, default=lambda node: node.to_dict()))
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """sha256 of a config; the order of its keys does not count."""
+    return hashlib.sha256(json.dumps(plain(config), sort_keys=True).encode()).hexdigest()
+
+
+def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any], ignore: Sequence[str] = ("parallel",)) -> list[str]:
+    """The fields in which two configs differ, as "a.b: saved 3, wanted 4", in the order of `wanted`, then of `saved`.
+
+    Args:
+      saved: nested mapping.
+      wanted: nested mapping.
+      ignore: dotted names of fields or whole nodes that may differ.
+    """
+    old, new = _flatten(plain(saved)), _flatten(plain(wanted))
+    names = [name for name in dict.fromkeys([*new, *old]) if not any(f"{name}.".startswith(f"{one}.") for one in ignore)]
+    pairs = [(name, _text(old, name), _text(new, name)) for name in names]
+    return [f"{name}: saved {before}, wanted {now}" for name, before, now in pairs if before != now]
+
+
+def package_versions() -> dict[str, str]:
+    """Installed versions of the packages that bear on results; those not installed are left out."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def code_revision(folder: Path) -> dict[str, Any] | None:
+    """The git commit that holds the code in `folder`, and whether tracked files are changed or Python files are new.
+
+    None without git, outside a repository, before the first commit, or where the folder is not tracked (installed in a venv inside one).
+    """
+    revision, tracked = _git(folder, "rev-parse", "HEAD"), _git(folder, "ls-files", ".")
+    if not revision or not tracked:
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", ":/*.py")
+    return {"revision": revision, "dirty": bool(changed or new)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name to leaf; an empty dict is a leaf."""
+    if not isinstance(node, dict) or not node:
+        return {prefix: node}
+    return {name: leaf for key, child in node.items() for name, leaf in _flatten(child, f"{prefix}.{key}" if prefix else key).items()}
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    return json.dumps(fields[name]) if name in fields else "nothing"

@@ -1,0 +1,166 @@
+"""Optimizers and learning-rate schedules by name: plain functions over optax whose keyword defaults are the config fields.
+
+A schedule maps `count`, the updates done before this one (what optax passes), to the learning rate of update t = count + 1:
+the first update already moves, and warm-up reaches its peak at update `warmup`, as in the papers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from attnlab.errors import UserError
+from attnlab.registry import Table, build
+
+OPTIMIZERS = Table("optimizer", {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta")})
+SCHEDULES = Table("schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear")})
+
+
+def build_optimizer(
+    optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int, clip: float
+) -> tuple[optax.GradientTransformation, optax.Schedule]:
+    """The optimizer of a config, behind clipping of the global gradient norm.
+
+    Args:
+      optimizer: config node, `{"name": "adam", ...}` with the fields of that function below.
+      schedule: config node, `{"name": "cosine", ...}`.
+      steps: updates of the whole run; where the decaying schedules end.
+      clip: gradients are scaled down to this global L2 norm when longer; 0 leaves them alone.
+
+    Returns:
+      The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for logging.
+
+    Raises:
+      UserError: an unknown name or field, a value of the wrong type or out of range.
+    """
+    _require(clip >= 0 and math.isfinite(clip), f"training.clip={clip}", "0 (off) or above")
+    _require(steps >= 1, f"training.steps={steps}", "at least 1")
+    rate = build(SCHEDULES, schedule, "schedule")(steps=steps)
+    transform = build(OPTIMIZERS, optimizer, "optimizer")(learning_rate=rate)
+    return (optax.chain(optax.clip_by_global_norm(clip), transform) if clip else transform), rate
+
+
+def adam(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> optax.GradientTransformation:
+    """Adam (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1): -lr m^ / (sqrt(v^) + eps), bias-corrected moments of decay b1, b2.
+
+    Vaswani 2017 uses b2 = 0.98 and eps = 1e-9.
+    """
+    _check_moments(b1, b2, eps)
+    return optax.adam(learning_rate, b1=b1, b2=b2, eps=eps)
+
+
+def adamw(
+    learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01
+) -> optax.GradientTransformation:
+    """Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101): adds -lr weight_decay w for the weights in `decay_mask`."""
+    _check_moments(b1, b2, eps)
+    _require(weight_decay >= 0, f"optimizer.weight_decay={weight_decay}", "0 or above")
+    return optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=decay_mask)
+
+
+def adafactor(
+    learning_rate: optax.Schedule, decay: float = 0.8, clipping: float = 1.0, minimum_factored: int = 128
+) -> optax.GradientTransformation:
+    """Adafactor (Shazeer & Stern 2018, arXiv:1804.04235): second moments kept as row and column means, no momentum.
+
+    The learning rate is relative: the step is scaled by max(1e-3, RMS(w)) (section 8 there), so peaks of 1e-3 to 1e-2 fit.
+
+    Args:
+      learning_rate: schedule, supplied by code.
+      decay: the second moment's decay at update t is 1 - t**-decay.
+      clipping: each array's update is scaled down to this root mean square.
+      minimum_factored: arrays with two axes of at least this size are factored.
+    """
+    _require(0 < decay <= 1, f"optimizer.decay={decay}", "in (0, 1]")
+    _require(clipping > 0, f"optimizer.clipping={clipping}", "above 0")
+    _require(minimum_factored >= 1, f"optimizer.minimum_factored={minimum_factored}", "at least 1")
+    return optax.adafactor(learning_rate, min_dim_size_to_factor=minimum_factored, decay_rate=decay, clipping_threshold=clipping)
+
+
+def sgd(learning_rate: optax.Schedule, momentum: float = 0.0, nesterov: bool = False) -> optax.GradientTransformation:
+    """Gradient descent; with momentum u <- momentum u + g the step is -lr u, with Nesterov's look-ahead -lr (g + momentum u)."""
+    _require(0 <= momentum < 1, f"optimizer.momentum={momentum}", "in [0, 1)")
+    _require(momentum > 0 or not nesterov, "optimizer.nesterov=True", "used with optimizer.momentum above 0")
+    return optax.sgd(learning_rate, momentum=momentum or None, nesterov=nesterov)
+
+
+def adadelta(learning_rate: optax.Schedule, rho: float = 0.95, eps: float = 1e-6) -> optax.GradientTransformation:
+    """Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g; RNNsearch's, with a learning rate of 1."""
+    _require(0 <= rho < 1, f"optimizer.rho={rho}", "in [0, 1)")
+    _require(eps > 0, f"optimizer.eps={eps}", "above 0")
+    return optax.adadelta(learning_rate, rho=rho, eps=eps)
+
+
+def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
+    """peak min(1, t / warmup)."""
+    _check_schedule(peak, warmup)
+    return _after_warmup(optax.constant_schedule(peak), peak, warmup)
+
+
+def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Schedule:
+    """peak min(t / warmup, sqrt(warmup / t)); with peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5, t warmup^-1.5) of Vaswani 2017 (3)."""
+    _check_schedule(peak, warmup)
+    flat = max(1, warmup)
+
+    def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        update = jnp.asarray(count, jnp.float32) + 1
+        return peak * jnp.minimum(update / flat, jnp.sqrt(flat / update))
+
+    return rate
+
+
+def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
+    """Linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p = (t - warmup) / (steps - warmup).
+
+    `floor` is a learning rate, reached at update `steps`. Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts.
+    """
+    _check_schedule(peak, warmup, floor, steps)
+    return _after_warmup(optax.cosine_decay_schedule(peak, max(1, steps - warmup), alpha=floor / peak), peak, warmup)
+
+
+def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
+    """Linear warm-up, then peak + (floor - peak) p with p = (t - warmup) / (steps - warmup); `floor` is a learning rate."""
+    _check_schedule(peak, warmup, floor, steps)
+    return _after_warmup(optax.linear_schedule(peak, floor, max(1, steps - warmup)), peak, warmup)
+
+
+def decay_mask(params: Any) -> Any:
+    """True where weight decay belongs: not on biases, norms (rank below 2, or so named when stacked by a scan) and embeddings.
+
+    Returns a pytree of bool like `params`.
+    """
+
+    def decays(path: tuple[Any, ...], leaf: Any) -> bool:
+        names = jax.tree_util.keystr(path, simple=True, separator="/").lower().split("/")
+        return leaf.ndim >= 2 and names[-1] not in ("bias", "scale") and not any("embed" in name for name in names)
+
+    return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def _after_warmup(decay: optax.Schedule, peak: float, warmup: int) -> optax.Schedule:
+    """peak t / warmup up to update `warmup`, then `decay` counted from there; optax's count starts at 0, ours at t = 1."""
+    joined = optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), decay], [warmup]) if warmup else decay
+    return lambda count: joined(count + 1)
+
+
+def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
+    _require(0 < peak < math.inf, f"schedule.peak={peak}", "above 0")
+    _require(warmup >= 0, f"schedule.warmup={warmup}", "0 or above")
+    _require(0 <= floor <= peak, f"schedule.floor={floor}", f"between 0 and schedule.peak={peak}")
+    _require(steps is None or warmup <= steps, f"schedule.warmup={warmup}", f"at most training.steps={steps}, where the decay ends")
+
+
+def _check_moments(b1: float, b2: float, eps: float) -> None:
+    _require(0 <= b1 < 1, f"optimizer.b1={b1}", "in [0, 1)")
+    _require(0 <= b2 < 1, f"optimizer.b2={b2}", "in [0, 1)")
+    _require(eps > 0, f"optimizer.eps={eps}", "above 0")
+
+
+def _require(holds: bool, what: str, wanted: str) -> None:
+    if not holds:
+        raise UserError(f"{what} must be {wanted}")

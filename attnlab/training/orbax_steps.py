@@ -1,0 +1,169 @@
+"""One folder per step, written and read by orbax, with a sha256 per array that orbax itself lacks.
+
+`<directory>/<step>` appears by a rename, so it is whole or absent. It holds the arrays (`state`) and a JSON item (`meta`)
+with path, shape, dtype and checksum of every array, under a checksum of its own. Arrays are host numpy without a device
+axis, so any number of devices can read what any other number wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from attnlab.errors import UserError
+
+
+class OrbaxSteps:
+    """Writes in the background, reads and verifies single steps; knows nothing of which steps to keep.
+
+    Args:
+      directory: an existing folder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._ocp = _import_orbax()
+        options = self._ocp.CheckpointManagerOptions(max_to_keep=None, create=False, save_root_metadata=False)
+        self._manager = self._ocp.CheckpointManager(directory, options=options)
+
+    def write(self, step: int, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
+        """Start writing; blocks for the checksums and orbax's copy of the arrays. `record` is anything JSON can hold."""
+        prints = {path: fingerprint(array) for path, array in arrays.items()}
+        # Through JSON once, so that the checksum is of what reading gives back: lists for tuples, strings for keys.
+        content = json.loads(json.dumps({"step": step, "arrays": prints, **record}))
+        meta = self._ocp.args.JsonSave({"content": content, "sha256": _text_digest(content)})
+        items = self._ocp.args.Composite(state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta)
+        self._manager.save(step, args=items, force=True)
+
+    def wait(self) -> None:
+        """Block until the write under way is committed; raises what went wrong in the background."""
+        self._manager.wait_until_finished()
+
+    def read_record(self, step: int) -> dict[str, Any]:
+        """What `write` was given, and "step" and "arrays". Any exception means that the step is damaged."""
+        meta = self._manager.restore(step, args=self._ocp.args.Composite(meta=self._ocp.args.JsonRestore()))["meta"]
+        content = meta["content"]
+        if _text_digest(content) != meta["sha256"] or content["step"] != step:
+            raise ValueError("checksum of meta differs")
+        return content
+
+    def read_arrays(self, step: int, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The arrays of one step by path, each checked against `saved` (`record["arrays"]`). Any exception means damage."""
+        # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no memory.
+        targets = {path: np.broadcast_to(np.zeros((), np.dtype(one["dtype"])), one["shape"]) for path, one in saved.items()}
+        items = self._ocp.args.Composite(state=self._ocp.args.StandardRestore(_nest(targets)))
+        with _without_late_callbacks():
+            state = self._manager.restore(step, args=items)["state"]
+        arrays = {path: np.asarray(leaf) for path, leaf in leaves_by_path(state).items()}
+        for path, one in saved.items():
+            if fingerprint(arrays[path]) != one:
+                raise ValueError(f"checksum of {path} differs")
+        return arrays
+
+    def reload(self) -> None:
+        """Look at the folder again, after a step was moved or deleted behind orbax's back."""
+        self._manager.reload()
+
+    def close(self) -> None:
+        """Stop orbax's threads."""
+        self._manager.close()
+
+
+class _NotFromOrbax(logging.Filter):
+    """Drops orbax's own log lines: every failure reaches the user through an exception, in our words."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "orbax" not in Path(record.pathname).parts
+
+
+@contextlib.contextmanager
+def _without_late_callbacks() -> Iterator[None]:
+    """Keep quiet about the reads still under way when one of many fails: each would print a traceback about orbax's closed event loop."""
+    before = sys.unraisablehook
+
+    def hook(event: sys.UnraisableHookArgs) -> None:
+        if str(event.exc_value) != "Event loop is closed":
+            before(event)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    except Exception:
+        time.sleep(0.1)  # they come a few milliseconds later
+        raise
+    finally:
+        sys.unraisablehook = before
+
+
+def _import_orbax() -> Any:
+    """orbax.checkpoint, imported late (1.5 s) and kept off the terminal."""
+    import orbax.checkpoint as ocp
+
+    logger = logging.getLogger("absl")
+    if not any(isinstance(one, _NotFromOrbax) for one in logger.filters):
+        logger.addFilter(_NotFromOrbax())
+    return ocp
+
+
+def leaves_by_path(tree: Any) -> dict[str, Any]:
+    """Path ("params/encoder/kernel") to leaf, in the tree's own order; works for arrays and `jax.ShapeDtypeStruct`."""
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def fingerprint(array: np.ndarray) -> dict[str, Any]:
+    """What is remembered of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16 has no buffer, hence the view)."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
+
+
+def compare(folder: Path, saved: Mapping[str, Any], wanted: Any) -> None:
+    """Check that a saved tree fits the wanted one before any array is read.
+
+    Args:
+      folder: the step, for the message.
+      saved: path to fingerprint, as recorded.
+      wanted: pytree of arrays or `jax.ShapeDtypeStruct`.
+
+    Raises:
+      UserError: a path is missing or not wanted, a shape or dtype differs: the first of them, and how many more.
+    """
+    new = {path: _describe(leaf) for path, leaf in leaves_by_path(wanted).items()}
+    pairs = [(path, _spec(saved.get(path)), _spec(new.get(path))) for path in dict.fromkeys([*new, *saved])]
+    wrong = [f"{path}: saved {have}, wanted {want}" for path, have, want in pairs if have != want]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise UserError(f"checkpoint {folder} does not fit: {wrong[0]}{more}")
+
+
+def _describe(leaf: Any) -> dict[str, Any]:
+    leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+    return {"dtype": np.dtype(leaf.dtype).name, "shape": list(leaf.shape)}
+
+
+def _spec(one: Mapping[str, Any] | None) -> str:
+    return "nothing" if one is None else f"{one['dtype']}[{','.join(map(str, one['shape']))}]"
+
+
+def _nest(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts from paths: what orbax stores, whatever classes the tree is made of."""
+    root: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *folders, name = path.split("/")
+        node = root
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[name] = leaf
+    return root
+
+
+def _text_digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,127 @@
+"""All parallelism there is: two ways to run the same step function on several devices, with the same checkpoints.
+
+`pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh` compiles the step once for all devices with
+`jit` and shards the batch over the mesh axis "data". Neither leaves a device axis in what is saved. Several hosts: each process feeds its
+own rows of the global batch (`process_index`, `process_count`) and drives its own devices.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import flax.jax_utils
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from attnlab.errors import UserError, nearest
+
+AXIS = "data"
+Step = Callable[..., tuple[Any, Any]]
+
+
+class Backend(Protocol):
+    """Where the state lives and how a step runs.
+
+    Attributes:
+      count: devices over all processes; divides the rows of the global batch.
+    """
+
+    count: int
+
+    def place(self, state: Any) -> Any:
+        """Host state (arrays without a device axis) to its place on the devices."""
+
+    def fetch(self, tree: Any) -> Any:
+        """Any placed tree (a state or metrics) to host numpy arrays, without a device axis."""
+
+    def one(self, tree: Any) -> Any:
+        """A placed tree as plain arrays for work on one device (evaluation), without copying where it can."""
+
+    def feed(self, batch: dict[str, np.ndarray]) -> Any:
+        """This process's rows of the global batch, as the compiled step wants them."""
+
+    def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+        """Compile `step(state, batch, axis_name)` for these shapes; the state's buffers are donated."""
+
+
+class PmapBackend:
+    """Replicated data parallelism with `jax.pmap`."""
+
+    def __init__(self, devices: list[jax.Device]) -> None:
+        self.devices = devices
+        self.local = [device for device in devices if device.process_index == jax.process_index()]
+        self.count = len(devices)
+
+    def place(self, state: Any) -> Any:
+        """See `Backend.place`."""
+        # pmap's own axis name: under another one the second step would compile anew
+        return flax.jax_utils.replicate(state, self.local, axis_name=AXIS)
+
+    def fetch(self, tree: Any) -> Any:
+        """See `Backend.fetch`."""
+        return jax.device_get(self.one(tree))
+
+    def one(self, tree: Any) -> Any:
+        """See `Backend.one`."""
+        return jax.tree.map(lambda x: x.addressable_data(0)[0] if x.addressable_data(0).ndim == x.ndim else x.addressable_data(0), tree)
+
+    def feed(self, batch: dict[str, np.ndarray]) -> Any:
+        """See `Backend.feed`."""
+        return {name: rows.reshape(len(self.local), -1, *rows.shape[1:]) for name, rows in batch.items()}
+
+    def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+        """See `Backend.compile`."""
+        axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh to the last bit
+        mapped = jax.pmap(functools.partial(step, axis_name=axis), axis_name=AXIS, donate_argnums=0, devices=self.devices)
+        return mapped.lower(state, batch).compile()
+
+
+class MeshBackend:
+    """Data parallelism with `jax.jit` over a mesh: state replicated, batch rows sharded over the axis "data"."""
+
+    def __init__(self, devices: list[jax.Device]) -> None:
+        self.mesh = Mesh(np.array(devices), (AXIS,))
+        self.replicated = NamedSharding(self.mesh, PartitionSpec())
+        self.rows = NamedSharding(self.mesh, PartitionSpec(AXIS))
+        self.count = len(devices)
+
+    def place(self, state: Any) -> Any:
+        """See `Backend.place`."""
+        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.replicated, np.asarray(x)), state)
+
+    def fetch(self, tree: Any) -> Any:
+        """See `Backend.fetch`."""
+        return jax.device_get(self.one(tree))
+
+    def one(self, tree: Any) -> Any:
+        """See `Backend.one`."""
+        return jax.tree.map(lambda x: x.addressable_data(0), tree)
+
+    def feed(self, batch: dict[str, np.ndarray]) -> Any:
+        """See `Backend.feed`."""
+        return {name: jax.make_array_from_process_local_data(self.rows, rows) for name, rows in batch.items()}
+
+    def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+        """See `Backend.compile`."""
+        compiled = jax.jit(step, donate_argnums=0, in_shardings=(self.replicated, self.rows), out_shardings=self.replicated)
+        return compiled.lower(state, batch).compile()
+
+
+BACKENDS = {"pmap": PmapBackend, "mesh": MeshBackend}
+
+
+def backend(name: str, devices: int = 0) -> Backend:
+    """The backend called `name` on the first `devices` devices (0: all).
+
+    Raises:
+      UserError: unknown name, or more devices than there are.
+    """
+    if name not in BACKENDS:
+        raise UserError(f"parallel.backend={name!r}; {nearest(name, BACKENDS)}")
+    known = jax.devices()
+    if not 0 <= devices <= len(known):
+        raise UserError(f"parallel.devices={devices}, but there are {len(known)} of kind {known[0].platform!r}; 0 takes all")
+    return BACKENDS[name](known[: devices or len(known)])

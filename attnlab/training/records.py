@@ -1,0 +1,216 @@
+"""The files of a run directory that others read: lock, status, and the metric stream that a resumed run continues bit for bit.
+
+Needs neither jax nor numpy: the launcher and the report read these files too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, get_args
+
+from attnlab.errors import UserError
+from attnlab.training.events import Events
+from attnlab.training.files import AppendOnly, timestamp, write_atomic
+from attnlab.training.manifest import Manifest, config_hash, differences
+
+__all__ = ["Manifest", "Metrics", "RunLock", "State", "Status", "config_hash", "differences", "read_records", "write_atomic"]
+
+State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
+
+
+class RunLock:
+    """Holds `<workdir>/.lock` by `flock` until `release` or the end of the process, however it ends.
+
+    The file itself stays: removing it would let two processes lock two different files. The directory is made if absent.
+
+    Raises:
+      UserError: another process holds it (its pid, host and start), or the directory cannot be written.
+    """
+
+    def __init__(self, workdir: str | Path) -> None:
+        path = Path(workdir) / ".lock"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(path, "a+b", buffering=0)
+        except OSError as error:
+            raise UserError(f"cannot use workdir {workdir}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise UserError(f"cannot lock {path}: {error.strerror}; use a --workdir on a file system with locks") from error
+            holder = _holder(path)
+            raise UserError(
+                f"workdir {workdir} is being trained by a live process ({holder}): wait for it, or use another --workdir"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}).encode())
+
+    def release(self) -> None:
+        """Give the lock up. Safe to call twice."""
+        self._file.close()
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+
+class Metrics:
+    """The metric stream: `metrics.jsonl`, `timing.jsonl` and TensorBoard events under `<workdir>/tensorboard`.
+
+    `metrics.jsonl` holds only what is determined by config and seed, one JSON object a line, keys in the order given, floats as
+    `repr` writes them (they read back bit for bit; NaN and Infinity as Python's json spells them). After a kill and `rewind` it
+    becomes, byte for byte, the file of an uninterrupted run, provided everything of step k is written (and `sync`ed) before
+    checkpoint k is saved. Wall-clock quantities go to `timing.jsonl`, which is only ever appended to.
+
+    Args:
+      workdir: an existing directory.
+      tensorboard: also write events; they never hold more than `metrics.jsonl` and `timing.jsonl` do.
+    """
+
+    def __init__(self, workdir: str | Path, *, tensorboard: bool = True) -> None:
+        self.path = Path(workdir) / "metrics.jsonl"
+        self._metrics = AppendOnly(self.path)
+        self._timing = AppendOnly(self.path.with_name("timing.jsonl"))
+        self._events = Events(self.path.parent / "tensorboard") if tensorboard else None
+
+    def rewind(self, step: int | None) -> None:
+        """Before the first write of a resumed run: drop, in one atomic replacement, records after `step` and a torn last line.
+
+        `None` (nothing was restored) drops everything. TensorBoard is told to forget the same steps.
+
+        Raises:
+          UserError: a whole line is no record (file and line number).
+        """
+        self._metrics.close()
+        last = -1 if step is None else step
+        if self._events is not None:
+            self._events.forget_from(last + 1)
+        if self.path.exists():
+            old = self.path.read_bytes()
+            kept = b"".join(line for line, record in _records(self.path, old) if record["step"] <= last)
+            if kept != old:
+                write_atomic(self.path, kept)
+
+    def write(self, step: int, split: str, values: Mapping[str, float | int | str]) -> None:
+        """Append `{"step": step, "split": split, **values}` to `metrics.jsonl`; numbers also go to TensorBoard as `split/name`.
+
+        Args:
+          step: updates done.
+          split: "train", "valid", ...
+          values: deterministic quantities; numpy scalars become Python's without a change of value.
+
+        Raises:
+          UserError: the disk is full.
+        """
+        self._append(self._metrics, {"step": step, "split": split}, split, values)
+
+    def time(self, step: int, values: Mapping[str, float]) -> None:
+        """Append wall-clock quantities (`step_time` s, `tokens_per_second`, `compile_seconds`) to `timing.jsonl`."""
+        self._append(self._timing, {"step": step, "time": round(time.time(), 3)}, "timing", values)
+
+    def sync(self) -> None:
+        """Force everything written so far onto the disk; call it before a checkpoint is saved."""
+        for file in (self._metrics, self._timing):
+            file.sync()
+
+    def close(self) -> None:
+        """`sync` and close all files. Safe to call twice."""
+        self.sync()
+        for file in (self._metrics, self._timing, self._events):
+            if file is not None:
+                file.close()
+
+    def _append(self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]) -> None:
+        # `item` makes a Python number of a numpy or jax scalar without changing its value.
+        plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+        file.append((json.dumps({**head, **plain}, ensure_ascii=False) + "\n").encode())
+        if self._events is not None:
+            self._events.write(int(head["step"]), group, plain)
+
+
+def read_records(path: str | Path) -> list[dict[str, Any]]:
+    """The records of a `metrics.jsonl` or `timing.jsonl`, in order; a torn last line is left out, an absent file is empty.
+
+    Raises:
+      UserError: a whole line is no record (file and line number).
+    """
+    path = Path(path)
+    return [record for _, record in _records(path, path.read_bytes())] if path.exists() else []
+
+
+class Status:
+    """`status.json`: what a run is doing, for people and the scheduler.
+
+    Fields: state, step, total, heartbeat (seconds since 1970), pid, host, message.
+
+    Args:
+      workdir: an existing directory.
+      total: steps of the whole run.
+      clock: seconds; replaced in tests.
+    """
+
+    INTERVAL = 5.0  # seconds between heartbeats
+
+    def __init__(self, workdir: str | Path, total: int, clock: Callable[[], float] = time.time) -> None:
+        self.path = Path(workdir) / "status.json"
+        self.total = total
+        self._clock = clock
+        self._written: tuple[str, float] | None = None
+
+    def update(self, state: State, step: int, message: str = "") -> None:
+        """Write the status; while the state stays the same at most every `INTERVAL` seconds, so it may be called at every step.
+
+        Raises:
+          ValueError: an unknown state.
+          UserError: the disk is full.
+        """
+        if state not in get_args(State):
+            raise ValueError(f"unknown state {state!r}")
+        now = self._clock()
+        if self._written and self._written[0] == state and 0 <= now - self._written[1] < self.INTERVAL:
+            return
+        fields: dict[str, Any] = {"state": state, "step": step, "total": self.total, "heartbeat": round(now, 3)}
+        fields |= {"pid": os.getpid(), "host": socket.gethostname(), "message": message}
+        write_atomic(self.path, json.dumps(fields, indent=1) + "\n")
+        self._written = (state, now)
+
+    @staticmethod
+    def read(workdir: str | Path) -> dict[str, Any] | None:
+        """The status, or None when there is none or the file is damaged (it is written again soon)."""
+        try:
+            fields = json.loads((Path(workdir) / "status.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return fields if isinstance(fields, dict) and fields.get("state") in get_args(State) else None
+
+
+def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Each whole line with its record; what follows the last line end is torn."""
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            record = json.loads(line)
+            yield line, {**record, "step": int(record["step"])}
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}, line {number} is no record: the file is damaged; remove that line or the file") from error
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_bytes())
+        return f"pid {holder['pid']} on {holder['host']} since {holder['start']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "it has not said which"

@@ -1,0 +1,117 @@
+"""The training state and the one step function, the same under every parallel backend.
+
+A step is a pure function of (state, batch). Randomness is folded from (seed, step), so that nothing but the state needs saving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+Batch = Mapping[str, jax.Array]
+Sums = dict[str, jax.Array]
+
+
+class Loss(Protocol):
+    """What a task asks to be minimised: a sum over the batch, so that devices and microbatches can be added up."""
+
+    def __call__(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Sums]:
+        """Summed loss, and sums to report beside it ("correct", "tokens", ...)."""
+
+
+@flax.struct.dataclass
+class TrainState:
+    """All that a run is, at a step.
+
+    Attributes:
+      step: [] int32, updates made.
+      params: float32 parameters.
+      opt_state: the optimizer's.
+      ema: exponential moving average of the parameters, None if not asked for.
+    """
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+    ema: Any = None
+
+    @property
+    def averaged(self) -> Any:
+        """The parameters to evaluate with: the moving average if there is one."""
+        return self.params if self.ema is None else self.ema
+
+
+def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float) -> TrainState:
+    """The state before the first update. The moving average starts at the parameters."""
+    average = jax.tree.map(jnp.copy, params) if ema else None
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average)
+
+
+def make_step(
+    loss: Loss,
+    weight: Callable[[Batch], jax.Array],
+    optimizer: optax.GradientTransformation,
+    *,
+    seed: int,
+    accumulate: int = 1,
+    ema: float = 0.0,
+    compute: Literal["float32", "bfloat16"] = "float32",
+) -> Callable[..., tuple[TrainState, Sums]]:
+    """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
+
+    The objective is sum(loss) / sum(weight) over the whole batch: over devices (`axis_name`, if the step runs under `pmap`) and
+    over `accumulate` microbatches alike, so that neither changes the result beyond rounding.
+
+    Args:
+      loss: the task's summed loss.
+      weight: what to divide by, from the batch alone (the number of target tokens, say).
+      optimizer: includes clipping and the schedule.
+      seed: of the run.
+      accumulate: microbatches per update; must divide the rows of a device.
+      ema: decay of the moving average of parameters, 0 for none.
+      compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
+
+    Returns:
+      The step; its metrics are "loss" (per weight), "grad_norm" (before clipping) and the loss's sums.
+    """
+
+    def objective(params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[jax.Array, Sums]:
+        lowered = jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
+        summed, sums = loss(lowered, batch, key)
+        return summed / total, {"loss": summed / total, **sums}
+
+    def gradients(params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[Any, Sums]:
+        differentiate = jax.grad(objective, has_aux=True)
+        if accumulate == 1:
+            return differentiate(params, batch, key, total)
+        parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), dict(batch))
+
+        def add(carry: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, carry, differentiate(params, *part, total)), None
+
+        keys = jax.random.split(key, accumulate)
+        shapes = jax.eval_shape(differentiate, params, jax.tree.map(lambda x: x[0], parts), keys[0], total)
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return jax.lax.scan(add, zeros, (parts, keys))[0]
+
+    def step(state: TrainState, batch: Batch, axis_name: str | None = None) -> tuple[TrainState, Sums]:
+        key = jax.random.fold_in(jax.random.key(seed), state.step)
+        total = weight(batch)
+        if axis_name is not None:
+            total = jax.lax.psum(total, axis_name)
+            key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+        grads, metrics = gradients(state.params, batch, key, jnp.maximum(total, 1))
+        if axis_name is not None:
+            grads, metrics = jax.lax.psum((grads, metrics), axis_name)
+        metrics["grad_norm"] = optax.tree.norm(grads)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params) if ema else None
+        return TrainState(state.step + 1, params, opt_state, average), metrics
+
+    return step

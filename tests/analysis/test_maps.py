@@ -1,0 +1,121 @@
+"""Pictures and arrays of attention."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.analysis import maps
+
+
+def pixels(path: pathlib.Path) -> np.ndarray:
+    """The PNG's pixels, [height,width,4], 0..1."""
+    import matplotlib.image
+
+    return np.asarray(matplotlib.image.imread(path))
+
+
+def count(picture: np.ndarray, colour: Any) -> int:
+    """How many pixels have (nearly) this colour."""
+    return int(np.all(np.abs(picture[..., :3] - np.asarray(colour)[:3]) < 0.01, axis=-1).sum())
+
+
+@pytest.mark.quick
+def test_a_map_is_drawn_with_target_rows_and_source_columns(tmp_path: pathlib.Path) -> None:
+    import matplotlib
+
+    weights = np.zeros((2, 4))
+    weights[1, 0] = 1.0  # second target token, first source token: bottom left
+    maps.save_map(tmp_path / "new" / "map.png", weights, list("abcd"), list("xy"), "title")
+    yellow, purple = matplotlib.colormaps["viridis"]([1.0, 0.0])
+    picture = pixels(tmp_path / "new" / "map.png")
+    cells = np.all(np.abs(picture[..., :3] - yellow[:3]) < 0.01, axis=-1)
+    others = np.all(np.abs(picture[..., :3] - purple[:3]) < 0.01, axis=-1)
+    assert cells.sum() > 500 and others.sum() > 5 * cells.sum()
+    left = others[:, : picture.shape[1] * 2 // 3]
+    (row, column), (middle_row, middle_column) = (np.median(np.nonzero(found), axis=1) for found in (cells, left))
+    assert row > middle_row and column < middle_column
+
+
+def test_the_same_map_gives_the_same_file_and_leaves_nothing_else(tmp_path: pathlib.Path) -> None:
+    weights = np.full((3, 2, 2), 0.5)
+    for name in ("a.png", "b.png"):
+        maps.save_map(tmp_path / name, weights, ["a", "b"], ["c", "d"], "three heads")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "b.png"]
+
+
+def test_colours_mean_the_same_in_every_picture(tmp_path: pathlib.Path) -> None:
+    """A map of halves must not be stretched to the full scale; values beyond take the end colour and NaN is red."""
+    import matplotlib
+
+    half, top = matplotlib.colormaps["viridis"]([0.5, 1.0])
+    maps.save_map(tmp_path / "half.png", np.full((1, 2), 0.5), ["a", "b"], ["c"])
+    assert count(pixels(tmp_path / "half.png"), half) > 5000
+    maps.save_map(tmp_path / "beyond.png", np.array([[7.0, np.nan]]), ["a", "b"], ["c"])
+    assert count(pixels(tmp_path / "beyond.png"), top) > 2000 and count(pixels(tmp_path / "beyond.png"), (1, 0, 0)) > 2000
+
+
+def test_any_token_can_be_drawn_without_a_warning(tmp_path: pathlib.Path) -> None:
+    tokens = ["$", "$x^2$", "你好", "\U0001f9ff", "a\nb", "\t", " ", "", "\ud800", "▁der", "x" * 300, "</s>"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        maps.save_map(tmp_path / "map.png", np.eye(len(tokens)), tokens, tokens, "costs $5 or $6 \\frac{")
+    assert pixels(tmp_path / "map.png").shape[0] < 1000
+
+
+def test_labels_are_readable() -> None:
+    assert maps.label("Straße") == "Straße" and maps.label("$x_1$") == "$x_1$"
+    assert maps.label("a\nb") == "a\\nb" and maps.label(" ") == "\N{OPEN BOX}"
+    assert maps.label("\U000f0000") == "\\U000f0000"
+    assert maps.label("x" * 40) == "x" * 23 + "…"
+
+
+def test_sixty_tokens_keep_their_labels_apart(tmp_path: pathlib.Path) -> None:
+    tokens = [f"token{i}" for i in range(60)]
+    maps.save_map(tmp_path / "map.png", np.eye(60), tokens, tokens)
+    height, width, _ = pixels(tmp_path / "map.png").shape
+    assert min(height, width) >= 60 * 12 and max(height, width) <= 60 * 30
+
+
+def test_shapes_that_do_not_go_with_the_tokens_are_refused(tmp_path: pathlib.Path) -> None:
+    for shape in ((3, 2), (1, 1, 2, 3), (4,), (0, 2, 3)):
+        with pytest.raises(ValueError, match="do not go with 2 target and 3 source tokens"):
+            maps.save_map(tmp_path / "map.png", np.zeros(shape), ["a", "b", "c"], ["d", "e"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_come_back_without_pickle(tmp_path: pathlib.Path) -> None:
+    weights = {"decoder/0/cross": np.random.default_rng(0).random((2, 3, 4), np.float32), "encoder/0": np.ones((1, 4, 4))}
+    maps.save_arrays(tmp_path / "maps.npz", weights, ["a", "你", "", "</s>"], ["x", "yy", "z"])
+    with np.load(tmp_path / "maps.npz", allow_pickle=False) as stored:
+        assert set(stored) == {*weights, "source_tokens", "target_tokens"}
+        np.testing.assert_array_equal(stored["decoder/0/cross"], weights["decoder/0/cross"])
+        assert stored["decoder/0/cross"].dtype == np.float32
+        assert stored["source_tokens"].tolist() == ["a", "你", "", "</s>"] and stored["target_tokens"].tolist() == ["x", "yy", "z"]
+    with pytest.raises(ValueError, match="source_tokens"):
+        maps.save_arrays(tmp_path / "other.npz", {"source_tokens": np.ones(1)}, ["a"], ["b"])
+
+
+def test_a_curve_is_drawn_with_every_series(tmp_path: pathlib.Path) -> None:
+    series = {"train $": [(i, 5 / (1 + i)) for i in range(50)], "_valid": [(0, 5.0), (40, float("nan")), (49, 1.0)], "empty": []}
+    maps.save_curve(tmp_path / "loss.png", series, "run_1 $x")
+    maps.save_curve(tmp_path / "nothing.png", {})
+    picture = pixels(tmp_path / "loss.png")
+    assert count(picture, (0x1F / 255, 0x77 / 255, 0xB4 / 255)) > 300
+    assert (tmp_path / "nothing.png").stat().st_size > 1000
+
+
+def test_pyplot_is_not_touched(tmp_path: pathlib.Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np; from attnlab.analysis import maps; assert 'matplotlib' not in sys.modules;"
+        f"maps.save_map({str(tmp_path / 'm.png')!r}, np.eye(2), ['a', 'b'], ['c', 'd']); sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

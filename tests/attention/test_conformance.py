@@ -1,0 +1,241 @@
+"""Promises every registered mechanism keeps; a new one is tested here the moment it is registered.
+
+Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import MAPS, Need
+from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.errors import UserError
+from tests.attention.cases import CASES, NAMES, TOLERANCE, WIDTH, inputs, make, parameters
+from tests.attention.oracles import ORACLES
+
+every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES)
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+    """`attend(params, query, source, visibility, valid, **apply) -> context` and parameters."""
+    module = make(name, config)
+
+    def attend(params: Any, query: Any, source: Any, visibility: Visibility = EVERYTHING, valid: Any = None, **how: Any) -> jax.Array:
+        return module.apply({"params": params}, query, source, visibility, valid, **how).context
+
+    return attend, parameters(module)
+
+
+def dense_mask(visibility: Visibility, valid: np.ndarray, queries: int) -> np.ndarray:
+    """The oracle's own reading of causal visibility and padding, [B,Tq,Tk]."""
+    batch, keys = valid.shape
+    mask = np.repeat(valid[:, None], queries, axis=1)
+    if visibility.causal:
+        for i in range(queries):
+            mask[:, i, keys - queries + i + 1 :] = False
+    return mask
+
+
+def test_every_mechanism_has_an_oracle() -> None:
+    assert set(ORACLES) == set(MECHANISMS.names())
+
+
+@every
+@pytest.mark.quick
+@pytest.mark.parametrize("visibility", [EVERYTHING, CAUSAL], ids=["all", "causal"])
+def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any], visibility: Visibility) -> None:
+    query, source, valid = inputs()
+    module, params = make(name, config), parameters(make(name, config))
+    reading, collected = module.apply({"params": params}, query, source, visibility, valid, mutable=[MAPS])
+    wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
+    mask = dense_mask(visibility, valid, query.shape[1])
+    oracle = functools.partial(ORACLES[name], config=config, mask=mask)
+    context, weights = oracle(wide, query=query.astype(np.float64), source=source.astype(np.float64))
+    np.testing.assert_allclose(reading.context, context, atol=TOLERANCE["float32"])
+    np.testing.assert_allclose(collected[MAPS]["weights"][0], weights, atol=TOLERANCE["float32"])
+
+    direction = np.random.default_rng(5).normal(size=context.shape)
+    attend, _ = prepared(name, config)
+    grads = jax.grad(lambda *a: (attend(*a, visibility, valid) * direction).sum(), argnums=(0, 1, 2))(params, query, source)
+    for which, (part, gradient) in enumerate(zip((wide, query, source), grads, strict=True)):
+        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), part)
+        ends = []
+        for sign in (1, -1):  # central difference of the oracle along one random direction
+            moved: list[Any] = [wide, query.astype(np.float64), source.astype(np.float64)]
+            moved[which] = jax.tree.map(lambda a, s, sign=sign: np.asarray(a, np.float64) + sign * 1e-6 * s, part, slope)
+            ends.append((oracle(moved[0], query=moved[1], source=moved[2])[0] * direction).sum())
+        expected = (ends[0] - ends[1]) / 2e-6
+        found = sum(float((np.asarray(g, np.float64) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
+        size = sum(float(np.abs(np.asarray(g) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
+        assert abs(found - expected) <= TOLERANCE["gradient"] * max(1.0, size)
+
+
+@every
+@pytest.mark.quick
+def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
+    if "causal" not in make(name, config).capabilities.directions:
+        pytest.skip("declares no causal direction")
+    attend, params = prepared(name, config)
+    x, _, _ = inputs(queries=6)
+    x = jnp.asarray(x)
+    run = jax.jit(lambda x: attend(params, x, x, CAUSAL))
+    slope = jax.jit(lambda x, t: jax.grad(lambda x: (run(x) * (jnp.arange(6) < t)[None, :, None]).sum())(x))
+    before = run(x)
+    for t in range(1, 6):
+        changed = x.at[:, t:].set(jax.random.normal(jax.random.key(t), x[:, t:].shape))
+        np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=1e-6)
+        assert abs(run(changed)[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
+        assert (slope(x, t)[:, t:] == 0.0).all()
+
+
+@every
+@pytest.mark.quick
+def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
+    attend, params = prepared(name, config)
+    query, source, valid = inputs()
+    clean = attend(params, query, source, valid=valid)
+    for garbage in (1.0, 1e4):
+        dirty = np.where(valid[..., None], source, garbage)
+        np.testing.assert_allclose(attend(params, query, dirty, valid=valid), clean, atol=1e-6)
+    longer = np.concatenate([source, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
+    np.testing.assert_allclose(attend(params, query, longer, valid=np.pad(valid, ((0, 0), (0, 4)))), clean, atol=1e-6)
+    slope = jax.grad(lambda source: (attend(params, query, source, valid=valid) ** 2).sum())(source)
+    assert (np.asarray(slope)[~valid] == 0.0).all()
+
+
+@every
+def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
+    attend, params = prepared(name, config)
+    query, source, valid = inputs()
+    together = attend(params, query, source, valid=valid)
+    for row in range(3):
+        n = int(valid[row].sum())
+        np.testing.assert_allclose(attend(params, query[row : row + 1], source[row : row + 1, :n])[0], together[row], atol=1e-6)
+
+
+@every
+def test_order_of_the_source_does_not_matter(name: str, config: dict[str, Any]) -> None:
+    attend, params = prepared(name, config)
+    query, source, valid = inputs()
+    order = np.random.default_rng(3).permutation(7)
+    np.testing.assert_allclose(
+        attend(params, query, source[:, order], valid=valid[:, order]), attend(params, query, source, valid=valid), atol=2e-6
+    )
+
+
+@every
+def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, Any]) -> None:
+    module, params = make(name, config), parameters(make(name, config))
+    params = {part: {key: value for key, value in leaf.items() if key != "bias"} | ({"bias": 0 * leaf["bias"]} if "bias" in leaf else {})
+              if isinstance(leaf, dict) else leaf for part, leaf in params.items()}
+    query, source, _ = inputs()
+    dead = np.zeros((3, 7), bool)
+    dead[1] = True
+
+    def total(query: Any, source: Any) -> jax.Array:
+        return module.apply({"params": params}, query, source, EVERYTHING, dead).context
+
+    context = np.asarray(total(query, source))
+    assert (context[[0, 2]] == 0.0).all() and np.abs(context[1]).max() > 1e-3
+    grads = jax.grad(lambda *a: (total(*a) ** 2).sum() + total(*a).sum(), argnums=(0, 1))(query, source)
+    for grad in grads:
+        assert np.isfinite(grad).all() and (np.asarray(grad)[[0, 2]] == 0.0).all()
+
+
+@every
+@pytest.mark.quick
+def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
+    module, params = make(name, config), parameters(make(name, config))
+    if not module.capabilities.cache:
+        pytest.skip("declares no cache")
+    x, _, _ = inputs(queries=9)
+    call = functools.partial(module.apply, {"params": params})
+    full = call(x, x, CAUSAL).context
+    for cut in (0, 1, 4):
+        memory = call(x[:, :cut], capacity=11, method="remember")
+        for t in range(cut, 9):
+            memory = call(memory, x[:, t : t + 1], method="extend")
+            reading = call(x[:, t : t + 1], memory, CAUSAL, method="read")
+            np.testing.assert_allclose(reading.context[:, 0], full[:, t], atol=2e-6)
+    memory = call(call(x[:, :2], capacity=9, method="remember"), x[:, 2:], method="extend")  # several at once
+    np.testing.assert_allclose(call(x[:, 2:], memory, CAUSAL, method="read").context, full[:, 2:], atol=2e-6)
+    with pytest.raises(ValueError, match="capacity"):
+        call(x, capacity=8, method="remember")
+
+
+@every
+def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
+    attend, params = prepared(name, config)
+    query, source, valid = inputs()
+    low = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), (params, query, source))
+    context = attend(*low, EVERYTHING, valid)
+    assert context.dtype == jnp.bfloat16
+    wide = jax.tree.map(lambda a: np.asarray(a, np.float64), low)  # the oracle sees the rounded numbers
+    expected, _ = ORACLES[name](*(wide[:1]), config=config, query=wide[1], source=wide[2], mask=dense_mask(EVERYTHING, valid, 5))
+    scale = np.abs(expected).max()
+    assert np.abs(np.asarray(context, np.float64) - expected).max() <= TOLERANCE["bfloat16"] * max(1.0, scale)
+
+
+@every
+def test_jit_vmap_and_remat_agree_with_plain(name: str, config: dict[str, Any]) -> None:
+    attend, params = prepared(name, config)
+    query, source, valid = inputs()
+    plain = attend(params, query, source, valid=valid)
+    np.testing.assert_allclose(jax.jit(attend)(params, query, source, valid=valid), plain, atol=1e-6)
+    rows = jax.vmap(lambda q, s, v: attend(params, q[None], s[None], valid=v[None])[0])(query, source, valid)
+    np.testing.assert_allclose(rows, plain, atol=1e-6)
+    loss = lambda f: jax.grad(lambda q: (f(params, q, source, valid=valid) ** 2).sum())(query)  # noqa: E731
+    np.testing.assert_allclose(loss(jax.checkpoint(attend)), loss(attend), atol=1e-6)
+
+
+@every
+def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str, Any]) -> None:
+    module, params = make(name, config), parameters(make(name, config))
+    query, source, valid = inputs()
+    plain = module.apply({"params": params}, query, source, EVERYTHING, valid)
+    reading, collected = module.apply({"params": params}, query, source, EVERYTHING, valid, mutable=[MAPS])
+    assert plain.weights is None  # off unless asked for
+    np.testing.assert_array_equal(reading.context, plain.context)
+    weights = np.asarray(collected[MAPS]["weights"][0])
+    np.testing.assert_array_equal(weights, reading.weights)
+    np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-6)
+    assert (weights[np.broadcast_to(~valid[:, None, None], weights.shape)] == 0.0).all()
+
+
+@every
+def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
+    if not make(name, config).capabilities.dropout:
+        assert "dropout" not in make(name, config).__dataclass_fields__
+        return
+    attend, params = prepared(name, config | {"dropout": 0.5})
+    query, source, _ = inputs(batch=1, queries=2, keys=4)
+    off = attend(params, query, source)
+    np.testing.assert_array_equal(off, prepared(name, config)[0](params, query, source))
+    draw = jax.jit(jax.vmap(lambda key: attend(params, query, source, rngs={"dropout": key})))
+    drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))
+    assert np.abs(drawn[0] - drawn[1]).max() > 1e-3
+    np.testing.assert_allclose(drawn.mean(0), off, atol=5 * drawn.std(0).max() / 100)  # five standard errors
+    np.testing.assert_array_equal(drawn[0], np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))[0])
+
+
+@every
+@pytest.mark.quick
+def test_undeclared_requests_are_refused_by_name(name: str, config: dict[str, Any]) -> None:
+    mechanism = MECHANISMS.resolve(name)
+    for role in ("self", "cross"):
+        for direction in ("causal", "bidirectional"):
+            need = Need(role=role, direction=direction, cache=mechanism.capabilities.cache)  # type: ignore[arg-type]
+            if role in mechanism.capabilities.roles and direction in mechanism.capabilities.directions:
+                need.check(mechanism, "slot")
+            else:
+                with pytest.raises(UserError, match=mechanism.__name__):
+                    need.check(mechanism, "slot")
+    with pytest.raises(UserError, match="slot.*does not support.*'graph'"):
+        Need(role="graph").check(mechanism, "slot")  # type: ignore[arg-type]

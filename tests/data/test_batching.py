@@ -1,0 +1,186 @@
+"""Batches: a pure function of (seed, step) that shows every example once per epoch, in static shapes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data.batching import Examples, Packed, TrainBatches, evaluation_batches
+from attnlab.data.vocabulary import EOS, PAD
+from attnlab.errors import UserError
+
+
+def examples(count: int = 200, longest: int = 30, seed: int = 0) -> Examples:
+    """Pairs whose first source token is 10 + their number, of random lengths."""
+    rng = np.random.default_rng(seed)
+    source = [[10 + i, *rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for i in range(count)]
+    target = [[*rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for _ in range(count)]
+    return Examples([np.array(ids, np.int32) for ids in source], [np.array(ids, np.int32) for ids in target])
+
+
+def train_batches(data: Examples | None = None, **changes: Any) -> TrainBatches:
+    settings: dict[str, Any] = {"size": 8, "unit": "sentences", "buckets": (8, 16, 32), "max_length": 32, "seed": 1}
+    return TrainBatches(examples() if data is None else data, **{**settings, **changes})
+
+
+def numbers(batch: dict[str, np.ndarray]) -> list[int]:
+    """The examples in a batch, rows of padding left out."""
+    first = batch["source"][:, 0]
+    return [int(token) - 10 for token in first if token != PAD]
+
+
+def test_packed_is_the_list_it_was_made_of() -> None:
+    lists = [[5, 6, 7], [], [8], [9, 9]]
+    packed = Packed(lists)
+    assert [ids.tolist() for ids in packed] == lists
+    assert packed[-1].tolist() == [9, 9]
+    assert [ids.tolist() for ids in packed[1:3]] == lists[1:3]
+    assert packed.lengths.tolist() == [3, 0, 1, 2]
+    with pytest.raises(IndexError):
+        packed[4]
+    assert packed.block(np.array([2, -1, 0]), 4).tolist() == [[8, 0, 0, 0], [0] * 4, [5, 6, 7, 0]]
+    assert len(Packed([])) == 0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("unit,size", [("sentences", 8), ("tokens", 128)])
+def test_each_epoch_has_every_example_once_and_unaltered(unit: str, size: int) -> None:
+    data = examples()
+    batches = train_batches(data, unit=unit, size=size)
+    for epoch in range(3):
+        seen: list[int] = []
+        for step in range(epoch * batches.batches_per_epoch, (epoch + 1) * batches.batches_per_epoch):
+            batch = batches(step)
+            assert batch["source"].shape == batch["target"].shape
+            assert batch["source"].shape in batches.shapes
+            assert batch["source"].dtype == batch["target"].dtype == np.int32
+            width = batch["source"].shape[1]
+            for row, number in enumerate(numbers(batch)):
+                for side, ids in (("source", data.source[number]), ("target", data.target[number])):
+                    assert batch[side][row].tolist() == ids.tolist() + [PAD] * (width - len(ids))
+            seen += numbers(batch)
+        assert sorted(seen) == list(range(200))
+
+
+def test_a_pair_goes_to_the_smallest_bucket_that_holds_it() -> None:
+    data = examples()
+    batches = train_batches(data)
+    for step in range(batches.batches_per_epoch):
+        batch = batches(step)
+        width = batch["source"].shape[1]
+        for number in numbers(batch):
+            longer = max(len(data.source[number]), len(data.target[number]))
+            assert width == next(bucket for bucket in (8, 16, 32) if longer <= bucket)
+
+
+def test_batches_depend_on_seed_and_step_alone() -> None:
+    one, other = train_batches(), train_batches()
+    steps = list(range(2 * one.batches_per_epoch))
+    forward = [one(step) for step in steps]
+    for step in reversed(steps):
+        for side in ("source", "target"):
+            assert np.array_equal(other(step)[side], forward[step][side])
+    assert any(not np.array_equal(train_batches(seed=2)(step)["source"], forward[step]["source"]) for step in range(5))
+
+
+def test_epochs_differ_in_order() -> None:
+    batches = train_batches()
+    n = batches.batches_per_epoch
+    order = [[numbers(batches(epoch * n + i)) for i in range(n)] for epoch in (0, 1)]
+    assert order[0] != order[1]
+    widths = [batches(i)["source"].shape[1] for i in range(n)]
+    assert widths != sorted(widths)  # buckets are mixed, not one after the other
+
+
+@pytest.mark.parametrize("unit,size", [("sentences", 8), ("tokens", 200)])
+def test_the_shares_of_all_processes_make_up_the_global_batch(unit: str, size: int) -> None:
+    whole = train_batches(unit=unit, size=size, multiple=4)
+    shares = [train_batches(unit=unit, size=size, multiple=4, process_index=i, process_count=4) for i in range(4)]
+    for step in range(whole.batches_per_epoch):
+        for side in ("source", "target"):
+            joined = np.concatenate([share(step)[side] for share in shares])
+            assert np.array_equal(joined, whole(step)[side])
+    assert [(rows // 4, width) for rows, width in whole.shapes] == list(shares[0].shapes)
+
+
+def test_rows_by_tokens_are_a_multiple_and_never_none() -> None:
+    batches = train_batches(unit="tokens", size=100, multiple=3)
+    assert batches.shapes == ((12, 8), (6, 16), (3, 32))
+    assert train_batches(unit="tokens", size=16, multiple=2).shapes == ((2, 8), (2, 16), (2, 32))
+
+
+def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
+    data = examples()
+    lengths = data.lengths
+    batches = train_batches(data, max_length=20)
+    assert batches.left_out == (lengths > 20).sum() > 0
+    assert {width for _, width in batches.shapes} == {8, 16, 20}
+    seen = sorted(number for step in range(batches.batches_per_epoch) for number in numbers(batches(step)))
+    assert seen == [i for i, length in enumerate(lengths) if length <= 20]
+    assert train_batches(data, buckets=(8,), max_length=40).left_out == 0  # the limit is the last bucket
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 10, "multiple": 4}, r"batch\.size=10 is not divisible by 4 .*take 8 or 12"),
+        ({"size": 3, "multiple": 4}, "take 4"),
+        ({"size": 8, "process_count": 3}, "not divisible by 3"),
+        ({"unit": "token"}, "did you mean 'tokens'"),
+        ({"max_length": 1}, r"within config\.batch\.max_length=1: of 200 pairs, the shortest has \d+ tokens"),
+        ({"buckets": (0, 8)}, "must be positive"),
+        ({"size": 0, "unit": "tokens"}, "must be positive"),
+    ],
+)
+def test_impossible_settings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        train_batches(**changes)
+
+
+def test_no_examples_at_all() -> None:
+    with pytest.raises(UserError, match="there is none at all"):
+        train_batches(Examples([], []))
+    assert evaluation_batches(Examples([], []), size=4, buckets=(8,)) == []
+
+
+def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length() -> None:
+    data = examples(longest=60)
+    batches = evaluation_batches(data, size=16, buckets=(8, 16))
+    found = np.concatenate([indices for indices, _ in batches])
+    assert sorted(found[found >= 0].tolist()) == list(range(200))
+    for indices, batch in batches:
+        assert batch["source"].shape in {(16, width) for width in (8, 16, 32, 64)}
+        assert [i for i in indices.tolist() if i >= 0] == numbers(batch)
+        assert (batch["source"][indices < 0] == PAD).all() and (batch["target"][indices < 0] == PAD).all()
+        for row, i in enumerate(indices):
+            if i >= 0:
+                assert batch["target"][row][: len(data.target[i])].tolist() == data.target[i].tolist()
+    again = evaluation_batches(data, size=16, buckets=(8, 16))
+    assert all(np.array_equal(a, b) for (a, _), (b, _) in zip(batches, again, strict=True))
+
+
+def test_evaluation_rows_of_a_batch_have_similar_lengths() -> None:
+    data = examples()
+    for bucket in (8, 16, 32):
+        rows = [i for i, batch in evaluation_batches(data, size=8, buckets=(8, 16, 32)) if batch["source"].shape[1] == bucket]
+        lengths = data.lengths[[i for batch in rows for i in batch if i >= 0]]
+        assert (np.diff(lengths) >= 0).all()
+
+
+def test_unequal_sides_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 sources and 2 targets"):
+        Examples([np.array([EOS])], [np.array([EOS])] * 2)
+
+
+def test_a_batch_takes_well_under_a_millisecond() -> None:
+    batches = train_batches(examples(2000), size=64)
+    batches(0)
+    times = []
+    for step in range(30):
+        start = time.perf_counter()
+        batches(step % batches.batches_per_epoch)
+        times.append(time.perf_counter() - start)
+    assert sorted(times)[10] < 1e-3

@@ -1,0 +1,127 @@
+"""From config to ids: vocabularies from the training split alone, kept with the run, everything counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data.corpus import Corpus, encode, fingerprint, has_vocabularies, load, load_vocabularies
+from attnlab.data.vocabulary import EOS, UNK
+from attnlab.errors import UserError
+
+WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Any]:
+    """The config node of three tiny splits; the test split alone has the word "zebra"."""
+    for name, source, target in (
+        ("train", "ein hund\nzwei hunde\n", "a dog\ntwo dogs\n"),
+        ("valid", "ein hund\n", "a dog\n"),
+        ("test", "zwei zebra\n", "two zebra\n"),
+    ):
+        (tmp_path / f"{name}.de").write_text(source)
+        (tmp_path / f"{name}.en").write_text(target)
+    return {"name": "files", "directory": str(tmp_path)}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shared", [True, False])
+def test_texts_become_ids_with_eos_and_come_back(files: dict[str, Any], tmp_path: Path, shared: bool) -> None:
+    corpus = load(files, {**WORDS, "shared": shared}, tmp_path / "run")
+    assert (corpus.source_vocabulary is corpus.target_vocabulary) == shared
+    assert set(corpus.examples) == {"train", "valid"}
+    for split, pairs in corpus.pairs.items():
+        for i, (source, target) in enumerate(pairs):
+            assert corpus.examples[split].source[i][-1] == corpus.examples[split].target[i][-1] == EOS
+            assert corpus.source_vocabulary.decode(corpus.examples[split].source[i]) == source
+            assert corpus.target_vocabulary.decode(corpus.examples[split].target[i]) == target
+    assert corpus.counts("train") == {
+        "pairs": 2,
+        "source_tokens": 6,
+        "source_unknown": 0,
+        "source_longest": 3,
+        "target_tokens": 6,
+        "target_unknown": 0,
+        "target_longest": 3,
+    }
+
+
+def test_vocabularies_are_learned_from_the_training_split_alone(files: dict[str, Any], tmp_path: Path) -> None:
+    corpus = load(files, WORDS, tmp_path / "run", splits=("test",))
+    assert set(corpus.pairs) == {"test"}
+    assert corpus.counts("test")["source_unknown"] == corpus.counts("test")["target_unknown"] == 1
+    assert UNK in corpus.examples["test"].source[0]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(files: dict[str, Any], tmp_path: Path, shared: bool) -> None:
+    settings = {**WORDS, "shared": shared}
+    assert not has_vocabularies(tmp_path / "run")
+    first = load(files, settings, tmp_path / "run", splits=("valid",))
+    assert has_vocabularies(tmp_path / "run")
+    (tmp_path / "train.de").unlink()
+    again = load(files, settings, tmp_path / "run", splits=("valid",))
+    assert np.array_equal(first.examples["valid"].source[0], again.examples["valid"].source[0])
+    assert first.fingerprints == again.fingerprints
+    source, target = load_vocabularies(tmp_path / "run")
+    assert (source is target) == shared
+
+
+def test_a_saved_vocabulary_of_other_settings_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
+    load(files, WORDS, tmp_path / "run")
+    with pytest.raises(UserError, match="size is 100 there and 90 here, shared is True there and False here; take another workdir"):
+        load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
+
+
+def test_half_saved_vocabularies_are_learned_again(files: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**WORDS, "shared": False}
+    load(files, settings, tmp_path / "run")
+    (tmp_path / "run" / "vocabulary" / "target.json").unlink()
+    load(files, settings, tmp_path / "run")
+    assert has_vocabularies(tmp_path / "run")
+
+
+def test_without_a_workdir_nothing_is_written(files: dict[str, Any], tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    load(files, WORDS)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_missing_vocabularies_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read the vocabulary .*source\.json"):
+        load_vocabularies(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "vocabulary", "message"),
+    [
+        ({"name": "fles"}, {}, "unknown data source 'fles'; did you mean 'files'"),
+        ({"name": "dates", "exmples": 3}, {}, "config.data: dates has no field 'exmples'; did you mean 'examples'"),
+        ({"name": "dates", "examples": "3"}, {}, "config.data.examples='3' is of type str"),
+        ({"name": "dates"}, {"szie": 3}, "config.vocabulary has no field 'szie'; did you mean 'size'"),
+        ({"name": "dates"}, {"lowercase": 1}, "config.vocabulary.lowercase=1 is of type int"),
+    ],
+)
+def test_bad_config(data: dict[str, Any], vocabulary: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(data, vocabulary)
+    assert message in str(caught.value)
+
+
+def test_a_generated_source_and_sentences_without_translation() -> None:
+    corpus = load({"name": "dates", "examples": 50, "valid": 5}, {"kind": "char", "size": 100, "min_frequency": 1})
+    assert isinstance(corpus, Corpus) and corpus.counts("train")["pairs"] == 50
+    vocabularies = (corpus.source_vocabulary, corpus.target_vocabulary)
+    examples = encode(vocabularies, [("3 march 1967", ""), ("4/5/6", "")])
+    assert examples.target[0].tolist() == [EOS]
+
+
+def test_the_fingerprint_sees_every_change() -> None:
+    pairs = [("a", "b"), ("c", "d")]
+    others = [[("a", "b")], pairs[::-1], [("ab", ""), ("c", "d")], [("a", "b"), ("c", "d ")], [("b", "a"), ("c", "d")]]
+    assert fingerprint(pairs) == fingerprint(iter(pairs))
+    assert len({fingerprint(pairs), *map(fingerprint, others)}) == 6

@@ -1,0 +1,82 @@
+"""Dates: right by the standard library, apart by day, aligned by field."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab.data import SPLITS
+from attnlab.data.dates import FORMATS, Dates, read_date
+
+
+@pytest.mark.quick
+def test_every_target_is_what_the_standard_library_reads() -> None:
+    pairs = Dates().pairs("train")[:10_000]
+    assert len(pairs) == 10_000
+    assert all(read_date(source) == target for source, target in pairs)
+
+
+def test_the_check_can_fail() -> None:
+    assert read_date("3 of march 1967") == "1967-03-03"
+    assert read_date("04/03/2001") == "2001-03-04"
+    assert (read_date("01.02.49"), read_date("01.02.50")) == ("2049-02-01", "1950-02-01")
+    with pytest.raises(ValueError, match="is a Friday"):
+        read_date("Thursday, 3 March 1967")
+    with pytest.raises(ValueError, match="no known style"):
+        read_date("31 February 2001")
+
+
+def test_no_day_is_in_two_splits_and_valid_and_test_repeat_none() -> None:
+    source = Dates(examples=66_000)
+    days = {split: [target for _, target in source.pairs(split)] for split in SPLITS}
+    assert {split: len(found) for split, found in days.items()} == {"train": 66_000, "valid": 1_000, "test": 1_000}
+    assert len(set(days["train"])) == 65_744  # 90 % of the days of two centuries
+    assert len(set(days["valid"])) == len(set(days["test"])) == 1_000
+    assert not set(days["train"]) & set(days["valid"]) and not set(days["train"]) & set(days["test"])
+    assert not set(days["valid"]) & set(days["test"])
+    assert min(days["train"]) < "1901" and max(days["train"]) > "2099"
+
+
+def test_all_styles_occur_about_equally_often_and_half_in_lower_case() -> None:
+    pairs = Dates(examples=9_000).pairs("train")
+    source = Dates()
+    marks = {"/": 0, ".": 0, " of ": 0}
+    for text, _ in pairs:
+        for mark in marks:
+            marks[mark] += mark in text
+    assert 1_900 < marks["/"] < 2_500  # two styles, of nine where the two-digit year is possible, of eight elsewhere
+    assert 400 < marks["."] < 620  # half of the years
+    assert 900 < marks[" of "] < 1_250
+    worded = [text for text, _ in pairs if any(letter.isalpha() for letter in text)]
+    assert 0.45 < sum(text.islower() for text in worded) / len(worded) < 0.55
+    assert len(FORMATS) == 9 and source.count("train") == 20_000
+
+
+def test_equal_fields_give_equal_pairs() -> None:
+    assert Dates(examples=50).pairs("test") == Dates(examples=60).pairs("test")
+    assert Dates(seed=1).pairs("test") != Dates().pairs("test")
+    assert Dates(examples=3).pairs("train") == Dates(examples=30).pairs("train")[:3]
+
+
+def test_alignment_links_the_fields_and_not_the_weekday() -> None:
+    source, target = "friday, 3 march 1967", "1967-03-03"
+    links = Dates().alignment((source, target))
+    spans = {j: "".join(source[i] for i in sorted(i for i, k in links if k == j)) for j in range(len(target))}
+    assert [spans[j] for j in (0, 3, 4, 5, 6, 7, 8, 9)] == ["1967", "1967", "", "march", "march", "", "3", "3"]
+    assert min(i for i, _ in links) == source.index("3")
+
+
+def test_alignment_finds_the_right_one_of_equal_numbers() -> None:
+    links = Dates().alignment(("02/02/2002", "2002-02-02"))
+    assert {i for i, j in links if j == 5} == {3, 4}  # the month stands second
+    assert {i for i, j in links if j == 8} == {0, 1}
+
+
+def test_every_generated_pair_has_an_alignment_of_all_its_digits() -> None:
+    source = Dates()
+    for pair in source.pairs("valid"):
+        assert {j for _, j in source.alignment(pair)} == {0, 1, 2, 3, 5, 6, 8, 9}
+
+
+def test_alignment_of_a_wrong_pair() -> None:
+    with pytest.raises(ValueError, match="not a way to write"):
+        Dates().alignment(("3 March 1967", "1967-03-04"))

@@ -1,0 +1,143 @@
+"""The user's files: what is read, and the one line for each thing that can be wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import lzma
+from pathlib import Path
+
+import pytest
+
+from attnlab.data.files import ParallelFiles, TabFiles, find_file, read_lines
+from attnlab.errors import UserError
+
+GERMAN, ENGLISH = "Ein Hund.\nZwei Hunde.\n", "A dog.\nTwo dogs.\n"
+PAIRS = [("Ein Hund.", "A dog."), ("Zwei Hunde.", "Two dogs.")]
+
+
+def write(folder: Path, german: str | bytes = GERMAN, english: str | bytes = ENGLISH, split: str = "train") -> ParallelFiles:
+    for language, text in (("de", german), ("en", english)):
+        (folder / f"{split}.{language}").write_bytes(text.encode() if isinstance(text, str) else text)
+    return ParallelFiles(str(folder))
+
+
+def complaint(source: ParallelFiles | TabFiles) -> str:
+    with pytest.raises(UserError) as caught:
+        source.pairs("train")
+    return str(caught.value)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_plain_and_packed_files(tmp_path: Path, ending: str, pack: type[bytes]) -> None:
+    (tmp_path / f"train.de{ending}").write_bytes(pack(GERMAN.encode()))
+    (tmp_path / "train.en").write_text(ENGLISH)
+    assert ParallelFiles(str(tmp_path)).pairs("train") == PAIRS
+
+
+def test_prefixes_and_languages_by_field(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "news.fr").write_text("Un chien")
+    (tmp_path / "dev" / "news.en").write_text("A dog")
+    source = ParallelFiles(str(tmp_path), valid="dev/news", source="en", target="fr")
+    assert source.pairs("valid") == [("A dog", "Un chien")]
+
+
+def test_lines_end_at_newline_alone_and_are_stripped(tmp_path: Path) -> None:
+    source = write(tmp_path, "\ufeff  a\u2028b\x0bc \r\nd\x85e", " 1 \n2\t\n")
+    assert source.pairs("train") == [("a\u2028b\x0bc", "1"), ("d\x85e", "2")]
+
+
+def test_pairs_of_blank_lines_are_skipped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == [("a", "1"), ("b", "2")]
+    assert "skipped 2 blank lines" in caplog.text
+
+
+def test_a_line_blank_on_one_side(tmp_path: Path) -> None:
+    assert complaint(write(tmp_path, "a\n\nb\n", "1\n2\n3\n")).startswith(f"{tmp_path / 'train.de'}, line 2: blank, while {tmp_path / 'train.en'}")
+    assert complaint(write(tmp_path, "a\nb\n", "1\n \n")).startswith(f"{tmp_path / 'train.en'}, line 2: blank")
+
+
+def test_nothing_but_blank_lines(tmp_path: Path) -> None:
+    assert "hold nothing but blank lines" in complaint(write(tmp_path, "\n\n", "\n\n"))
+
+
+def test_different_numbers_of_lines(tmp_path: Path) -> None:
+    message = complaint(write(tmp_path, "a\nb\nc\n", "1\n2\n"))
+    assert f"{tmp_path / 'train.de'} has 3 lines, but {tmp_path / 'train.en'} has 2" in message
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_an_empty_file(tmp_path: Path, ending: str) -> None:
+    write(tmp_path)
+    (tmp_path / "train.en").unlink()
+    (tmp_path / f"train.en{ending}").write_bytes(b"")
+    assert complaint(ParallelFiles(str(tmp_path))) == f"{tmp_path / 'train.en'}{ending} is empty"
+
+
+def test_a_line_that_is_not_utf8(tmp_path: Path) -> None:
+    message = complaint(write(tmp_path, b"gut\n\nsch\xf6n\n", "a\n\nb\n"))
+    assert message == f"{tmp_path / 'train.de'}, line 3: not UTF-8 (byte 0xf6); convert the file to UTF-8"
+    assert ", line 1: not UTF-8" in complaint(write(tmp_path, b"\xff", "a"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"no gzip at all", gzip.compress(GERMAN.encode() * 100)[:-20], gzip.compress(b"abc" * 99)[:15] + b"\xff" * 30]
+)
+def test_a_damaged_gzip_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train.de.gz").write_bytes(content)
+    (tmp_path / "train.en").write_text(ENGLISH)
+    assert "train.de.gz is damaged or no .gz file" in complaint(ParallelFiles(str(tmp_path)))
+
+
+def test_a_damaged_xz_file(tmp_path: Path) -> None:
+    (tmp_path / "a.xz").write_bytes(lzma.compress(GERMAN.encode())[:-9])
+    with pytest.raises(UserError, match="damaged or no .xz file"):
+        read_lines(tmp_path / "a.xz")
+
+
+def test_a_missing_file_names_what_was_tried_and_what_is_near(tmp_path: Path) -> None:
+    write(tmp_path, split="trian")
+    message = complaint(ParallelFiles(str(tmp_path)))
+    assert "tried train.de, train.de.gz, train.de.xz" in message and "did you mean 'trian.de'" in message
+    for i in range(100):
+        (tmp_path / f"{i}_something_else").touch()
+    with pytest.raises(UserError, match="the folder has 102 entries, none with a similar name"):
+        find_file(str(tmp_path), "qqqq")
+
+
+def test_a_missing_folder_and_an_unreadable_file(tmp_path: Path) -> None:
+    message = complaint(ParallelFiles(str(tmp_path / "absent")))
+    assert f"the folder {tmp_path / 'absent'} cannot be read (No such file or directory)" in message
+    (tmp_path / "train.de").mkdir()
+    (tmp_path / "train.en").write_text(ENGLISH)
+    assert complaint(ParallelFiles(str(tmp_path))) == f"cannot read {tmp_path / 'train.de'}: Is a directory"
+
+
+@pytest.mark.parametrize("ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_table_by_columns(tmp_path: Path, ending: str, pack: type[bytes]) -> None:
+    (tmp_path / f"train.tsv{ending}").write_bytes(pack(b"1\tA dog.\tEin Hund.\r\n\t\t\n2\tTwo dogs.\tZwei Hunde. \textra\n\n"))
+    assert TabFiles(str(tmp_path), source=3, target=2).pairs("train") == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tb\nc\n", "train.tsv, line 2: 1 columns, but column 2 is asked for"),
+        ("a\tb\nc\t \n", "column 2 of .*train.tsv, line 2: blank, while column 1"),
+        ("\tb\n", "column 1 of .*train.tsv, line 1: blank"),
+        ("\n\n", "nothing but blank lines"),
+        ("", "train.tsv is empty"),
+    ],
+)
+def test_what_can_be_wrong_with_a_table(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "train.tsv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        TabFiles(str(tmp_path)).pairs("train")
+
+
+def test_columns_count_from_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="columns, counted from 1"):
+        TabFiles(str(tmp_path), source=0).pairs("train")

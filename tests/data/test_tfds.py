@@ -1,0 +1,193 @@
+"""TensorFlow Datasets without TensorFlow: named sets offline, own prepared sets by name and by folder, and every complaint."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data import tfds as module
+from attnlab.data.tfds import Tfds, main
+from attnlab.errors import UserError
+
+library: Any = pytest.importorskip("tensorflow_datasets")
+
+
+class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
+    """Twenty pairs, one of them with a blank side."""
+
+    VERSION = library.core.Version("1.0.0")
+
+    def _info(self) -> Any:
+        text = library.features.Text()
+        number = library.features.Scalar(dtype=np.int32)
+        return library.core.DatasetInfo(builder=self, features=library.features.FeaturesDict({"de": text, "en": text, "number": number}))
+
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+        return {"train": self._generate_examples(20), "validation": self._generate_examples(2)}
+
+    def _generate_examples(self, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        for i in range(count):
+            yield i, {"de": f" Äpfel {i} ", "en": " " if i == 7 else f"apples {i}", "number": i}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that holds the tiny set as array_record."""
+    folder = tmp_path_factory.mktemp("tfds")
+    AttnlabTinyPairs(data_dir=folder, file_format="array_record").download_and_prepare()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any attempt to reach another machine fails the test at once."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError(f"network: {arguments}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def complaint(source: Tfds, split: str = "train") -> str:
+    with pytest.raises(UserError) as caught:
+        source.pairs(split)
+    return str(caught.value)
+
+
+@pytest.mark.quick
+def test_a_prepared_set_by_name_and_by_folder(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
+    by_name = Tfds("attnlab_tiny_pairs", str(prepared), source="de").pairs("train")
+    assert sorted(by_name) == sorted((f"Äpfel {i}", f"apples {i}") for i in range(20) if i != 7)
+    assert "skipped 1 pairs" in caplog.text
+    folder = str(prepared / "attnlab_tiny_pairs" / "1.0.0")
+    assert Tfds(directory=folder, source="de").pairs("train") == by_name
+    assert len(Tfds(directory=folder, source="de").pairs("valid")) == 2
+
+
+def test_parts_of_splits(prepared: Path) -> None:
+    def read(split: str) -> list[tuple[str, str]]:
+        return Tfds("attnlab_tiny_pairs", str(prepared), train=split, source="de").pairs("train")
+
+    assert read("train[:60%]") + read("train[60%:]") == read("train")
+    assert len(read("train+validation")) == 21
+
+
+@pytest.mark.parametrize("name,source", [("ted_hrlr_translate/pt_to_en", "pt"), ("wmt14_translate/de-en", "de")])
+def test_named_sets_also_older_ones(name: str, source: str) -> None:
+    with library.testing.mock_data(num_examples=4):
+        pairs = Tfds(name, source=source, target="en").pairs("train")
+    assert len(pairs) == 4
+    assert all(isinstance(text, str) and text for pair in pairs for text in pair)
+
+
+def test_an_older_set_is_found_in_a_fresh_process_and_tensorflow_stays_away(prepared: Path) -> None:
+    code = (
+        "import sys\n"
+        "from attnlab.data.tfds import Tfds\n"
+        "import tensorflow_datasets as library\n"
+        "with library.testing.mock_data(num_examples=2): assert len(Tfds('wmt14_translate/de-en', source='de').pairs('train')) == 2\n"
+        f"assert len(Tfds('attnlab_tiny_pairs', {str(prepared)!r}, source='de').pairs('valid')) == 2\n"  # its class is not known there
+        "assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+
+
+def test_importing_the_module_does_not_import_the_library() -> None:
+    code = "import sys, attnlab.data.tfds; assert 'tensorflow_datasets' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+
+
+def test_a_set_that_is_not_prepared_says_how_to_prepare_it(tmp_path: Path) -> None:
+    for name, source in (("ted_hrlr_translate/pt_to_en", "pt"), ("attnlab_tiny_pairs", "de")):
+        message = complaint(Tfds(name, str(tmp_path), source=source))
+        assert f"dataset {name!r} is not prepared in {tmp_path}" in message
+        assert message.endswith(f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {name} --directory {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ted_hrlr_translat/pt_to_en", "there is no dataset 'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'"),
+        ("wmt14_translte/de-en", "did you mean 'wmt14_translate'"),
+        ("qqqqqq", "see https://www.tensorflow.org/datasets/catalog"),
+        ("ted_hrlr_translate/pt_to_enn", "ted_hrlr_translate has no config 'pt_to_enn'; did you mean 'pt_to_en'"),
+        ("wmt14_translate/de-xx", "did you mean 'de-en'"),
+        ("ted_hrlr_translate/pt_to_en:9.9.9", "cannot be loaded at version 9.9.9, only: 1.0.0"),
+        ("huggingface:wmt14", "is no name"),
+        ("a b", "is no name"),
+        ("", "it has no dataset_info.json"),
+    ],
+)
+def test_names_that_are_none(name: str, message: str, tmp_path: Path) -> None:
+    assert message in complaint(Tfds(name, str(tmp_path)))
+
+
+def test_wrong_splits_and_features(prepared: Path) -> None:
+    def source(**fields: str) -> Tfds:
+        return Tfds("attnlab_tiny_pairs", str(prepared), **{"source": "de", **fields})
+
+    records = library.data_source("attnlab_tiny_pairs", split="train", data_dir=prepared, download=False)
+    (blank,) = (i for i in range(20) if not records[i]["en"].strip())
+    message = complaint(source(), "test")
+    assert message.startswith("config.data.test='test' is no split of dataset 'attnlab_tiny_pairs'")
+    assert message.endswith("choose from: train, validation")
+    assert "config.data.train='trian' is no split" in complaint(source(train="trian"))
+    assert "config.data.train='train[:x%]' is no split" in complaint(source(train="train[:x%]"))
+    assert "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de, en, number" in complaint(source(source="fr"))
+    assert "feature 'number' is no text, but" in complaint(source(target="number"))
+    assert "no examples" in complaint(source(train="train[:0]"))
+    assert "has no sentence pair there" in complaint(source(train=f"train[{blank}:{blank + 1}]"))
+
+
+def test_damaged_files(prepared: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(prepared / "attnlab_tiny_pairs" / "1.0.0", folder)
+    (records,) = folder.glob("*train*")
+    records.write_bytes(records.read_bytes()[:1000])
+    assert f"the dataset prepared in {folder} is damaged" in complaint(Tfds(directory=str(folder), source="de"))
+    records.unlink()
+    assert f"the dataset prepared in {folder} is damaged" in complaint(Tfds(directory=str(folder), source="de"))
+    (folder / "dataset_info.json").write_text("{")
+    assert str(folder) in complaint(Tfds(directory=str(folder), source="de"))
+
+
+def test_texts_are_utf8() -> None:
+    assert module._as_text(" Köln ".encode(), "de") == "Köln"
+    with pytest.raises(UserError, match="feature 'de' holds a text that is not UTF-8"):
+        module._as_text(b"K\xf6ln", "de")
+
+
+def test_preparing_without_tensorflow_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main(["ted_hrlr_translate/pt_to_en"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and "pip install 'attnlab[prepare]'" in captured.err and not captured.out
+
+
+def test_preparing_our_own_set_and_preparing_without_a_network(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # as if TensorFlow were there
+    assert main(["attnlab_tiny_pairs", "--directory", str(tmp_path)]) == 0
+    assert f"prepared in {tmp_path / 'attnlab_tiny_pairs' / '1.0.0'}" in capsys.readouterr().out
+    assert len(Tfds("attnlab_tiny_pairs", str(tmp_path), source="de").pairs("valid")) == 2
+
+    import requests
+
+    def unreachable(*arguments: object, **options: object) -> None:
+        raise requests.exceptions.ConnectionError("no route")
+
+    monkeypatch.setattr(library.core.DatasetBuilder, "download_and_prepare", unreachable)
+    assert main(["ted_hrlr_translate/pt_to_en", "--directory", str(tmp_path)]) == 2
+    assert "cannot download dataset 'ted_hrlr_translate/pt_to_en': no route" in capsys.readouterr().err

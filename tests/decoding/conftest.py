@@ -1,0 +1,118 @@
+"""Toy step functions whose every probability is known to NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.decoding import Hypotheses
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+ROOM = 8
+
+
+class PrefixModel:
+    """Logits and weights are a random function of sentence and whole prefix; the state is that prefix, and a shared counter.
+
+    A state that does not belong to its hypothesis therefore gives other numbers. PAD and BOS have the largest logits
+    of all, so that a search that allows them shows.
+    """
+
+    vocabulary, source = 6, 3
+
+    def __init__(self, eos: float = 0.0) -> None:
+        rng = np.random.default_rng(3)
+        self.logits = rng.normal(size=(1009, self.vocabulary)).astype(np.float32) * 1.5
+        self.logits[:, [PAD, BOS]] += 9
+        self.logits[:, EOS] += eos
+        raw = rng.normal(size=(1009, self.source))
+        self.weights = (np.exp(2 * raw) / np.exp(2 * raw).sum(1, keepdims=True)).astype(np.float32)
+
+    def begin(self, sentences: Sequence[int]) -> tuple[Any, Any]:
+        state = {"prefix": np.zeros((len(sentences), ROOM + 1), np.int32), "t": np.int32(0)}
+        return state, {"sentence": np.asarray(sentences, np.int32)}
+
+    def step(self, state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, jax.Array]:
+        prefix = state["prefix"].at[:, state["t"]].set(tokens)
+        powers = jnp.asarray([7**j % 1009 for j in range(ROOM + 1)])
+        row = (jnp.sum(prefix * powers, axis=1) + 131 * memory["sentence"]) % 1009
+        return jnp.asarray(self.logits)[row], {"prefix": prefix, "t": state["t"] + 1}, jnp.asarray(self.weights)[row]
+
+    def known(self, sentence: int, prefix: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities [V] and weights [S] after `prefix`, in NumPy."""
+        row = (sum(int(token) * (7**j % 1009) for j, token in enumerate([BOS, *prefix])) + 131 * sentence) % 1009
+        logits = self.logits[row].astype(np.float64)
+        logits[[PAD, BOS]] = -np.inf
+        return logits - np.log(np.exp(logits).sum()), self.weights[row].astype(np.float64)
+
+    def rescored(self, sentence: int, tokens: Sequence[int]) -> tuple[float, np.ndarray]:
+        """log P of a token sequence by teacher forcing, and the weights [l,S] of its tokens."""
+        steps = [self.known(sentence, tokens[:t]) for t in range(len(tokens))]
+        return sum(step[0][token] for step, token in zip(steps, tokens, strict=True)), np.array([step[1] for step in steps])
+
+    def greedy(self, sentence: int, most: int, least: int = 0) -> list[int]:
+        """The greedy search of at most `most` tokens, with no EOS among the first `least`."""
+        tokens: list[int] = []
+        while len(tokens) < most and EOS not in tokens:
+            log_probs = self.known(sentence, tokens)[0]
+            log_probs[EOS] = log_probs[EOS] if len(tokens) >= least else -np.inf
+            tokens.append(int(np.argmax(log_probs)))
+        return tokens
+
+
+class MarkovModel:
+    """The next token depends on the last one: `table` [V,V] of probabilities; no weights."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = np.asarray(table, np.float32)
+
+    def begin(self, sentences: Sequence[int]) -> tuple[Any, Any]:
+        return (), {"table": np.tile(self.table, (len(sentences), 1, 1))}
+
+    @staticmethod
+    def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, None]:
+        return jnp.log(jnp.maximum(memory["table"][jnp.arange(tokens.shape[0]), tokens], 1e-30)), state, None
+
+
+@pytest.fixture
+def run() -> Callable[..., Hypotheses]:
+    """`run(method, model, sentences, **how)`: a decoding function compiled, run and brought to NumPy."""
+
+    def compiled(method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
+        program = jax.jit(lambda state, memory: method(model.step, state, memory, rows=len(sentences), **how))
+        found: Hypotheses = jax.device_get(program(*model.begin(sentences)))
+        return found
+
+    return compiled
+
+
+@pytest.fixture
+def prefix_model() -> PrefixModel:
+    return PrefixModel()
+
+
+@pytest.fixture
+def endless_model() -> PrefixModel:
+    """A prefix model that (almost) never ends."""
+    return PrefixModel(eos=-60.0)
+
+
+@pytest.fixture
+def trap() -> MarkovModel:
+    """First token .6 / .4; best continuations .3 / .9: greedy finds .18, the best sequence has .36."""
+    table = np.zeros((9, 9))
+    table[BOS, [3, 4]] = 0.6, 0.4
+    table[3, [5, 6, 7, 8]] = 0.3, 0.25, 0.25, 0.2
+    table[4, [5, 6]] = 0.9, 0.1
+    table[5:, EOS] = 1.0
+    return MarkovModel(table)
+
+
+@pytest.fixture
+def markov() -> type[MarkovModel]:
+    return MarkovModel

@@ -1,0 +1,53 @@
+"""Greedy search against a plain loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.decoding import Hypotheses, greedy
+
+EOS = 2
+SENTENCES = [0, 1, 2, 3, 4, 5, 6]
+
+
+def check(model: Any, found: Hypotheses, limits: list[int], least: int) -> None:
+    for row, sentence in enumerate(SENTENCES):
+        wanted = model.greedy(sentence, limits[row], least)
+        tokens = found.tokens[row, 0].tolist()
+        assert tokens == wanted + [0] * (len(tokens) - len(wanted))
+        assert found.lengths[row, 0] == len(wanted)
+        log_prob, weights = model.rescored(sentence, wanted)
+        assert found.log_probs[row, 0] == pytest.approx(log_prob, abs=1e-4)
+        assert found.scores[row, 0] == found.log_probs[row, 0]
+        if found.alignment is not None:
+            np.testing.assert_allclose(found.alignment[row, 0, : len(wanted)], weights, atol=1e-6)
+            assert not found.alignment[row, 0, len(wanted) :].any()
+
+
+@pytest.mark.quick
+def test_equals_a_plain_loop(run: Any, prefix_model: Any) -> None:
+    found = run(greedy, prefix_model, SENTENCES, max_length=6, alignment=True)
+    assert found.alignment is not None and found.alignment.shape == (7, 1, 6, 3)
+    check(prefix_model, found, [6] * 7, 0)
+    assert len(set(found.lengths[:, 0].tolist())) > 1, "the sentences should end at different steps"
+
+
+def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
+    """No EOS before three tokens are out; each sentence keeps to its own limit; probabilities stay the model's."""
+    limits = [1, 2, 3, 4, 5, 6, 6]
+    found = run(greedy, prefix_model, SENTENCES, max_length=6, min_length=3, limits=np.array(limits))
+    check(prefix_model, found, limits, 3)
+    assert found.alignment is None
+
+
+def test_ties_go_to_the_lowest_id_and_reserved_ids_are_never_chosen(run: Any, markov: Any) -> None:
+    table = np.full((6, 6), 0.2)
+    table[:, [0, 1]] = 0.9
+    table[:, EOS] = 0.1
+    found = run(greedy, markov(table), [0, 1], max_length=4, alignment=True)
+    assert found.tokens[:, 0].tolist() == [[3, 3, 3, 3]] * 2
+    assert found.alignment is None, "a model without weights has no alignment"
+    assert found.log_probs[0, 0] == pytest.approx(4 * np.log(0.2 / 0.7), abs=1e-5)

@@ -1,0 +1,53 @@
+"""Corpus scores: sacrebleu's own regression values, signatures, bad input."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab.decoding import corpus_scores
+from attnlab.errors import UserError
+
+HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
+REFERENCES = [
+    ["The dog bit the man.", "It was not unexpected.", "The man bit him first."],
+    ["The dog had bit the man.", "No one was surprised.", "The man had bitten the dog."],
+]
+
+
+@pytest.mark.parametrize(("tokenize", "bleu"), [("13a", 48.530827), ("none", 49.191957), ("intl", 43.916235), ("char", 72.610642)])
+def test_regression_values(tokenize: str, bleu: float) -> None:
+    assert corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)["bleu"] == pytest.approx(bleu, abs=1e-5)
+
+
+@pytest.mark.quick
+def test_signatures_say_what_was_done() -> None:
+    scores = corpus_scores(HYPOTHESES, REFERENCES)
+    assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.")
+    assert scores["chrf_signature"].startswith("nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.")
+    assert 0 < scores["chrf"] < 100
+    lower = corpus_scores(["A B C D"], ["a b c d"], lowercase=True, tokenize="none")
+    assert lower["bleu_signature"].startswith("nrefs:1|case:lc|eff:no|tok:none")
+    assert (lower["bleu"], lower["chrf"]) == pytest.approx((100.0, 100.0))
+
+
+def test_exact_match_counts_any_reference() -> None:
+    assert corpus_scores(HYPOTHESES, REFERENCES)["exact"] == pytest.approx(1 / 3)
+    assert corpus_scores(["a", "b "], [["x", "b"], ["a", "y"]])["exact"] == 1.0
+    assert corpus_scores(["A"], ["a"])["exact"] == 0.0
+    assert corpus_scores(["A"], ["a"], lowercase=True)["exact"] == 1.0
+
+
+def test_nothing_in_common_is_zero() -> None:
+    """Smoothing does not rescue a corpus that shares no word with its references."""
+    scores = corpus_scores(["a b c d e"], ["v w x y z"])
+    assert (scores["bleu"], scores["exact"]) == (0.0, 0.0)
+    assert corpus_scores([""], ["a b"])["bleu"] == 0.0
+
+
+def test_bad_input_is_one_line() -> None:
+    with pytest.raises(UserError, match="no hypotheses"):
+        corpus_scores([], [])
+    with pytest.raises(UserError, match="3 hypotheses but 1 references in stream 2"):
+        corpus_scores(HYPOTHESES, [REFERENCES[0], ["a"]])
+    with pytest.raises(UserError, match="'13b'; did you mean '13a'"):
+        corpus_scores(["a"], ["a"], tokenize="13b")

@@ -1,0 +1,60 @@
+"""The config node `decoding`: defaults, and one clear line for everything that cannot work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attnlab.decoding import METHODS, Settings, validate
+from attnlab.errors import UserError
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_defaults_fit_every_method(method: str) -> None:
+    assert validate({"method": method}) == Settings(method=method)
+
+
+def test_values_arrive() -> None:
+    chosen = validate({"method": "beam", "beam": 12, "n_best": 12, "length_penalty": 1, "coverage": 0.2, "max_ratio": 1.5, "max_extra": 3})
+    assert (chosen.beam, chosen.n_best, chosen.length_penalty, chosen.coverage) == (12, 12, 1, 0.2)
+    assert [chosen.limit(length) for length in (0, 1, 10)] == [3, 5, 18]
+
+
+def test_there_is_always_room_for_one_token() -> None:
+    assert validate({"max_ratio": 0.0, "max_extra": 0}).limit(9) == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"method": "beem"}, "decoding.method 'beem'; did you mean 'beam'"),
+        ({"method": "viterbi"}, "choose from: beam, greedy, sample"),
+        ({"bean": 3}, "no field 'bean'; did you mean 'beam'"),
+        ({"beam": 0}, "decoding.beam=0 must be a finite number at least 1"),
+        ({"beam": 2.5}, "decoding.beam=2.5 is of type float"),
+        ({"beam": True}, "decoding.beam=True"),
+        ({"temperature": -0.1}, "decoding.temperature=-0.1"),
+        ({"temperature": float("nan")}, "decoding.temperature=nan"),
+        ({"top_p": 0.0}, "decoding.top_p=0.0 must lie above 0"),
+        ({"top_p": 1.01}, "decoding.top_p=1.01"),
+        ({"top_k": -1}, "decoding.top_k=-1"),
+        ({"max_ratio": float("inf")}, "decoding.max_ratio=inf"),
+        ({"length_penalty": -1.0}, "decoding.length_penalty=-1.0"),
+        ({"seed": 2**32}, "decoding.seed=4294967296 must be a finite number in 0 ... 4294967295"),
+        ({"n_best": 6}, "decoding.n_best=6 is more than decoding.beam=5"),
+        ({"method": "greedy", "n_best": 2}, "greedy search finds one"),
+    ],
+)
+def test_what_cannot_work_is_one_line(node: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        validate(node)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_coverage_needs_weights() -> None:
+    assert validate({"coverage": 0.2}).coverage == 0.2
+    assert validate({"method": "greedy", "coverage": 0.2}, weights=False).method == "greedy"
+    with pytest.raises(UserError, match="needs attention weights"):
+        validate({"coverage": 0.2}, weights=False)

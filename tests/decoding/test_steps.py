@@ -1,0 +1,42 @@
+"""The shared parts of a decoding step."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from attnlab.decoding.steps import largest, length_limits, repeat_rows, take_rows
+
+
+@pytest.mark.parametrize(("width", "k"), [(7, 3), (641, 5), (640, 5), (999, 1)])
+@pytest.mark.parametrize("levels", [5, 10**6])
+def test_largest_equals_top_k(width: int, k: int, levels: int) -> None:
+    """Also among many ties, at widths that are no multiple of the chunk, and where most entries are -inf."""
+    rng = np.random.default_rng(width)
+    values = rng.integers(0, levels, size=(9, width)).astype(np.float32)
+    values[3], values[4, 2:] = -np.inf, -np.inf
+    values[5] = 1.0
+    wanted, ids = lax.top_k(jnp.asarray(values), k)
+    found, places = largest(jnp.asarray(values), k)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(places, ids)
+
+
+def test_rows_are_repeated_one_by_one() -> None:
+    """Copies of row b lie together; scalars stay; a leading axis that is not the sentences is refused."""
+    tree = {"a": jnp.array([[1], [2]]), "t": jnp.int32(7)}
+    repeated = repeat_rows(tree, 2, 3)
+    assert repeated["a"][:, 0].tolist() == [1, 1, 1, 2, 2, 2]
+    assert repeated["t"] == 7
+    taken = take_rows(repeated, jnp.array([3, 0, 0, 1, 5, 2]))
+    assert taken["a"][:, 0].tolist() == [2, 1, 1, 1, 2, 1]
+    assert taken["t"] == 7
+    with pytest.raises(ValueError, match=r"leading axis 2 .*\(4,\)"):
+        repeat_rows({"a": jnp.zeros(4)}, 2, 3)
+
+
+def test_limits_lie_within_the_buffer() -> None:
+    assert length_limits(jnp.array([0, 3, 99]), 3, 5).tolist() == [1, 3, 5]
+    assert length_limits(None, 2, 5).tolist() == [5, 5]

@@ -1,0 +1,163 @@
+"""The command line, as a user meets it: help that teaches, one line for every mistake."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import pathlib
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+from attnlab import commands, config
+from attnlab.commands import Command, main, take_overrides
+from attnlab.errors import UserError
+
+LAUNCH = pathlib.Path(__file__).parents[1] / "launch.py"
+
+
+def launch(*argv: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(LAUNCH), *argv], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[..., int]:
+    """`main` with one stand-in command `toy`, whose `run` is the given function."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def call(run: Callable[[argparse.Namespace], int], *argv: str) -> int:
+        module = types.ModuleType("toy_command")
+        module.run = run  # type: ignore[attr-defined]
+        module.add_arguments = lambda parser: parser.add_argument("--beam", type=int, default=5)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "toy_command", module)
+        return main(["toy", *argv], {"toy": Command("toy_command", "a stand-in")})
+
+    return call
+
+
+@pytest.mark.quick
+def test_help_teaches_without_importing_jax(tmp_path: pathlib.Path) -> None:
+    done = launch("--help", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    for word in (*commands.COMMANDS, "--config.a.b=value", "configs/translation.py:rnnsearch", "--config.system.attention=multihead"):
+        assert word in done.stdout
+    code = (
+        f"import sys; sys.path.insert(0, {str(LAUNCH.parent)!r}); from attnlab.commands import main; main(['--help']);"
+        "sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["lst"], "launch.py: error: unknown command 'lst'; did you mean 'list'?\n"),
+        (["list", "--hepl"], "launch.py: error: list: unknown flag --hepl; did you mean '--help'?\n"),
+        (["list", "mechanism"], "launch.py: error: list: unknown kind 'mechanism'; did you mean 'mechanisms'?\n"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(argv: list[str], line: str, tmp_path: pathlib.Path) -> None:
+    done = launch(*argv, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--confg=x"], "unknown flag --confg; did you mean '--config'?"),
+        (["--bea", "3"], "unknown flag --bea; did you mean '--beam'?"),
+        (["--confg.system.hidden=3"], "unknown flag --confg.system.hidden; did you mean '--config.system.hidden'?"),
+        (["--system.hidden=3"], "did you mean '--config.system.hidden'?"),
+        (["--beam=x"], "argument --beam: invalid int value: 'x'"),
+        (["--workdir"], "argument --workdir: expected one argument"),
+        (["stray"], "toy: unexpected argument 'stray'"),
+        (["--config.a.b"], "--config.a.b: no value given, write --config.a.b=VALUE"),
+        (["--config.a.b", "--beam=3"], "--config.a.b: no value given"),
+    ],
+)
+def test_bad_flags(toy: Callable[..., int], argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert toy(lambda arguments: 0, *argv) == 2
+    out, err = capsys.readouterr()
+    assert words in err and err.count("\n") == 1 and out == ""
+
+
+def test_a_command_gets_its_flags_config_and_overrides(toy: Callable[..., int]) -> None:
+    seen: list[argparse.Namespace] = []
+
+    def run(arguments: argparse.Namespace) -> int:
+        seen.append(arguments)
+        return 7
+
+    code = toy(run, "--config=a.py:b", "--config.x.y=1", "--beam", "3", "--config.z", "-1e-3", "--workdir", "runs/a", "--config.t=a=b")
+    assert code == 7
+    assert vars(seen[0]) == {"config": "a.py:b", "workdir": "runs/a", "beam": 3, "overrides": ["x.y=1", "z=-1e-3", "t=a=b"]}
+    assert toy(run) == 7 and seen[1].config is None and seen[1].workdir is None and seen[1].overrides == []
+
+
+def test_overrides_stop_at_a_double_dash() -> None:
+    assert take_overrides(["--config.a=1", "--", "--config.b=2"]) == (["a=1"], ["--", "--config.b=2"])
+
+
+def test_a_wrong_config_is_one_line(toy: Callable[..., int], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "toy.py").write_text(
+        "import ml_collections\ndef get_config(argument): return ml_collections.ConfigDict({'training': {'steps': 3}})\n"
+    )
+
+    def run(arguments: argparse.Namespace) -> int:
+        return int(config.load(arguments.config, arguments.overrides).training.steps)
+
+    assert toy(run, "--config=toy.py:x", "--config.training.steps=9") == 9
+    assert toy(run, "--config=toy.py:x", "--config.trainin.stesp=9") == 2
+    assert toy(run, "--config=tyo.py:x") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("error: config.trainin.stesp: no such key; did you mean 'training.steps'?")
+    assert lines[1].endswith("error: no config file 'tyo.py'; did you mean 'toy.py'?")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (UserError("two\nlines"), 2, "error: two lines\n"),
+        (KeyboardInterrupt(), 130, ": interrupted\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"), 2, "No space left on device: runs/a/metrics.jsonl"),
+    ],
+)
+def test_how_a_command_ends(
+    toy: Callable[..., int], error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert toy(lambda arguments: raised(error)) == code
+    err = capsys.readouterr().err
+    assert words in err and err.count("\n") == 1
+
+
+def raised(error: BaseException) -> int:
+    raise error
+
+
+def test_an_error_of_our_own_keeps_its_traceback(toy: Callable[..., int]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        toy(lambda arguments: 1 // 0)
+    with pytest.raises(PermissionError):
+        toy(lambda arguments: raised(PermissionError(errno.EACCES, "no")))
+
+
+def test_a_users_own_file_is_found_from_where_they_stand(toy: Callable[..., int], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "my_own_thing.py").write_text("value = 11\n")
+
+    def run(arguments: argparse.Namespace) -> int:
+        import importlib
+
+        return int(importlib.import_module("my_own_thing").value)
+
+    assert toy(run) == 11
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: pathlib.Path) -> None:
+    command = f"{sys.executable} {LAUNCH} list | true"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode in (0, 141) and done.stderr == ""

@@ -1,0 +1,456 @@
+"""Checkpoints against damage: flipped bits, truncation, kills while saving, full disks; and which steps are kept."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.training.checkpoints import Checkpoints, Restored
+
+Moments = namedtuple("Moments", ["count", "mu"])
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tree_of(value: float) -> dict[str, Any]:
+    """A small state with what real ones hold: nested dicts, a named tuple, a tuple, bfloat16, a scalar, None."""
+    noise = np.random.default_rng(int(value)).normal(size=(40, 50)).astype(np.float32)
+    return {
+        "params": {"encoder": {"kernel": noise + np.float32(value), "bias": np.full(5, value, jax.numpy.bfloat16)}},
+        "opt_state": (Moments(np.int32(value), {"w": np.asfortranarray(noise[:3].T)}), ()),
+        "ema": None,
+    }
+
+
+def assert_equal(restored: Restored | None, step: int, value: float) -> None:
+    """The restored step is `step` and its tree is `tree_of(value)`: same structure, types and bits."""
+    assert restored is not None and restored.step == step
+    wanted = tree_of(value)
+    assert jax.tree.structure(restored.tree) == jax.tree.structure(wanted)
+    for old, new in zip(jax.tree.leaves(wanted), jax.tree.leaves(restored.tree), strict=True):
+        assert isinstance(new, np.ndarray) and new.dtype == old.dtype and new.shape == np.shape(old)
+        assert new.tobytes() == np.ascontiguousarray(old).tobytes()
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    """Collects the warning lines."""
+    return []
+
+
+@pytest.fixture
+def make(tmp_path: Path, warnings: list[str]) -> Iterator[Callable[..., Checkpoints]]:
+    """Opens `tmp_path / "checkpoints"` any number of times; closed at the end."""
+    opened: list[Checkpoints] = []
+
+    def build(keep: int = 3, directory: Path = tmp_path / "checkpoints", **options: Any) -> Checkpoints:
+        opened.append(Checkpoints(directory, keep, warn=warnings.append, **options))
+        return opened[-1]
+
+    yield build
+    for checkpoints in opened:
+        checkpoints.close()
+
+
+@pytest.fixture(scope="module")
+def three_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with steps 1, 2 and 3, of which 2 is the best; tests copy it."""
+    directory = tmp_path_factory.mktemp("saved") / "checkpoints"
+    checkpoints = Checkpoints(directory, keep=3)
+    for step in (1, 2, 3):
+        checkpoints.save(step, tree_of(step), {"loss": 0.1 * step, "history": (1, 2)}, best=step == 2)
+    checkpoints.close()
+    return directory
+
+
+@pytest.fixture
+def copied(three_steps: Path, tmp_path: Path) -> Path:
+    """A copy of the three steps that a test may damage."""
+    return Path(shutil.copytree(three_steps, tmp_path / "checkpoints"))
+
+
+def flip(file: Path, position: int, bit: int) -> None:
+    """Flip one bit of a file."""
+    content = bytearray(file.read_bytes())
+    content[position] ^= 1 << bit
+    file.write_bytes(bytes(content))
+
+
+def data_file(step: Path) -> Path:
+    """The largest file of a step: the array chunks."""
+    return max((file for file in step.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+
+
+@pytest.mark.quick
+def test_round_trip(make: Callable[..., Checkpoints], capfd: pytest.CaptureFixture[str]) -> None:
+    """What comes back is what was saved, though the caller overwrote it at once; nothing is printed."""
+    checkpoints = make()
+    assert checkpoints.restore(tree_of(0)) is None
+    tree = tree_of(7)
+    assert checkpoints.save(7, tree, {"loss": 0.1, "note": "first"})
+    tree["params"]["encoder"]["kernel"][:] = 0
+    checkpoints.wait()
+    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype), tree)
+    restored = make().restore(abstract)
+    assert_equal(restored, 7, 7)
+    assert restored is not None and restored.meta == {"loss": 0.1, "note": "first"}
+    checkpoints.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_device_arrays_are_accepted(make: Callable[..., Checkpoints]) -> None:
+    """jax arrays are saved as host numpy."""
+    checkpoints = make()
+    checkpoints.save(1, jax.device_put(tree_of(1)), {})
+    assert_equal(checkpoints.restore(tree_of(0)), 1, 1)
+
+
+def test_keeps_last_and_best_across_reopening(make: Callable[..., Checkpoints]) -> None:
+    """keep=2: the last two and the best stay; a reopened folder still knows its best, and a new best replaces it."""
+    first = make(keep=2)
+    for step in (1, 2, 3, 4):
+        first.save(step, tree_of(step), {}, best=step == 1)
+    first.close()
+    assert first.steps() == [1, 3, 4]
+    second = make(keep=2)
+    assert second.best == 1
+    assert_equal(second.restore(tree_of(0)), 4, 4)
+    second.save(5, tree_of(5), {})
+    second.wait()
+    assert second.steps() == [1, 4, 5]
+    second.save(6, tree_of(6), {}, best=True)
+    second.wait()
+    assert second.steps() == [5, 6] and make(keep=2).best == 6
+    assert_equal(second.restore(tree_of(0), "best"), 6, 6)
+
+
+def test_old_step_stays_until_the_new_one_is_committed(make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """keep=1: while step 2 is not yet committed, step 1 is there."""
+    checkpoints = make(keep=1)
+    checkpoints.save(1, tree_of(1), {})
+    checkpoints.wait()
+    seen = []
+    store = checkpoints._store()
+    original = store.wait
+    monkeypatch.setattr(store, "wait", lambda: (seen.append((checkpoints.directory / "1" / "meta").is_dir()), original()))
+    checkpoints.save(2, tree_of(2), {})
+    checkpoints.wait()
+    assert seen == [True] and checkpoints.steps() == [2]
+
+
+def test_saving_a_step_again_leaves_it(make: Callable[..., Checkpoints], copied: Path) -> None:
+    """A step that is there is not written twice, but it can still become the best."""
+    checkpoints = make()
+    assert not checkpoints.save(3, tree_of(99), {}, best=True)
+    assert checkpoints.best == 3
+    assert_equal(checkpoints.restore(tree_of(0)), 3, 3)
+
+
+def test_restore_of_a_given_step(make: Callable[..., Checkpoints], copied: Path) -> None:
+    """By number and by "best"; what is not there is named with what is."""
+    checkpoints = make(read_only=True)
+    assert_equal(checkpoints.restore(tree_of(0), 1), 1, 1)
+    best = checkpoints.restore(tree_of(0), "best")
+    assert_equal(best, 2, 2)
+    assert best is not None and best.meta == {"loss": 0.2, "history": [1, 2]}
+    with pytest.raises(UserError, match=r"there is no step 9; steps there: 1, 2, 3"):
+        checkpoints.restore(tree_of(0), 9)
+    shutil.rmtree(copied / "2")
+    with pytest.raises(UserError, match=r"no best step is recorded; steps there: 1, 3"):
+        make(read_only=True).restore(tree_of(0), "best")
+
+
+@pytest.mark.parametrize("part", range(16))
+def test_flipped_bit_in_array_data_is_detected(part: int, make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+    """One bit, at 16 places over the array chunks: never a wrong number."""
+    file = data_file(copied / "3")
+    flip(file, (2 * part + 1) * file.stat().st_size // 32, part % 8)
+    restored = make().restore(tree_of(0))
+    if restored is not None and restored.step == 3:  # padding nobody reads
+        assert_equal(restored, 3, 3)
+        return
+    assert_equal(restored, 2, 2)
+    assert len(warnings) == 1 and str(copied / "3") in warnings[0] and "damaged" in warnings[0]
+    assert not (copied / "3").exists() and (copied / "damaged-3").is_dir()
+
+
+def test_most_flips_in_array_data_are_detected(copied: Path) -> None:
+    """The check above cannot pass by reading nothing: in the middle of the chunks a flip is always found."""
+    file = data_file(copied / "3")
+    flip(file, file.stat().st_size // 2, 3)
+    with pytest.raises(UserError, match="is damaged"):
+        Checkpoints(copied, 3, read_only=True).restore(tree_of(0), 3)
+
+
+def test_flipped_bits_in_every_other_file_are_detected_or_harmless(copied: Path, three_steps: Path, warnings: list[str]) -> None:
+    """Also in indices, metadata and our own record: an equal tree and meta, or an error."""
+    outcomes = []
+    for file in sorted(file.relative_to(copied) for file in (copied / "3").rglob("*") if file.is_file()):
+        size = (copied / file).stat().st_size
+        for position in sorted({size // 7, size // 2, size - 2}) if size > 2 else []:
+            flip(copied / file, position, position % 7)
+            checkpoints = Checkpoints(copied, 3, read_only=True, warn=warnings.append)
+            try:
+                restored = checkpoints.restore(tree_of(0), 3)
+            except UserError as error:
+                outcomes.append("found")
+                assert "is damaged" in str(error) or "does not fit" in str(error)
+            else:
+                outcomes.append("harmless")
+                assert_equal(restored, 3, 3)
+                assert restored is not None and restored.meta == {"loss": pytest.approx(0.3), "history": [1, 2]}
+            checkpoints.close()
+            shutil.copy(three_steps / file, copied / file)
+    assert outcomes.count("found") >= 10
+
+
+def truncate_data(step: Path) -> None:
+    """Cut the array chunks in half."""
+    file = data_file(step)
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def truncate_record(step: Path) -> None:
+    """Cut the JSON record in half."""
+    os.truncate(step / "meta" / "metadata", 50)
+
+
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "truncated data": truncate_data,
+    "truncated record": truncate_record,
+    "no state": lambda step: shutil.rmtree(step / "state"),
+    "no meta": lambda step: shutil.rmtree(step / "meta"),
+    "deleted data": lambda step: data_file(step).unlink(),
+    "another step's folder": lambda step: (shutil.rmtree(step), shutil.copytree(step.with_name("1"), step))[0],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_step_falls_back_and_can_be_saved_again(
+    damage: str, make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+) -> None:
+    """The one before is restored with one warning, and the run saves the damaged step once more."""
+    DAMAGE[damage](copied / "3")
+    checkpoints = make()
+    assert checkpoints.best in (2, None)
+    assert_equal(checkpoints.restore(tree_of(0)), 2, 2)
+    assert len(warnings) == 1 and f"checkpoint {copied / '3'} is damaged" in warnings[0] and "\n" not in warnings[0]
+    assert checkpoints.best == 2
+    assert checkpoints.save(3, tree_of(3), {})
+    checkpoints.wait()
+    assert_equal(make().restore(tree_of(0)), 3, 3)
+    assert checkpoints.steps() == [1, 2, 3]
+
+
+def test_read_only_moves_nothing(make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+    """evaluate and generate report a damaged step and leave the folder as it is; they cannot save."""
+    truncate_data(copied / "3")
+    (copied / "9").mkdir()
+    before = sorted(path for path in copied.rglob("*"))
+    checkpoints = make(read_only=True)
+    assert_equal(checkpoints.restore(tree_of(0)), 2, 2)
+    checkpoints.close()
+    assert sorted(path for path in copied.rglob("*")) == before and len(warnings) == 1
+    with pytest.raises(RuntimeError, match="read-only"):
+        checkpoints.save(4, tree_of(4), {})
+
+
+def test_nothing_good_left_is_an_error_every_time(make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+    """Never a silent start from scratch, not even at the second try."""
+    for step in ("1", "2", "3"):
+        truncate_data(copied / step)
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"no readable checkpoint in .*step 3: .*step 2: .*step 1: "):
+            make().restore(tree_of(0))
+    assert len(warnings) == 6
+
+
+def test_empty_and_temporary_folders_do_not_count(make: Callable[..., Checkpoints], tmp_path: Path, warnings: list[str]) -> None:
+    """An empty folder named like a step, and what a killed save leaves, are neither steps nor in the way."""
+    directory = tmp_path / "checkpoints"
+    for name in ("5", "8.orbax-checkpoint-tmp/state", "deleting-2/state", "notes"):
+        (directory / name).mkdir(parents=True)
+    checkpoints = make()
+    assert checkpoints.steps() == [] and checkpoints.restore(tree_of(0)) is None and not warnings
+    checkpoints.save(5, tree_of(5), {})
+    checkpoints.wait()
+    assert_equal(checkpoints.restore(tree_of(0)), 5, 5)
+    assert sorted(path.name for path in directory.iterdir()) == ["5", "notes"]
+
+
+def test_mismatch_is_one_line(make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+    """Shape, dtype, missing and extra paths; a sound step that does not fit is not "damaged"."""
+    wrong: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+        (lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 51), np.float32)), "saved float32[40,50], wanted float32[40,51]"),
+        (lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 50), np.float16)), "saved float32[40,50], wanted float16[40,50]"),
+        (lambda t: t["params"]["encoder"].pop("kernel"), "saved float32[40,50], wanted nothing"),
+    ]
+    for change, message in wrong:
+        tree = tree_of(0)
+        change(tree)
+        with pytest.raises(UserError) as raised:
+            make().restore(tree)
+        assert str(raised.value) == f"checkpoint {copied / '3'} does not fit: params/encoder/kernel: {message}"
+    tree = tree_of(0) | {"params": {"decoder": np.zeros(3)}}
+    with pytest.raises(UserError, match=r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"):
+        make().restore(tree)
+    assert not warnings and make().steps() == [1, 2, 3]
+
+
+KILLED = """
+import sys
+import numpy as np
+from attnlab.training.checkpoints import Checkpoints
+
+checkpoints = Checkpoints(sys.argv[1], keep=2)
+last = checkpoints.restore({"a": np.zeros((60, 1000)), "b": np.int64(0)})
+step = last.step if last else 0
+while True:
+    step += 1
+    checkpoints.save(step, {"a": np.full((60, 1000), step, np.float64), "b": np.int64(step)}, {"step": step}, best=step % 5 == 0)
+    if step % 2 or last is None:
+        checkpoints.wait()
+        print(step, flush=True)
+        last = True
+"""
+
+
+def test_kill_while_saving_leaves_a_good_step(tmp_path: Path) -> None:
+    """SIGKILL at three moments in a loop of saves: the newest step is at least the last one known committed, and right."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    like = {"a": np.zeros((60, 1000)), "b": np.int64(0)}
+    for delay in (0.013, 0.05, 0.11):
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert child.stdout is not None and child.stderr is not None
+        committed = int(child.stdout.readline() or child.stderr.read())
+        time.sleep(0.15 + delay)
+        child.send_signal(signal.SIGKILL)
+        output, errors = child.communicate()
+        assert child.returncode == -signal.SIGKILL and errors == ""
+        committed = max([committed, *(int(line) for line in output.split("\n")[:-1])])
+        reader = Checkpoints(tmp_path, keep=2, read_only=True)
+        restored = reader.restore(like)
+        assert restored is not None and restored.step >= committed
+        assert (restored.tree["a"] == restored.step).all() and restored.tree["b"] == restored.step
+        assert restored.meta == {"step": restored.step}
+        reader.close()
+
+
+def test_too_little_space_is_said_before_the_first_save(make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free space is compared with keep + 2 steps, in MB; steps already there need no more."""
+    usage = namedtuple("usage", ["total", "used", "free"])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 4_500_000, 4_500_000))
+    tree = {"w": np.zeros(250_000, np.float32)}
+    checkpoints = make(keep=3)
+    with pytest.raises(UserError, match=r"5\.0 MB needed \(checkpoint.keep=3\), 4\.5 MB free"):
+        checkpoints.save(1, tree, {})
+    assert checkpoints.steps() == []
+    assert make(keep=2).save(1, tree, {})
+
+
+def test_no_space_error_names_folder_and_last_good_step(make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC in whatever coat, while starting or in the background."""
+    checkpoints = make()
+    checkpoints.save(1, tree_of(1), {})
+    checkpoints.wait()
+    errors = [OSError(errno.ENOSPC, "No space left on device"), ValueError("RESOURCE_EXHAUSTED: Error writing local file")]
+    for method in ("write", "wait"):
+        for error in errors:
+
+            def fail(*arguments: Any, error: Exception = error) -> None:
+                (checkpoints.directory / "2.orbax-checkpoint-tmp" / "state").mkdir(parents=True, exist_ok=True)
+                raise error
+
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoints._store(), "write", lambda *arguments: None)
+                patch.setattr(checkpoints._store(), method, fail)
+                with pytest.raises(
+                    UserError, match=rf"no space left on the disk of {checkpoints.directory}: step 2 .*the last good step is 1"
+                ):
+                    checkpoints.save(2, tree_of(2), {})
+                    checkpoints.wait()
+            assert [path.name for path in checkpoints.directory.iterdir()] == ["1"]
+    assert_equal(checkpoints.restore(tree_of(0)), 1, 1)
+    assert checkpoints.save(2, tree_of(2), {})
+
+
+FULL = """
+import sys
+import numpy as np
+from attnlab.errors import UserError
+from attnlab.training.checkpoints import Checkpoints
+
+directory = sys.argv[1]
+noise = np.random.default_rng(0).normal(size=100_000)  # 0.8 MB, does not compress
+checkpoints = Checkpoints(directory + "/run", keep=1)
+checkpoints.save(1, {"w": noise}, {})
+checkpoints.wait()
+with open(directory + "/filler", "wb") as file:
+    file.write(bytes(2_900_000 - 800_000))
+try:
+    try:
+        checkpoints.save(2, {"w": noise + 1}, {})
+        checkpoints.wait()
+    finally:
+        checkpoints.close()
+except UserError as error:
+    print(error)
+import os
+print(sorted(os.listdir(directory + "/run")))
+print((Checkpoints(directory + "/run", 1).restore({"w": noise}).tree["w"] == noise).all())
+"""
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """A real full disk (a tiny tmpfs): one line, the half-written step gone, the one before still good, nothing else printed."""
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    command = f'mount -t tmpfs -o size=3m none "{tmp_path}" && exec "{sys.executable}" -c "$0" "{tmp_path}"'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", command, textwrap.dedent(FULL)], capture_output=True, text=True, env=environment, timeout=60
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert lines[0] == f"no space left on the disk of {tmp_path}/run: step 2 was not saved; the last good step is 1"
+    assert lines[1:] == ["['1']", "True"]
+
+
+def test_keep_must_be_positive(tmp_path: Path) -> None:
+    """keep=0 would delete what was just saved."""
+    with pytest.raises(UserError, match="checkpoint.keep=0"):
+        Checkpoints(tmp_path, 0)
+
+
+def test_unwritable_place_is_a_user_error(make: Callable[..., Checkpoints], tmp_path: Path) -> None:
+    """A file where the folder should be."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot write checkpoint 1 in .*; no step is saved yet"):
+        make(directory=tmp_path / "file" / "checkpoints").save(1, tree_of(1), {})
+
+
+def test_orbax_does_not_log_but_others_do(make: Callable[..., Checkpoints], caplog: pytest.LogCaptureFixture) -> None:
+    """Only records from orbax's files are dropped from absl's logger."""
+    checkpoints = make()
+    checkpoints.save(1, tree_of(1), {})
+    checkpoints.wait()
+    logging.getLogger("absl").warning("ours")
+    assert [record.message for record in caplog.records] == ["ours"]
+    assert checkpoints.restore(tree_of(0)) is not None
