@@ -146,7 +146,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces); the same for lists and tuples."""
-    canonical = json.dumps(to_dict(config), separators=(",", ":"))
+    canonical = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -83,16 +84,17 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
     Raises:
       UserError: unknown name, unknown field or a value of the wrong type, naming the place and the near names.
     """
-    component = table.resolve(spec["name"] if "name" in spec else "")
+    component = table.resolve(spec.get("name", ""))
     known = fields(component)
     parts: Mapping[str, Table] = getattr(component, "parts", {})
-    hints = typing.get_type_hints(component if inspect.isclass(component) else component)
+    hints = typing.get_type_hints(component)
     values: dict[str, Any] = {}
     for field, value in spec.items():
         if field == "name":
             continue
-        if field not in known:
-            raise UserError(f"{where}: {spec['name']} has no field {field!r}; {nearest(field, known)}")
+        if field not in parts and known.get(field, inspect.Parameter.empty) is inspect.Parameter.empty:
+            settable = [name for name, default in known.items() if name in parts or default is not inspect.Parameter.empty]
+            raise UserError(f"{where}: {spec['name']} has no field {field!r} to set; {nearest(field, settable)}")
         if field in parts:
             values[field] = build(parts[field], value, f"{where}.{field}")
             continue
@@ -102,20 +104,31 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
 
 
 def check_type(value: Any, hint: Any, where: str) -> None:
-    """Raise `UserError` unless `value` fits a plain annotation (int, float, bool, str, None, tuple or a union of them)."""
-    allowed = typing.get_args(hint) if typing.get_origin(hint) not in (None, tuple) else (hint,)
+    """Raise `UserError` unless `value` fits an annotation made of int, float, bool, str, None, tuple, Literal and unions of them.
+
+    An int fits a float, a list fits a tuple; anything else in an annotation is not checked.
+    """
+    if not _fits(value, hint):
+        wanted = " or ".join(_named(hint))
+        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {wanted}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in typing.get_args(hint))
+    if origin is typing.Literal:
+        return any(value == one and type(value) is type(one) for one in typing.get_args(hint))
+    kind = origin or hint
+    if kind is None or kind is type(None):
+        return value is None
+    accepted: Any = {bool: bool, int: int, float: (int, float), str: str, tuple: (tuple, list)}.get(kind)
+    return accepted is None or (isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)))
+
+
+def _named(hint: Any) -> list[str]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [name for one in typing.get_args(hint) for name in _named(one)]
     if typing.get_origin(hint) is typing.Literal:
-        if value not in allowed:
-            raise UserError(f"{where}={value!r}; {nearest(str(value), map(str, allowed))}")
-        return
-    plain = {typing.get_origin(kind) or kind for kind in allowed}
-    if not plain & {int, float, bool, str, tuple, type(None)}:
-        return
-    if float in plain:
-        plain.add(int)
-    if tuple in plain:
-        plain.add(list)
-    fits = any(isinstance(value, kind) for kind in plain if isinstance(kind, type))
-    if not fits or (isinstance(value, bool) and bool not in plain):
-        names = " or ".join(sorted(getattr(kind, "__name__", str(kind)) for kind in plain - ({int} if float in plain else set()) - {list}))
-        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {names}")
+        return [repr(one) for one in typing.get_args(hint)]
+    return ["None" if hint in (None, type(None)) else getattr(typing.get_origin(hint) or hint, "__name__", str(hint))]

@@ -89,7 +89,7 @@ def _transformer_base() -> dict[str, Any]:
         "batch": {"size": 25_000, "unit": "tokens", "buckets": (16, 32, 64, 128, 256), "max_length": 256},
         "optimizer": {"name": "adam", "b2": 0.98, "eps": 1e-9},
         "schedule": {"name": "inverse_sqrt", "peak": (512 * 4000) ** -0.5, "warmup": 4000},
-        "training": {**_shared()["training"], "steps": 100_000, "clip": 0.0, "label_smoothing": 0.1, "evaluate_every": 5000, "log_every": 100},
+        "training": {**_shared()["training"], "steps": 100_000, "clip": 0.0, "label_smoothing": 0.1, "evaluate_every": 5000},
         "checkpoint": {"every": 5000, "keep": 5},
         "decoding": {"method": "beam", "beam": 4, "length_penalty": 0.6, "max_ratio": 1.0, "max_extra": 50},
     }

@@ -351,6 +351,7 @@ def test_hash_and_flat_survive_json(file: str) -> None:
     assert configs.flat(config)["system.attention.hidden"] == 5
     assert configs.config_hash(load(file, "system.attention.hidden=6")) != configs.config_hash(config)
     assert configs.config_hash(load(file, "system.dropout=0.1", "seed=0")) == configs.config_hash(config)
+    assert configs.config_hash({"b": 1, "a": {"d": (1,), "c": 2}}) == configs.config_hash({"a": {"c": 2, "d": [1]}, "b": 1})
     again = configs.prepare(stored, ["seed=3"], TABLES)
     assert again.seed == 3 and again.is_locked
 

@@ -29,17 +29,17 @@ class Dense(nn.Module):
     Attributes:
       features: output width.
       use_bias: whether b exists.
-      init: initializer of W, Glorot uniform unless given; b starts at zero.
+      kernel_init: initializer of W, Glorot uniform unless given; b starts at zero.
     """
 
     features: int
     use_bias: bool = True
-    init: Initializer = GLOROT
+    kernel_init: Initializer = GLOROT
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., n] to [..., features]."""
-        y = matmul(x, self.param("kernel", self.init, (x.shape[-1], self.features)))
+        y = matmul(x, self.param("kernel", self.kernel_init, (x.shape[-1], self.features)))
         return y + self.param("bias", nn.initializers.zeros, (self.features,)) if self.use_bias else y
 
 

@@ -14,6 +14,7 @@ from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.training.manifest import Manifest
+from attnlab.training.records import RunLock, Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.training.interrupt import Interrupt
     from attnlab.training.loop import train
     from attnlab.training.parallel import backend
-    from attnlab.training.records import RunLock
 
     kind = TASKS.resolve(config.task)
     kind.check(config)
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress.note(line)
         with _failure_recorded(workdir, config):
             outcome = train(config, task, batches, workdir, place, progress, interrupt, began)
+            Status(workdir, config.training.steps).update(outcome.state, outcome.step, outcome.message)
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
     if outcome.state == "diverged":
@@ -108,8 +109,6 @@ class _failure_recorded:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None:
-            from attnlab.training.records import Status
-
             step = (Status.read(self.workdir) or {}).get("step", 0)
-            state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            Status(self.workdir, self.steps).update(state, step, f"{type(error).__name__}: {error}")
+            interrupted = isinstance(error, KeyboardInterrupt)
+            Status(self.workdir, self.steps).update("interrupted" if interrupted else "failed", step, f"{type(error).__name__}: {error}")

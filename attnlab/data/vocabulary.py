@@ -100,7 +100,9 @@ class Vocabulary:
             if len(known) > _REMEMBERED:
                 known.clear()
             new = list(set(chain.from_iterable(chunk)) - known.keys())
-            known |= {unit: found.ids for unit, found in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True)}
+            known |= {
+                unit: found.ids for unit, found in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True)
+            }
             for units in chunk:
                 yield np.array([*chain.from_iterable(map(known.__getitem__, units)), *end], np.int32)
 

@@ -176,7 +176,7 @@ class Transformer(Seq2Seq):
     def setup(self) -> None:
         if self.share == "all" and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
-            raise UserError(f"transformer: share='all' needs one vocabulary, here are {sizes}; set vocabulary.shared=true or share='output'")
+            raise UserError(f"transformer: share='all' needs one vocabulary, not {sizes}; set vocabulary.shared=true or share='output'")
         normal = nn.initializers.normal(self.width**-0.5)
         self.embed_target = nn.Embed(self.target_vocabulary, self.width, embedding_init=normal)
         if self.share != "all":
@@ -211,7 +211,7 @@ class Transformer(Seq2Seq):
 
     def start(self, memory: list[Any], length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        batch, dtype = memory[0].valid.shape[0], self.embed_target.embedding.dtype
+        batch, dtype = memory[0].valid.shape[0], jnp.asarray(self.embed_target.embedding).dtype
         return Decoding(jnp.zeros((), jnp.int32), [layer.reserve(batch, length, dtype) for layer in self.decoder])
 
     def step(self, state: Decoding, memory: list[Any], tokens: jax.Array) -> tuple[jax.Array, Decoding]:

@@ -6,7 +6,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ class Translation:
 
         return Decoder(bind, settings, alignment=alignment)
 
-    def _sums(self, params: Any, batch: Batch, smoothing: float, rngs: Mapping[str, jax.Array] | None = None) -> dict[str, jax.Array]:
+    def _sums(self, params: Any, batch: Batch, smoothing: float, rngs: dict[str, jax.Array] | None = None) -> dict[str, jax.Array]:
         """Sums over the target tokens of a batch: "loss", "tokens", "correct"."""
         target = jnp.asarray(batch["target"])
         logits = self.system.apply({"params": params}, batch["source"], _shifted(target), rngs=rngs)

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,6 @@ from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import Backend
 from attnlab.training.records import Metrics, State, Status
 from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step
-
 
 Batches = Callable[[int], dict[str, np.ndarray]]
 
@@ -76,61 +76,57 @@ def train(
     Raises:
       UserError: no readable checkpoint, one that does not fit, a full disk.
     """
-    every, steps = config.training, config.training.steps
-    optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=steps, clip=every.clip)
+    every = config.training
+    optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)
     step_function = make_step(
         task.loss, task.weight, optimizer, seed=config.seed, accumulate=every.accumulate, ema=every.ema, compute=every.compute
     )
-    checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.note)
-    metrics, status = Metrics(workdir), Status(workdir, steps)
-    host, begin, best = _restore_or_init(config, task, optimizer, checkpoints)
-    metrics.rewind(begin or None)
-    state, programs = place.place(host), {}
-    batch, first, outcome = batches(begin), None, None
-    if begin:
+    status = Status(workdir, every.steps)
+    with (
+        closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.note)) as checkpoints,
+        closing(Metrics(workdir)) as metrics,
+    ):
+        host, begin, best = _restore_or_init(config, task, optimizer, checkpoints)
+        metrics.rewind(begin or None)
+        state, programs = place.place(host), {}
+        batch, first = batches(begin), None
         progress.update(begin)
-    status.update("running", begin)
-    for step in range(begin + 1, steps + 1):
-        fed, clock = place.feed(batch), time.perf_counter()
-        shape = tuple(batch[name].shape for name in sorted(batch))
-        if shape not in programs:
-            programs[shape] = place.compile(step_function, state, fed)
+        status.update("running", begin)
+        for step in range(begin + 1, every.steps + 1):
+            fed, clock = place.feed(batch), time.perf_counter()
+            shape = batch["source"].shape
+            if shape not in programs:
+                programs[shape] = place.compile(step_function, state, fed)
+                seconds = time.perf_counter() - clock
+                metrics.time(step, {"compile_seconds": seconds})
+                progress.compiled("batches of " + "x".join(map(str, shape)), seconds)
+                clock = time.perf_counter()
+            state, sums = programs[shape](state, fed)
+            batch = batches(step)  # the next one, while the devices are at work
+            values = {name: float(value) for name, value in place.fetch(sums).items()}
             seconds = time.perf_counter() - clock
-            metrics.time(step, {"compile_seconds": seconds})
-            progress.compiled("batches of " + "x".join(map(str, shape[0])), seconds)
-            clock = time.perf_counter()
-        state, sums = programs[shape](state, fed)
-        batch = batches(step)  # the next one, while the devices are at work
-        values = {name: float(value) for name, value in place.fetch(sums).items()}
-        seconds = time.perf_counter() - clock
-        first = first or time.perf_counter() - began
-        if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
-            message = f"loss {values['loss']} and gradient norm {values['grad_norm']} at step {step}"
-            outcome = Outcome("diverged", step, first, message)
-            break
-        progress.update(step, loss=values["loss"], tokens_per_second=values["tokens"] / seconds, step_seconds=seconds)
-        if step % every.log_every == 0 or step == steps:
-            metrics.write(step, "train", {**values, "learning_rate": float(schedule(step - 1))})
-            metrics.time(step, {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds})
-        improved = False
-        if step == steps or (every.evaluate_every and step % every.evaluate_every == 0):
-            scores = task.evaluate(place.one(state.averaged), "valid")
-            metrics.write(step, "valid", scores)
-            progress.note(f"step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
-            improved, best = scores["loss"] < best, min(best, scores["loss"])
-        stop = interrupt.signal is not None
-        if stop or improved or step == steps or (config.checkpoint.every and step % config.checkpoint.every == 0):
-            metrics.sync()
-            checkpoints.save(step, place.fetch(state), {"best_loss": best}, best=improved)
-        status.update("running", step)
-        if stop and step < steps:
-            outcome = Outcome("interrupted", step, first, f"signal {interrupt.signal}; the same command goes on from here")
-            break
-    checkpoints.close()
-    metrics.close()
-    outcome = outcome or Outcome("done", steps, first)
-    status.update(outcome.state, outcome.step, outcome.message)
-    return outcome
+            first = first or time.perf_counter() - began
+            if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
+                return Outcome("diverged", step, first, f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}")
+            pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
+            progress.update(step, loss=values["loss"], **pace)
+            if step % every.log_every == 0 or step == every.steps:
+                metrics.write(step, "train", {**values, "learning_rate": float(schedule(step - 1))})
+                metrics.time(step, pace)
+            improved = False
+            if step == every.steps or (every.evaluate_every and step % every.evaluate_every == 0):
+                scores = task.evaluate(place.one(state.averaged), "valid")
+                metrics.write(step, "valid", scores)
+                progress.note(f"step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+                improved, best = scores["loss"] < best, min(best, scores["loss"])
+            stop = interrupt.signal is not None and step < every.steps
+            if stop or improved or step == every.steps or (config.checkpoint.every and step % config.checkpoint.every == 0):
+                metrics.sync()
+                checkpoints.save(step, place.fetch(state), {"best_loss": best}, best=improved)
+            if stop:
+                return Outcome("interrupted", step, first, f"signal {interrupt.signal}; the same command goes on from here")
+            status.update("running", step)
+    return Outcome("done", every.steps, first)
 
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:

@@ -110,7 +110,7 @@ class MeshBackend:
         return compiled.lower(state, batch).compile()
 
 
-BACKENDS = {"pmap": PmapBackend, "mesh": MeshBackend}
+BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {"pmap": PmapBackend, "mesh": MeshBackend}
 
 
 def backend(name: str, devices: int = 0) -> Backend:

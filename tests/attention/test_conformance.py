@@ -35,7 +35,7 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
 
 def dense_mask(visibility: Visibility, valid: np.ndarray, queries: int) -> np.ndarray:
     """The oracle's own reading of causal visibility and padding, [B,Tq,Tk]."""
-    batch, keys = valid.shape
+    keys = valid.shape[1]
     mask = np.repeat(valid[:, None], queries, axis=1)
     if visibility.causal:
         for i in range(queries):

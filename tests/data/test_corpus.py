@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data.corpus import Corpus, encode, fingerprint, has_vocabularies, load, load_vocabularies
+from attnlab.data.corpus import Corpus, encode, fingerprint, has_vocabularies, load, load_vocabularies, save_vocabularies
 from attnlab.data.vocabulary import EOS, UNK
 from attnlab.errors import UserError
 
@@ -26,6 +26,13 @@ def files(tmp_path: Path) -> dict[str, Any]:
         (tmp_path / f"{name}.de").write_text(source)
         (tmp_path / f"{name}.en").write_text(target)
     return {"name": "files", "directory": str(tmp_path)}
+
+
+def load_and_save(data: dict[str, Any], vocabulary: dict[str, Any], workdir: Path, splits: tuple[str, ...] = ("train", "valid")) -> Corpus:
+    """What the start of a run does."""
+    corpus = load(data, vocabulary, workdir, splits)
+    save_vocabularies((corpus.source_vocabulary, corpus.target_vocabulary), workdir)
+    return corpus
 
 
 @pytest.mark.quick
@@ -61,7 +68,7 @@ def test_vocabularies_are_learned_from_the_training_split_alone(files: dict[str,
 def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(files: dict[str, Any], tmp_path: Path, shared: bool) -> None:
     settings = {**WORDS, "shared": shared}
     assert not has_vocabularies(tmp_path / "run")
-    first = load(files, settings, tmp_path / "run", splits=("valid",))
+    first = load_and_save(files, settings, tmp_path / "run", splits=("valid",))
     assert has_vocabularies(tmp_path / "run")
     (tmp_path / "train.de").unlink()
     again = load(files, settings, tmp_path / "run", splits=("valid",))
@@ -72,22 +79,24 @@ def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(files: 
 
 
 def test_a_saved_vocabulary_of_other_settings_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
-    load(files, WORDS, tmp_path / "run")
+    load_and_save(files, WORDS, tmp_path / "run")
     with pytest.raises(UserError, match="size is 100 there and 90 here, shared is True there and False here; take another workdir"):
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
 
 
 def test_half_saved_vocabularies_are_learned_again(files: dict[str, Any], tmp_path: Path) -> None:
     settings = {**WORDS, "shared": False}
-    load(files, settings, tmp_path / "run")
+    load_and_save(files, settings, tmp_path / "run")
     (tmp_path / "run" / "vocabulary" / "target.json").unlink()
-    load(files, settings, tmp_path / "run")
+    assert not has_vocabularies(tmp_path / "run")
+    load_and_save(files, settings, tmp_path / "run")
     assert has_vocabularies(tmp_path / "run")
 
 
-def test_without_a_workdir_nothing_is_written(files: dict[str, Any], tmp_path: Path) -> None:
+def test_loading_writes_nothing(files: dict[str, Any], tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     load(files, WORDS)
+    load(files, WORDS, tmp_path / "run")
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -56,7 +56,9 @@ def test_pairs_of_blank_lines_are_skipped_and_counted(tmp_path: Path, caplog: py
 
 
 def test_a_line_blank_on_one_side(tmp_path: Path) -> None:
-    assert complaint(write(tmp_path, "a\n\nb\n", "1\n2\n3\n")).startswith(f"{tmp_path / 'train.de'}, line 2: blank, while {tmp_path / 'train.en'}")
+    assert complaint(write(tmp_path, "a\n\nb\n", "1\n2\n3\n")).startswith(
+        f"{tmp_path / 'train.de'}, line 2: blank, while {tmp_path / 'train.en'}"
+    )
     assert complaint(write(tmp_path, "a\nb\n", "1\n \n")).startswith(f"{tmp_path / 'train.en'}, line 2: blank")
 
 

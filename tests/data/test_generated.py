@@ -28,7 +28,7 @@ def test_count_and_the_base_itself() -> None:
 def test_the_pairs_are_the_same_on_every_machine() -> None:
     """A number measured on generated data means something elsewhere only as long as these hold."""
     found = {name: fingerprint(SOURCES.resolve(name)(examples=500).pairs("train"))[:12] for name in ("dates", "grammar")}
-    assert found == {"dates": "?", "grammar": "?"}
+    assert found == {"dates": "45fefdca87af", "grammar": "e83733ae9e36"}
 
 
 def test_every_source_in_the_table_resolves_and_has_only_defaults() -> None:

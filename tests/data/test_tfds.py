@@ -144,9 +144,11 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
     assert message.endswith("choose from: train, validation")
     assert "config.data.train='trian' is no split" in complaint(source(train="trian"))
     assert "config.data.train='train[:x%]' is no split" in complaint(source(train="train[:x%]"))
-    assert "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de, en, number" in complaint(source(source="fr"))
+    assert "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de, en, number" in complaint(
+        source(source="fr")
+    )
     assert "feature 'number' is no text, but" in complaint(source(target="number"))
-    assert "no examples" in complaint(source(train="train[:0]"))
+    assert "config.data.train='train[:0]' is no split" in complaint(source(train="train[:0]"))
     assert "has no sentence pair there" in complaint(source(train=f"train[{blank}:{blank + 1}]"))
 
 

@@ -86,7 +86,7 @@ def test_the_size_is_respected() -> None:
 def test_word_by_word_encoding_equals_the_library_on_whole_texts() -> None:
     """`encode_stream` hands words to the library; random texts with marks, composed letters and odd blanks show it may."""
     rng = random.Random(0)
-    alphabet = list("aabcde   .,'-éÉß") + ["e\u0301", "İ", "\u00a0", "\u2028", "Σ", "字", "\u0301", "\t", "<s>", "\u2581"]
+    alphabet = [*"aabcde   .,'-éÉß", "e\u0301", "İ", "\u00a0", "\u2028", "Σ", "字", "\u0301", "\t", "<s>", "\u2581"]
     texts = ["".join(rng.choices(alphabet, k=rng.randrange(40))) for _ in range(300)]
     for kind in KINDS:
         for lowercase in (False, True):

@@ -206,6 +206,15 @@ def test_fewer_hypotheses_than_beams(markov: Any) -> None:
     np.testing.assert_allclose(np.exp(found.scores[1]), [0.5, 0.25, 0.125, 0.0625, 0, 0, 0], atol=1e-6)
 
 
+def test_only_an_unfinished_hypothesis_is_possible(markov: Any) -> None:
+    """EOS is held back to the end: what is cut is returned, not a hypothesis of probability 0."""
+    table = np.zeros((4, 4))
+    table[:, [EOS, 3]] = 0.5
+    found = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, min_length=3)
+    assert listed(found, 0) == listed(found, 1) == [(3, 3, 3)]
+    np.testing.assert_allclose(np.exp(found.scores[0]), [0.125, 0.0], atol=1e-6)
+
+
 @pytest.mark.parametrize(("alpha", "steps"), [(0.0, 2), (1.0, 6)])
 def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> None:
     """`3 EOS` (.6) is found in step 2, when the other hypothesis has .4; that one halves with every step.

@@ -45,8 +45,8 @@ class Additive(Attention):
         if self.hidden < 1:
             raise UserError(f"additive: hidden={self.hidden}, must be at least 1")
         tiny = nn.initializers.normal(0.001)
-        self.of_query = Dense(self.hidden, use_bias=False, init=tiny)
-        self.of_key = Dense(self.hidden, use_bias=False, init=tiny)
+        self.of_query = Dense(self.hidden, use_bias=False, kernel_init=tiny)
+        self.of_key = Dense(self.hidden, use_bias=False, kernel_init=tiny)
         self.v = self.param("v", nn.initializers.zeros, (self.hidden,))
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> AdditiveMemory:

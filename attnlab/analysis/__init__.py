@@ -1,0 +1,1 @@
+"""Looking into trained models: pictures and arrays of attention."""

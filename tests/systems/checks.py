@@ -1,0 +1,121 @@
+"""Promises of every sequence-to-sequence system, as functions that raise AssertionError: seeded faults can be shown to break them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import Seq2Seq
+
+VOCABULARY = 17
+_HEADS = {"name": "multihead", "heads": 2}
+_ADDITIVE = {"name": "additive", "hidden": 6}
+_SMALL_RNN = {"name": "rnnsearch", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4}
+_SMALL_TRANSFORMER = {"name": "transformer", "width": 8, "layers": 2, "hidden": 12, "positions": {"name": "sinusoidal"}, "dropout": 0.0}
+
+
+def _attentions(one: dict[str, Any]) -> dict[str, Any]:
+    return {"encoder_attention": one, "decoder_attention": one, "cross_attention": one}
+
+
+SPECS: dict[str, dict[str, Any]] = {
+    "rnnsearch": {**_SMALL_RNN, "attention": _ADDITIVE},
+    "rnnsearch-previous": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "previous"},
+    "rnnsearch-multihead": {**_SMALL_RNN, "attention": _HEADS},
+    "transformer": {**_SMALL_TRANSFORMER, **_attentions(_HEADS)},
+    "transformer-post-additive": {**_SMALL_TRANSFORMER, **_attentions(_ADDITIVE), "norm": "post", "share": "none"},
+}
+
+
+def make(spec: dict[str, Any]) -> Seq2Seq:
+    """A tiny system."""
+    system: Seq2Seq = build(SYSTEMS, ConfigDict(spec), "system")(source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
+    return system
+
+
+def parameters(system: Seq2Seq, seed: int = 0) -> Any:
+    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero."""
+    ids = jnp.ones((1, 2), jnp.int32)
+    shapes = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
+    leaves, tree = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(seed)
+    return jax.tree.unflatten(tree, [rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for s in leaves])
+
+
+def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Source [3,6] with padding, ending in EOS, and decoder input [3,5], BOS first."""
+    rng = np.random.default_rng(seed)
+    source, target = rng.integers(4, VOCABULARY, (3, 6)), rng.integers(4, VOCABULARY, (3, 5))
+    for row, length in enumerate((6, 3, 1)):
+        source[row, length - 1 :] = [EOS] + [PAD] * (6 - length)
+    target[:, 0] = BOS
+    return source.astype(np.int32), target.astype(np.int32)
+
+
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """`run(method, *args)` of a tiny system with its parameters bound, and the system."""
+    system = make(spec)
+    call = functools.partial(system.apply, {"params": parameters(system)})
+    return call, system
+
+
+def check_causality(spec: dict[str, Any]) -> None:
+    """Logits at t do not depend on decoder input after t, by perturbation and by an exactly zero gradient."""
+    call, _ = prepared(spec)
+    source, target = batch()
+    run = jax.jit(lambda target: call(source, target))
+    before = run(target)
+    for t in range(1, target.shape[1]):
+        changed = target.copy()
+        changed[:, t:] = (changed[:, t:] + 3) % (VOCABULARY - 4) + 4
+        np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=1e-6)
+        assert np.abs(run(changed)[:, t:] - before[:, t:]).max() > 1e-3
+
+    untied = make({**spec, "share": "none"} if spec["name"] == "transformer" else spec)  # else the output reads the table too
+    params = parameters(untied)
+    by_position = np.broadcast_to(np.arange(5), (3, 5))  # position p reads row p: gradients by row are gradients by position
+
+    def early(table: jax.Array, t: jax.Array) -> jax.Array:
+        logits = untied.apply({"params": params | {"embed_target": {"embedding": table}}}, source, by_position)
+        return (logits * (jnp.arange(5) < t)[:, None]).sum()  # type: ignore[operator]
+
+    slope = jax.jit(jax.grad(early))
+    for t in range(1, 5):
+        assert (slope(jnp.asarray(params["embed_target"]["embedding"]), t)[t:5] == 0.0).all()
+
+
+def check_padding(spec: dict[str, Any]) -> None:
+    """More padding on either side changes no logit of a real position."""
+    call, _ = prepared(spec)
+    source, target = batch()
+    before = call(source, target)
+    longer = np.pad(source, ((0, 0), (0, 4)))
+    np.testing.assert_allclose(call(longer, target), before, atol=2e-6)
+    np.testing.assert_allclose(call(source, np.pad(target, ((0, 0), (0, 3))))[:, :5], before, atol=2e-6)
+    for row, length in enumerate((6, 3, 1)):
+        alone = call(source[row : row + 1, :length], target[row : row + 1])
+        np.testing.assert_allclose(alone[0], before[row], atol=2e-6)
+
+
+def check_cached_decoding(spec: dict[str, Any]) -> None:
+    """Feeding one token at a time gives the logits of the full pass, whatever room the cache has."""
+    call, _ = prepared(spec)
+    source, target = batch()
+    full = call(source, target)
+    memory = call(source, method="encode")
+    for room in (5, 9):
+        state = call(memory, room, method="start")
+        for t in range(5):
+            logits, state = call(state, memory, target[:, t], method="step")
+            np.testing.assert_allclose(logits, full[:, t], atol=5e-6)
+
+
+CHECKS = {"causality": check_causality, "padding": check_padding, "cached decoding": check_cached_decoding}

@@ -1,0 +1,149 @@
+"""kill -9 at random moments, then the same command: does everything equal an uninterrupted run, bit for bit?
+
+    python -m tests.training.kill_resume --kills 20
+
+runs both systems, on 1 and 4 forced devices, with pmap and mesh. Training runs in forked children of one process that has
+imported everything but started nothing, so that a restart costs seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+STEPS = 60
+
+
+def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
+    """A tiny run that saves often, so that many kills fall into a save."""
+    small = ["embedding=8", "encoder=8", "decoder=8", "maxout=8", "dropout=0.1"] if system == "rnnsearch" else ["width=16", "hidden=16"]
+    settings = [f"system.{one}" for one in small] + ["data.examples=400", "data.valid=16", "data.test=8", "batch.size=16"]
+    settings += ["batch.buckets=32", "batch.max_length=32", f"training.steps={STEPS}", "training.log_every=1", "training.evaluate_every=20"]
+    settings += ["checkpoint.every=3", "schedule.warmup=10", "decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"]
+    settings += [f"parallel.backend={backend}", f"parallel.devices={devices}"]
+    overrides = [f"--config.{setting}" for setting in settings]
+    return ["train", f"--config=configs/translation.py:{system}", f"--workdir={workdir}", *overrides]
+
+
+def forked(work: Callable[[], int]) -> int:
+    """Do `work` in a forked child, silently, and exit with what it returns; the child's pid. The parent must have no threads."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        code = work()
+    finally:
+        os._exit(code)
+
+
+def start(arguments: list[str]) -> int:
+    """Run the command in a forked child; its pid."""
+    from attnlab.commands import main
+
+    return forked(lambda: main(arguments))
+
+
+def uninterrupted(arguments: list[str]) -> float:
+    """Run to the end; the seconds it took."""
+    began = time.perf_counter()
+    _, status = os.waitpid(start(arguments), 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return time.perf_counter() - began
+
+
+def killed_until_done(arguments: list[str], longest: float, rng: random.Random) -> int:
+    """Start the command, kill it after a random time, again and again until one start ends by itself; the number of kills."""
+    kills = 0
+    while True:
+        pid, deadline = start(arguments), time.perf_counter() + rng.uniform(0.3, longest)
+        while time.perf_counter() < deadline:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                assert os.waitstatus_to_exitcode(status) == 0
+                return kills
+            time.sleep(0.005)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        kills += 1
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """What differs between two finished workdirs: metric stream, and the digests of every array of the last checkpoint."""
+    from attnlab.training.checkpoints import Checkpoints
+
+    wrong = []
+    if (one / "metrics.jsonl").read_bytes() != (other / "metrics.jsonl").read_bytes():
+        wrong.append("metrics.jsonl")
+    records = []
+    for workdir in (one, other):
+        checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
+        if checkpoints.steps()[-1] != STEPS:
+            wrong.append(f"{workdir}: last step {checkpoints.steps()[-1]}")
+        records.append(checkpoints._store().read_record(checkpoints.steps()[-1]))
+        checkpoints.close()
+    return wrong + [path for path in records[0]["arrays"] if records[0]["arrays"][path] != records[1]["arrays"].get(path)]
+
+
+def compared(one: Path, other: Path, note: Path) -> list[str]:
+    """`differences`, in a child of its own: reading a checkpoint starts threads, after which this process could not fork."""
+    pid = forked(lambda: 0 * note.write_text("\n".join(differences(one, other))))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return note.read_text().splitlines()
+
+
+def trial(folder: Path, system: str, backend: str, devices: int, kills: int, seed: int = 0) -> tuple[int, list[str]]:
+    """At least `kills` kills, over as many runs as that takes; the number of kills and what differed from the undisturbed run."""
+    reference = folder / "reference"
+    uninterrupted(command(system, backend, devices, reference))  # also fills the compile cache
+    rng, done, wrong = random.Random(seed), 0, []
+    longest = max(2.0, uninterrupted(command(system, backend, devices, folder / "timed")) / 2)
+    for number in itertools.count():
+        workdir = folder / f"killed{number}"
+        done += killed_until_done(command(system, backend, devices, workdir), longest, rng)
+        wrong += compared(reference, workdir, folder / "differences")
+        if done >= kills:
+            return done, wrong
+
+
+def main() -> int:
+    """All combinations; prints a line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    flags = parser.parse_args()
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    preload()
+    failures = 0
+    for system, devices, backend in itertools.product(("rnnsearch", "transformer"), (1, 4), ("pmap", "mesh")):
+        with tempfile.TemporaryDirectory() as folder:
+            kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed)
+        failures += bool(wrong)
+        print(f"{system:12} {devices} device(s) {backend:5} {kills:3} kills: {'equal' if not wrong else 'DIFFERS: ' + ', '.join(wrong[:5])}")
+        sys.stdout.flush()
+    return int(failures > 0)
+
+
+def preload() -> None:
+    """Import what training imports, without starting a jax backend: forked children begin at once."""
+    import attnlab.tasks.translation
+    import attnlab.training.loop
+    from attnlab.training.orbax_steps import _import_orbax
+
+    _import_orbax()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
