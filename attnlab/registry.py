@@ -110,6 +110,9 @@ def check_type(value: Any, hint: Any, where: str) -> None:
     """
     if not _fits(value, hint):
         wanted = " or ".join(_named(hint))
+        words = [one for one in typing.get_args(hint) if isinstance(one, str)]
+        if words and isinstance(value, str):
+            raise UserError(f"{where}={value!r}; {nearest(value, words)}")
         raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {wanted}")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from attnlab.training.files import write_atomic
+from attnlab.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             output.append(task.text(best[0]) if best else "")
     text = "".join(line + "\n" for line in output)
     if arguments.output:
-        from attnlab.training.files import write_atomic
+        from attnlab.files import write_atomic
 
         write_atomic(arguments.output, text)
     else:

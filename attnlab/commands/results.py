@@ -10,8 +10,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab.analysis.maps import save_arrays, save_curve, save_map
+from attnlab.files import write_atomic
 from attnlab.progress import table
-from attnlab.training.files import write_atomic
 from attnlab.training.records import read_records
 
 PICTURED = 3  # test sentences whose alignment is drawn

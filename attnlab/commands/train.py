@@ -35,10 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     from attnlab.tasks import TASKS
     from attnlab.training.interrupt import Interrupt
     from attnlab.training.loop import train
+    from attnlab.training.optimizers import build_optimizer
     from attnlab.training.parallel import backend
 
     kind = TASKS.resolve(config.task)
     kind.check(config)
+    build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)  # complains early
     place = backend(config.parallel.backend, config.parallel.devices)
     task = kind.load(config, workdir if previous else None, ("train", "valid", "test"))
     batches = task.batches(place.count * config.training.accumulate)

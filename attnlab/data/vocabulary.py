@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +18,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from attnlab.errors import UserError, nearest
+from attnlab.files import write_atomic
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids
@@ -141,7 +140,8 @@ class Vocabulary:
         body = {"settings": self.settings, "tokenizer": json.loads(self._tokenizer.to_str())}
         text = json.dumps({"format": _FORMAT, "sha256": _digest(body), **body}, ensure_ascii=False)
         try:
-            _write_whole(Path(path), text.encode())
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
         except OSError as error:
             raise UserError(f"cannot write the vocabulary {path}: {error.strerror or error}") from error
 
@@ -191,19 +191,3 @@ def _spaced(text: str, kind: str) -> str:
 def _digest(body: dict[str, Any]) -> str:
     """SHA-256 of a JSON value, independent of how it was laid out."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step: a reader, or a crash, sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would lock colleagues out of a shared run
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

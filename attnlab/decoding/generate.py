@@ -104,7 +104,6 @@ def _search(model: Functions, settings: Settings, alignment: bool, source: jax.A
     shared: dict[str, Any] = {
         "rows": rows,
         "max_length": max_length,
-        "min_length": settings.min_length,
         "limits": limits,
         "alignment": alignment,
     }

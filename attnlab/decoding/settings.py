@@ -25,7 +25,6 @@ class Settings:
       beam, length_penalty, coverage: of beam search: its width, alpha and beta of GNMT's penalties.
       temperature, top_k, top_p, seed: of sampling.
       max_ratio, max_extra: at most ceil(max_ratio * source length) + max_extra tokens are emitted, both EOS counted.
-      min_length: EOS is not emitted before this many tokens are out.
     """
 
     method: str = "beam"
@@ -40,7 +39,6 @@ class Settings:
     seed: int = 0
     max_ratio: float = 2.0
     max_extra: int = 10
-    min_length: int = 0
 
     def limit(self, source_length: int) -> int:
         """The most target tokens for a source of this many tokens, at least 1."""
@@ -89,7 +87,6 @@ def _check_ranges(chosen: Settings) -> None:
         ("top_k", 0, None),
         ("max_ratio", 0, None),
         ("max_extra", 0, None),
-        ("min_length", 0, None),
         ("seed", 0, 2**32 - 1),
     ):
         value = getattr(chosen, field)

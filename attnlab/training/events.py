@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlab.training.files import AppendOnly
+from attnlab.files import AppendOnly
 
 
 class Events:

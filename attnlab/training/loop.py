@@ -154,5 +154,5 @@ def _restore_or_init(config: ConfigDict, task: Task, optimizer: Any, checkpoints
     restored = checkpoints.restore(state_like(config, task))
     if restored is not None:
         return restored.tree, restored.step, restored.meta["best_loss"]
-    params = jax.jit(task.init)(jax.random.key(config.seed))
-    return jax.tree.map(np.asarray, first_state(jax.device_get(params), optimizer, config.training.ema)), 0, math.inf
+    start = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema))  # one program for all arrays
+    return jax.device_get(start(jax.random.key(config.seed))), 0, math.inf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import json
 import platform
@@ -13,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attnlab.config_tree import config_hash
 from attnlab.errors import UserError
-from attnlab.training.files import timestamp, write_atomic
+from attnlab.files import timestamp, write_atomic
 
 _PACKAGES = (
     *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections", "tensorflow-datasets", "numpy"),
@@ -29,7 +29,7 @@ class Manifest:
 
     Attributes:
       config: the whole resolved config as nested dicts of JSON values.
-      config_hash: sha256 of the config as JSON with sorted keys.
+      config_hash: of `attnlab.config_tree`.
       code: {"revision": git commit, "dirty": changed or new code}, or None when the package is not in a repository.
       packages: versions of what is installed of the packages that matter.
       python, platform: of the process.
@@ -111,11 +111,6 @@ class Manifest:
 def plain(config: Any) -> Any:
     """A config as JSON gives it back: dicts with string keys, lists, numbers, strings, booleans, None."""
     return json.loads(json.dumps(config, default=lambda node: node.to_dict()))
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """sha256 of a config; the order of its keys does not count."""
-    return hashlib.sha256(json.dumps(plain(config), sort_keys=True).encode()).hexdigest()
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any], ignore: Sequence[str] = ("parallel",)) -> list[str]:

@@ -17,11 +17,8 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from attnlab.errors import UserError
+from attnlab.files import AppendOnly, timestamp, write_atomic
 from attnlab.training.events import Events
-from attnlab.training.files import AppendOnly, timestamp, write_atomic
-from attnlab.training.manifest import Manifest, config_hash, differences
-
-__all__ = ["Manifest", "Metrics", "RunLock", "State", "Status", "config_hash", "differences", "read_records", "write_atomic"]
 
 State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
 
@@ -39,7 +36,7 @@ class RunLock:
         path = Path(workdir) / ".lock"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a+b", buffering=0)
+            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - held for the life of the process
         except OSError as error:
             raise UserError(f"cannot use workdir {workdir}: {error.strerror}") from error
         try:

@@ -48,7 +48,7 @@ class TrainState:
 
 def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float) -> TrainState:
     """The state before the first update. The moving average starts at the parameters."""
-    average = jax.tree.map(jnp.copy, params) if ema else None
+    average = params if ema else None
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average)
 
 

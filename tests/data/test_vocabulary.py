@@ -157,7 +157,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"cannot write .*v\.json: No space left"):
+    with pytest.raises(UserError, match=r"(?i)no space left.*v\.json"):
         train("char").save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["v.json"]

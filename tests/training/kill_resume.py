@@ -108,7 +108,7 @@ def trial(folder: Path, system: str, backend: str, devices: int, kills: int, see
     reference = folder / "reference"
     uninterrupted(command(system, backend, devices, reference))  # also fills the compile cache
     rng, done, wrong = random.Random(seed), 0, []
-    longest = max(2.0, uninterrupted(command(system, backend, devices, folder / "timed")) / 2)
+    longest = max(2.0, uninterrupted(command(system, backend, devices, folder / "timed")))
     for number in itertools.count():
         workdir = folder / f"killed{number}"
         done += killed_until_done(command(system, backend, devices, workdir), longest, rng)
@@ -138,8 +138,6 @@ def main() -> int:
 
 def preload() -> None:
     """Import what training imports, without starting a jax backend: forked children begin at once."""
-    import attnlab.tasks.translation
-    import attnlab.training.loop
     from attnlab.training.orbax_steps import _import_orbax
 
     _import_orbax()

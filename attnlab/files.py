@@ -55,7 +55,7 @@ class AppendOnly:
         """Write `record` at the end."""
         with full_disk(self.path):
             if self._file is None:
-                self._file = open(self.path, "ab", buffering=0)
+                self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - stays open
             if self._file.write(record) != len(record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.training.files import AppendOnly, timestamp, write_atomic
+from attnlab.files import AppendOnly, timestamp, write_atomic
 
 
 def test_write_atomic_replaces_text_and_bytes(tmp_path: Path) -> None:
