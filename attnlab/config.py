@@ -90,10 +90,13 @@ def _find(path: str) -> pathlib.Path:
     for file in tried:
         if file.is_file():
             return file
+    folders = [file for file in tried if path and file.is_dir()]
+    if folders:
+        raise UserError(f"config file {path!r} is a folder; {nearest(path, {f'{path}/{file.name}' for file in folders[0].glob('*.py')})}")
     folders = [file.parent for file in tried if file.parent.is_dir()]
     if not folders:
         raise UserError(f"config file {path!r}: no such folder {str(tried[0].parent)!r}")
-    names = {str(pathlib.Path(path).with_name(file.name)) for folder in folders for file in folder.glob("*.py")}
+    names = {str(pathlib.Path(path).parent / file.name) for folder in folders for file in folder.glob("*.py")}
     raise UserError(f"no config file {path!r}; {nearest(path, names)}")
 
 

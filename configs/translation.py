@@ -36,7 +36,7 @@ def _shared() -> dict[str, Any]:
         "optimizer": {"name": "adam"},
         "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
         "training": {
-            "steps": 1500,
+            "steps": 1000,
             "accumulate": 1,
             "clip": 1.0,
             "label_smoothing": 0.0,
@@ -44,9 +44,9 @@ def _shared() -> dict[str, Any]:
             "ema": 0.0,
             "compute": "float32",
             "log_every": 50,
-            "evaluate_every": 500,
+            "evaluate_every": 250,
         },
-        "checkpoint": {"every": 500, "keep": 2},
+        "checkpoint": {"every": 250, "keep": 2},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 0.6},
     }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from attnlab.commands import session
+from attnlab.data.files import alike
 from attnlab.errors import UserError
 
 
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate."""
-    session.trained_run(arguments.workdir, arguments.overrides)  # complain before reading stdin
+    session.trained_run(arguments)  # complain before reading stdin
+    if arguments.output:
+        _check_output(Path(arguments.output))
     lines = read_lines(arguments.input)
     task, params, _, _ = session.trained_task(arguments, ())
     wanted = [number for number, line in enumerate(lines) if line.strip()]
@@ -54,6 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_output(path: Path) -> None:
+    """Raise `UserError` if no file can be written there; asked before the work, not after it."""
+    if not path.parent.is_dir():
+        raise UserError(f"--output={path}: there is no folder {path.parent}; make it or name another")
+    if path.is_dir():
+        raise UserError(f"--output={path} is a folder; name a file")
+
+
 def read_lines(path: str | None) -> list[str]:
     """The lines of a file, or of stdin.
 
@@ -63,6 +74,8 @@ def read_lines(path: str | None) -> list[str]:
     name = path or "stdin"
     try:
         content = Path(path).read_bytes() if path else sys.stdin.buffer.read()
+    except FileNotFoundError as error:
+        raise UserError(f"cannot read {name}: {error.strerror}; {alike(Path(name))}") from error
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror}") from error
     lines = content.split(b"\n")

@@ -20,12 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and `<number>.npz` for each pair."""
-    session.trained_run(arguments.workdir, arguments.overrides)
+    _, workdir = session.trained_run(arguments)
+    folder = Path(arguments.output) if arguments.output else workdir / "maps"
+    session.check_folder("--output", folder)
     pairs = _pairs(arguments)
-    task, params, _, workdir = session.trained_task(arguments, ())
+    task, params, _, _ = session.trained_task(arguments, ())
     from attnlab.commands.results import draw
 
-    folder = Path(arguments.output) if arguments.output else workdir / "maps"
     missing = [source for source, target in pairs if target is None]
     own = iter(task.text(best[0]) for best in task.translate(params, missing)) if missing else iter(())
     for number, (source, target) in enumerate(pairs):
@@ -36,10 +37,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _is_utf8(text: str) -> bool:
+    """False for bytes of the command line that were none; Python keeps them as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _pairs(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     """The pairs asked for; a target of None is to be translated first."""
     if (arguments.source is None) == (arguments.pairs is None):
         raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
+    if arguments.target is not None and arguments.source is None:
+        raise UserError("inspect: --target goes with --source; in the file of --pairs it stands after a tab")
+    for flag, text in (("--source", arguments.source), ("--target", arguments.target)):
+        if text is not None and not (text.strip() and _is_utf8(text)):
+            raise UserError(f"inspect: {flag}={text!r}: expected a sentence in UTF-8")
     if arguments.source is not None:
         return [(arguments.source, arguments.target)]
     pairs: list[tuple[str, str | None]] = []

@@ -39,42 +39,56 @@ def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
 
 
 def existing_run(workdir: Path) -> Manifest | None:
-    """The manifest of a workdir; None if the folder is absent or empty.
+    """The manifest of a workdir; None if the folder is absent, empty, or all that it holds is a run killed at its very start.
 
     Raises:
-      UserError: the manifest is damaged, or the folder holds something that is not a run.
+      UserError: the manifest is damaged, or the folder is none, or it holds something that is not a run.
     """
+    check_folder("--workdir", workdir)
     manifest = Manifest.read(workdir)
-    if manifest is None and workdir.exists():
-        if not workdir.is_dir():
-            raise UserError(f"--workdir={workdir} is a file; name a folder")
-        strangers = sorted(set(os.listdir(workdir)) - {".lock", "vocabulary", "status.json"})
+    if manifest is None and workdir.is_dir():
+        strangers = sorted(set(os.listdir(workdir)) - {".lock", "vocabulary", ".manifest.json.tmp"})
         if strangers:
             raise UserError(f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name a new or empty folder")
     return manifest
 
 
-def trained_run(workdir: str | None, overrides: Sequence[str]) -> tuple[ConfigDict, Path]:
-    """The stored config of a trained workdir, with overrides of how it is used.
+def check_folder(flag: str, folder: Path) -> None:
+    """Raise `UserError` if `folder` neither is one nor can be made, because it or what it would lie in is a file."""
+    there = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
+    if not there.is_dir():
+        raise UserError(f"{flag}={folder}: {there} is not a folder; name another")
+
+
+def trained_run(arguments: Any) -> tuple[ConfigDict, Path]:
+    """The config of the trained run in `--workdir`: the stored one with overrides of how it is used.
+
+    With `--config` it is that config with all overrides, which must be the stored one apart from how it is used.
 
     Raises:
       UserError: no such run, or an override that would make it another model.
     """
-    if workdir is None:
+    if not arguments.workdir:
         raise UserError("no --workdir given; name the folder of a trained run")
-    manifest = existing_run(Path(workdir))
+    workdir = Path(arguments.workdir)
+    check_folder("--workdir", workdir)
+    manifest = Manifest.read(workdir)
     if manifest is None:
         raise UserError(f"--workdir={workdir} holds no run; train one there with 'train --config=... --workdir={workdir}'")
-    for override in overrides:
+    if arguments.config is not None:
+        config = wanted_config(arguments.config, arguments.overrides)
+        manifest.check_config(config, workdir, ignore=CHANGEABLE)
+        return config, workdir
+    for override in arguments.overrides:
         if override.partition(".")[0] not in CHANGEABLE:
             key = override.partition("=")[0]
             raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in CHANGEABLE)}")
-    return configs.prepare(configs.from_dict(manifest.config), overrides), Path(workdir)
+    return configs.prepare(configs.from_dict(manifest.config), arguments.overrides), workdir
 
 
 def trained_task(arguments: Any, splits: Sequence[str]) -> tuple[Any, Any, int, Path]:
     """Task, parameters and step of the run in `--workdir`, with the data of `splits` read."""
-    config, workdir = trained_run(arguments.workdir, arguments.overrides)
+    config, workdir = trained_run(arguments)
     start_jax()
     from attnlab.tasks import TASKS
     from attnlab.training.loop import best_params

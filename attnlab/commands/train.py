@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.training.manifest import Manifest
-from attnlab.training.records import RunLock, Status
+from attnlab.training.records import RunLock, State, Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     began = time.perf_counter()
     config = session.wanted_config(arguments.config, arguments.overrides)
+    if arguments.workdir == "":
+        raise UserError("--workdir= is empty; name a folder, or leave the flag out for one below runs/")
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
     previous = _previous(workdir, config)
     session.start_jax()
@@ -42,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     kind.check(config)
     build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)  # complains early
     place = backend(config.parallel.backend, config.parallel.devices)
-    task = kind.load(config, workdir if previous else None, ("train", "valid", "test"))
+    saved = previous is not None and kind.saved(workdir)
+    task = kind.load(config, workdir if saved else None, ("train", "valid", "test"))
     batches = task.batches(place.count * config.training.accumulate)
     with (
         RunLock(workdir),
@@ -88,20 +93,21 @@ def _describe(config: ConfigDict, task: Any, place: Any, workdir: Path, progress
 
     devices = {"kind": jax.devices()[0].device_kind, "count": place.count, "processes": jax.process_count()}
     manifest = Manifest.build(config, devices=devices, data=dict(task.data.fingerprints))
-    if previous is None:
-        if jax.process_index() == 0:
-            task.save(workdir)
-            manifest.write(workdir)  # last: a workdir with a manifest is complete
-        return
-    if previous.data != manifest.data:
+    if previous is not None and previous.data != manifest.data:
         changed = [split for split, digest in manifest.data.items() if previous.data.get(split) != digest]
         raise UserError(f"the data of workdir {workdir} has changed since it began (split {', '.join(changed)}); use another --workdir")
+    if jax.process_index() == 0 and not (previous and task.saved(workdir)):
+        task.save(workdir)  # a vocabulary that was lost is learned again: it is a function of the data
+    if previous is None:
+        if jax.process_index() == 0:
+            manifest.write(workdir)  # last: a workdir with a manifest is complete
+        return
     for change in previous.environment_changes(manifest):
         progress.note(f"note: not what this run began with: {change}")
 
 
 class _failure_recorded:
-    """Leaves "failed" and the error's text in `status.json` if the block raises; the error goes on."""
+    """Leaves "failed" and the error's text in `status.json` if the block raises after the run has begun; the error goes on."""
 
     def __init__(self, workdir: Path, config: ConfigDict) -> None:
         self.workdir, self.steps = workdir, config.training.steps
@@ -110,7 +116,9 @@ class _failure_recorded:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None:
-            step = (Status.read(self.workdir) or {}).get("step", 0)
-            interrupted = isinstance(error, KeyboardInterrupt)
-            Status(self.workdir, self.steps).update("interrupted" if interrupted else "failed", step, f"{type(error).__name__}: {error}")
+        status = Status.read(self.workdir) or {}
+        if error is None or status.get("pid") != os.getpid():
+            return  # refused before the first step: the folder stays as it was
+        state: State = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        with contextlib.suppress(UserError, OSError):  # where the disk is full, the first error is the one to tell
+            Status(self.workdir, self.steps).update(state, status["step"], f"{type(error).__name__}: {error}")

@@ -103,6 +103,8 @@ def load(
       UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other settings.
     """
     source = build(SOURCES, data, "config.data")()
+    if not callable(getattr(source, "pairs", None)):
+        raise UserError(f"config.data={data['name']}: a data source needs a method pairs(split), see attnlab.data")
     settings = VocabularySettings.read(vocabulary)
     found = load_vocabularies(workdir, settings) if workdir is not None and has_vocabularies(workdir) else None
     pairs = {split: source.pairs(split) for split in SPLITS if split in splits or (split == "train" and found is None)}

@@ -103,13 +103,27 @@ def find_file(directory: str, name: str) -> Path:
         if os.path.exists(path):
             return path
     try:
-        present = os.listdir(wanted.parent)
+        os.listdir(wanted.parent)
     except OSError as error:
-        raise UserError(f"cannot find {wanted}: the folder {wanted.parent} cannot be read ({error.strerror})") from error
-    hint = nearest(wanted.name, present)
-    if len(hint) > 300:
-        hint = f"the folder has {len(present)} entries, none with a similar name"
-    raise UserError(f"cannot find {wanted} (tried {', '.join(path.name for path in tried)}); {hint}")
+        why = f"the folder {wanted.parent} cannot be read ({error.strerror})"
+        hint = f"; {alike(wanted.parent)}" if isinstance(error, FileNotFoundError) else ""
+        raise UserError(f"cannot find {wanted}: {why}{hint}") from error
+    raise UserError(f"cannot find {wanted} (tried {', '.join(path.name for path in tried)}); {alike(wanted)}")
+
+
+def alike(path: Path) -> str:
+    """What lies in the place of a missing file or folder, as the tail of an error message: near names, or all names if they are few.
+
+    Where folders on the way to it are missing too, the near names of the first of them.
+    """
+    while not path.parent.is_dir():
+        path = path.parent
+    try:
+        present = os.listdir(path.parent)
+    except OSError as error:
+        return f"the folder {path.parent} cannot be read ({error.strerror})"
+    hint = nearest(path.name, present)
+    return hint if len(hint) <= 300 else f"the folder has {len(present)} entries, none with a similar name"
 
 
 def read_lines(path: Path, strip: str | None = None) -> list[str]:

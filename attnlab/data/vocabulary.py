@@ -26,6 +26,7 @@ KINDS = ("bpe", "word", "char")
 
 _MARK = "\u2581"
 _FORMAT = "attnlab vocabulary 1"
+_REMEDY = "put back a good copy, or delete it and run the 'train' command of this workdir again, which learns it from the same data"
 _CHUNK = 8192  # texts encoded at once
 _REMEMBERED = 200_000  # different words whose ids are kept, some 50 MB
 
@@ -159,9 +160,9 @@ class Vocabulary:
         except OSError as error:
             raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UserError(f"the vocabulary {path} is damaged ({error}); delete it and run again to rebuild it") from error
+            raise UserError(f"the vocabulary {path} is damaged ({error}); {_REMEDY}") from error
         if not whole:
-            raise UserError(f"the vocabulary {path} is damaged (its checksum does not match); delete it and run again to rebuild it")
+            raise UserError(f"the vocabulary {path} is damaged (its checksum does not match); {_REMEDY}")
         try:
             return cls(Tokenizer.from_str(json.dumps(body["tokenizer"])), body["settings"])
         except Exception as error:  # the library raises a bare Exception where it cannot read another version's file

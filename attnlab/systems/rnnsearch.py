@@ -42,7 +42,7 @@ class Encoded:
 
 
 class RNNsearch(Seq2Seq):
-    """The whole system; `encode` reads the source once, `decode` and `step` search it.
+    """RNNsearch (Bahdanau et al. 2015): GRU encoder-decoder that attends to the source before every word.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the annotations, 2H.

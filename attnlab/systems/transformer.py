@@ -137,7 +137,7 @@ class Decoding:
 
 
 class Transformer(Seq2Seq):
-    """The whole system.
+    """Transformer encoder-decoder (Vaswani et al. 2017): self-attention, causal self-attention, attention to the source.
 
     Attributes:
       encoder_attention, decoder_attention, cross_attention: factories of the mechanisms; called with the model's width.

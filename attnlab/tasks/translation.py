@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import MAPS
+from attnlab.attention.protocol import MAPS, Attention
 from attnlab.data import corpus
 from attnlab.data.batching import Batch, TrainBatches, evaluation_batches
 from attnlab.data.vocabulary import BOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validate
+from attnlab.errors import UserError
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
@@ -33,13 +34,22 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     Raises:
       UserError: a mechanism cannot do what the system asks of it, or sizes do not fit (an indivisible width, say).
     """
-    factory = build(SYSTEMS, config.system, "system")
-    for slot, need in factory.func.needs.items():  # type: ignore[attr-defined]
-        need.check(factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}")  # type: ignore[attr-defined]
+    factory: Any = build(SYSTEMS, config.system, "system")
+    _check_kind(factory.func, Seq2Seq, f"system={config.system.name}")
+    for slot, need in factory.func.needs.items():
+        mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
+        _check_kind(mechanism, Attention, where)
+        need.check(mechanism, where)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
     jax.eval_shape(system.init, jax.random.key(0), ids, ids)
     return system
+
+
+def _check_kind(component: Any, base: type, where: str) -> None:
+    """A dotted path may lead to anything."""
+    if not (isinstance(component, type) and issubclass(component, base)):
+        raise UserError(f"{where}: expected a class derived from {base.__module__}.{base.__name__}")
 
 
 class Translation:
@@ -67,11 +77,13 @@ class Translation:
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Translation:
-        """The task with its data read; vocabularies come from `workdir` if they are there, else from the training split.
+        """The task with its data read; vocabularies come from `workdir`, or without one from the training split.
 
         Raises:
-          UserError: bad config, unreadable data, a damaged or other vocabulary.
+          UserError: bad config, unreadable data, a damaged, lost or other vocabulary.
         """
+        if workdir is not None and not cls.saved(workdir):  # never learned from whatever data is at hand: the ids would mean others
+            raise UserError(f"{workdir} has lost its vocabulary; the 'train' command that made it learns it again from the same data")
         return cls(config, corpus.load(config.data, config.vocabulary, workdir, splits))
 
     # --- what the training loop asks for ---
@@ -110,6 +122,11 @@ class Translation:
     def save(self, workdir: Path) -> None:
         """Keep with the run what its data alone would not give back: the vocabularies."""
         corpus.save_vocabularies(self.vocabularies, workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether all that `save` keeps is there."""
+        return corpus.has_vocabularies(workdir)
 
     def notes(self, batches: TrainBatches) -> list[str]:
         """What a person should know about the data before training: sizes, unknown tokens, pairs left out."""

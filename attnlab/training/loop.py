@@ -78,9 +78,8 @@ def train(
     """
     every = config.training
     optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)
-    step_function = make_step(
-        task.loss, task.weight, optimizer, seed=config.seed, accumulate=every.accumulate, ema=every.ema, compute=every.compute
-    )
+    how = {name: every[name] for name in ("accumulate", "ema", "compute")}
+    step_function = make_step(task.loss, task.weight, optimizer, seed=config.seed, **how)
     status = Status(workdir, every.steps)
     with (
         closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.note)) as checkpoints,
@@ -93,34 +92,33 @@ def train(
         progress.update(begin)
         status.update("running", begin)
         for step in range(begin + 1, every.steps + 1):
-            fed, clock = place.feed(batch), time.perf_counter()
-            shape = batch["source"].shape
+            fed, shape = place.feed(batch), batch["source"].shape
             if shape not in programs:
-                programs[shape] = place.compile(step_function, state, fed)
-                seconds = time.perf_counter() - clock
-                metrics.time(step, {"compile_seconds": seconds})
-                progress.compiled("batches of " + "x".join(map(str, shape)), seconds)
                 clock = time.perf_counter()
+                programs[shape] = place.compile(step_function, state, fed)
+                metrics.time(step, {"compile_seconds": time.perf_counter() - clock})
+                progress.compiled("batches of " + "x".join(map(str, shape)), time.perf_counter() - clock)
+            clock = time.perf_counter()
             state, sums = programs[shape](state, fed)
             batch = batches(step)  # the next one, while the devices are at work
             values = {name: float(value) for name, value in place.fetch(sums).items()}
             seconds = time.perf_counter() - clock
             first = first or time.perf_counter() - began
-            if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
+            if not math.isfinite(values["loss"] + values["grad_norm"]):
                 return Outcome("diverged", step, first, f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}")
             pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
             progress.update(step, loss=values["loss"], **pace)
-            if step % every.log_every == 0 or step == every.steps:
+            if _due(step, every.log_every, every.steps):
                 metrics.write(step, "train", {**values, "learning_rate": float(schedule(step - 1))})
                 metrics.time(step, pace)
             improved = False
-            if step == every.steps or (every.evaluate_every and step % every.evaluate_every == 0):
+            if _due(step, every.evaluate_every, every.steps):
                 scores = task.evaluate(place.one(state.averaged), "valid")
                 metrics.write(step, "valid", scores)
                 progress.note(f"step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
                 improved, best = scores["loss"] < best, min(best, scores["loss"])
             stop = interrupt.signal is not None and step < every.steps
-            if stop or improved or step == every.steps or (config.checkpoint.every and step % config.checkpoint.every == 0):
+            if stop or improved or _due(step, config.checkpoint.every, every.steps):
                 metrics.sync()
                 checkpoints.save(step, place.fetch(state), {"best_loss": best}, best=improved)
             if stop:
@@ -147,6 +145,11 @@ def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Any, int
     if restored is None:
         raise UserError(f"no checkpoint in {workdir / 'checkpoints'}: train there first, or name another --workdir")
     return restored.tree.averaged, restored.step
+
+
+def _due(step: int, every: int, last: int) -> bool:
+    """Whether something that happens every so many steps (0: never) and at the last one happens now."""
+    return step == last or bool(every and step % every == 0)
 
 
 def _restore_or_init(config: ConfigDict, task: Task, optimizer: Any, checkpoints: Checkpoints) -> tuple[TrainState, int, float]:

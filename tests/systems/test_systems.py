@@ -111,7 +111,7 @@ def test_parameter_count_of_the_published_base_model() -> None:
 @pytest.mark.quick
 def test_sizes_that_do_not_fit_are_named() -> None:
     source, target = batch()
-    for change, words in (({"width": 9}, "width=9.*heads=2"), ({"share": "all"}, "share='all'")):
+    for change, words in (({"width": 9, "share": "none"}, "width=9.*heads=2"), ({"share": "all"}, "share='all'")):
         spec = SPECS["transformer"] | change
         from ml_collections import ConfigDict
 

@@ -1,9 +1,10 @@
 """kill -9 at random moments, then the same command: does everything equal an uninterrupted run, bit for bit?
 
     python -m tests.training.kill_resume --kills 20
+    python -m tests.training.kill_resume --kills 3 --system rnnsearch --backend pmap --devices 4
 
-runs both systems, on 1 and 4 forced devices, with pmap and mesh. Training runs in forked children of one process that has
-imported everything but started nothing, so that a restart costs seconds.
+The first runs both systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these. Training runs in forked
+children of one process that has imported everything but started nothing, so that a restart costs seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 STEPS = 60
+SYSTEMS, DEVICES, BACKENDS = ("rnnsearch", "transformer"), (1, 4), ("pmap", "mesh")
 
 
 def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
@@ -118,16 +120,19 @@ def trial(folder: Path, system: str, backend: str, devices: int, kills: int, see
 
 
 def main() -> int:
-    """All combinations; prints a line each."""
+    """All combinations that the flags leave; prints a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--system", choices=SYSTEMS, action="append")
+    parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument("--devices", type=int, choices=DEVICES, action="append")
     flags = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     preload()
     failures = 0
-    for system, devices, backend in itertools.product(("rnnsearch", "transformer"), (1, 4), ("pmap", "mesh")):
+    for system, devices, backend in itertools.product(flags.system or SYSTEMS, flags.devices or DEVICES, flags.backend or BACKENDS):
         with tempfile.TemporaryDirectory() as folder:
             kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed)
         failures += bool(wrong)

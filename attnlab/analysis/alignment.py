@@ -1,0 +1,173 @@
+"""Word alignments: links read off attention weights, gold links, and the alignment error rate.
+
+A link is (i, j): source word i and target word j belong together, both counted from 0. Axis letters: S source length, T target
+length, in pieces or in words; P pieces, W words of one sentence.
+
+Source: F. J. Och, H. Ney, "A Systematic Comparison of Various Statistical Alignment Models", Computational Linguistics 2003
+(error rate, sure and possible links); M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine
+Translation", EMNLP 2015 (one link for each target word, by the largest weight of a forced decoding).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Hashable, Iterable, Sequence, Set
+from pathlib import Path
+
+import numpy as np
+
+from attnlab.data.files import read_lines
+from attnlab.data.vocabulary import SPECIAL
+from attnlab.errors import UserError
+
+Link = tuple[int, int]
+
+_PAD, _BOS, _EOS, _UNK = SPECIAL
+_BLANKS = "\u2581\u2423"  # how pieces show a blank: before a word, and (vocabularies of characters) on its own
+
+
+@dataclasses.dataclass(frozen=True)
+class Gold:
+    """The links that people drew for one sentence pair.
+
+    Attributes:
+      sure: links nobody doubts.
+      possible: links that may be there; the sure ones are among them.
+    """
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    def flipped(self) -> Gold:
+        """The same links with source and target exchanged."""
+        return Gold(*(frozenset((j, i) for i, j in links) for links in (self.sure, self.possible)))
+
+
+def read_gold(path: str | Path) -> list[Gold]:
+    """The gold links of a file with one line for each sentence pair, which may be blank.
+
+    A line holds `i-j` for a sure and `ipj` for a merely possible link, separated by blanks; i counts the words of the first
+    language of the file, j those of the second.
+
+    Raises:
+      UserError: unreadable, or something else in it (with the line).
+    """
+    golds = []
+    for number, line in enumerate(read_lines(Path(path)), 1):
+        kinds: dict[str, set[Link]] = {"-": set(), "p": set()}
+        for word in line.split():
+            found = re.fullmatch(r"(\d+)([-p])(\d+)", word, re.ASCII)
+            if found is None:
+                raise UserError(f"{path}, line {number}: {word!r} is no link; write 3-4 for a sure one, 3p4 for a possible one")
+            kinds[found[2]].add((int(found[1]), int(found[3])))
+        golds.append(Gold(frozenset(kinds["-"]), frozenset(kinds["-"] | kinds["p"])))
+    return golds
+
+
+def error_rate(found: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable]) -> float:
+    """Alignment error rate, 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 (best) to 1.
+
+    The sure links S count as possible too, whether or not `possible` repeats them. For a corpus give the links of all its
+    sentences at once (`pooled`): the mean over sentences is another number.
+
+    Returns:
+      0 if nothing was found and nothing is sure, so that there was nothing to get wrong.
+    """
+    if not found and not sure:
+        return 0.0
+    return 1.0 - (len(found & sure) + len(found & (possible | sure))) / (len(found) + len(sure))
+
+
+def precision(found: Set[Hashable], gold: Set[Hashable]) -> float:
+    """The share of `found` that is in `gold`, 1 if nothing was found; recall is `precision(sure, found)`."""
+    return len(found & gold) / len(found) if found else 1.0
+
+
+def pooled(sentences: Iterable[Iterable[Link]]) -> set[tuple[int, int, int]]:
+    """The links (i, j) of sentences n = 0, 1, ... as (n, i, j)."""
+    return {(n, i, j) for n, links in enumerate(sentences) for i, j in links}
+
+
+def links(weights: np.ndarray) -> set[Link]:
+    """One link for each target word: to the source word with the largest weight, the first of equals.
+
+    Args:
+      weights: [T,S]. A row without any weight, which looked nowhere, gets no link.
+    """
+    return {(int(row.argmax()), j) for j, row in enumerate(weights) if row.any()}
+
+
+def diagonal(target: int, source: int) -> set[Link]:
+    """The baseline that knows only the lengths: the middle of target word j lies over source word floor((j + 1/2) source / target)."""
+    return {((2 * j + 1) * source // (2 * target), j) for j in range(target)}
+
+
+def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
+    """The expected error rate of a corpus if each target word is linked to a source word drawn uniformly.
+
+    Every word is linked once, so the denominator is fixed and the expectation exact.
+
+    Args:
+      golds: of the sentence pairs.
+      lengths: (source words, target words) of each; none may be 0.
+    """
+    hits = sum((len(gold.sure) + len(gold.possible)) / source for gold, (source, _) in zip(golds, lengths, strict=True))
+    tries = sum(target for _, target in lengths) + sum(len(gold.sure) for gold in golds)
+    return 1.0 - hits / tries if tries else 0.0
+
+
+def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Attention between pieces as attention between words.
+
+    The weights of a source word's pieces are added up: it is looked at wherever one of its pieces is. The rows of a target
+    word's pieces are averaged: they are looks of the same word. What lies on the source's end mark belongs to no word and is
+    dropped, so a row may sum to less than 1.
+
+    Args:
+      weights: [T,S] between pieces.
+      source, target: `membership` of both sides, [S,W] and [T,W'].
+
+    Returns:
+      [W',W].
+    """
+    averaging = target / np.maximum(target.sum(axis=0), 1e-9)
+    return averaging.T @ weights @ source
+
+
+def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
+    """Which words the pieces of a sentence belong to.
+
+    Pieces and words are laid side by side by their characters, blanks aside, so it does not matter where the text that was
+    cut into pieces had its blanks ("l'homme" for the words "l'" and "homme"). A piece over several words is shared out by
+    characters; a blank of its own belongs to the word it precedes; begin, end and padding belong to none. An unknown piece
+    stands for as few characters as leave the rest in its place.
+
+    Args:
+      pieces: as `Vocabulary.tokens` shows them.
+      words: normalized as the vocabulary does (`Vocabulary.normalize`).
+
+    Returns:
+      [P,W]; a row sums to 1, or to 0 for marks that belong to no word.
+
+    Raises:
+      ValueError: the pieces do not spell the words.
+    """
+    text = "".join(words)
+    owner = np.repeat(np.arange(len(words)), [len(word) for word in words])
+    inside = [piece not in (_PAD, _BOS, _EOS) for piece in pieces]
+    pattern = "".join(_pattern(piece) for piece, counts in zip(pieces, inside, strict=True) if counts)
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise ValueError(f"the pieces {list(pieces)} do not spell the words {list(words)}")
+    shares = np.zeros((len(pieces), len(words)))
+    for group, piece in enumerate(np.flatnonzero(inside), 1):
+        begin, end = found.span(group)
+        covered = owner[begin : max(end, begin + 1)]  # of no characters: the one that follows
+        shares[piece] = np.bincount(covered, minlength=len(words)) / max(len(covered), 1)
+    return shares
+
+
+def _pattern(piece: str) -> str:
+    """A group that matches what a piece stands for in a text without blanks."""
+    return "(.+?)" if piece == _UNK else f"({re.escape(piece.strip(_BLANKS))})"

@@ -1,0 +1,9 @@
+"""What we measure, as scripts anyone can run again: `python -m benchmarks.NAME --help`. The figures are in docs/results.md.
+
+throughput       target tokens a second in training, alone or in alternation with another toolkit's command
+decoding         seconds of beam search over a test split, the same way
+startup          command to first training step with an empty and a filled compile cache, and peak memory
+step_profile     where the time of a training step goes, and its share of what the processor's matmul reaches
+alignment_error  error rate of a trained attention's word alignments on gold ones
+joeynmt/         the other side of the comparisons
+"""

@@ -1,0 +1,161 @@
+"""Word alignments from attention, on cases worked out by hand."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from attnlab.analysis import alignment
+from attnlab.analysis.alignment import Gold
+from attnlab.data.vocabulary import EOS, Vocabulary
+from attnlab.errors import UserError
+
+NOTHING: set[tuple[int, int]] = set()
+
+
+@pytest.mark.quick
+def test_error_rate_of_a_case_worked_out_by_hand() -> None:
+    sure, possible = {(0, 0), (1, 1)}, {(0, 0), (1, 1), (2, 1), (2, 2)}
+    found = {(0, 0), (2, 1), (1, 2)}  # one sure, one merely possible, one wrong
+    assert alignment.error_rate(found, sure, possible) == pytest.approx(1 - (1 + 2) / (3 + 2))
+
+
+def test_error_rate_is_0_for_the_gold_itself_and_1_for_none_of_it() -> None:
+    gold = {(0, 0), (1, 2)}
+    assert alignment.error_rate(gold, gold, gold) == 0.0
+    assert alignment.error_rate({(5, 5)}, gold, gold) == 1.0
+
+
+def test_error_rate_has_no_empty_denominator() -> None:
+    possible = {(0, 0), (1, 1)}
+    assert alignment.error_rate(possible, NOTHING, possible) == 0.0  # all hits, nothing sure
+    assert alignment.error_rate(NOTHING, NOTHING, possible) == 0.0  # nothing to get wrong
+    assert alignment.error_rate(NOTHING, possible, possible) == 1.0
+    assert alignment.error_rate(possible, NOTHING, NOTHING) == 1.0
+
+
+def test_sure_links_count_as_possible_even_where_a_file_does_not_repeat_them() -> None:
+    assert alignment.error_rate({(0, 0)}, {(0, 0)}, {(1, 1)}) == 0.0
+
+
+def test_a_corpus_is_scored_as_one_set_and_not_as_a_mean_of_sentences() -> None:
+    gold = [{(0, 0)}, {(0, 0), (1, 1), (2, 2)}]
+    found = [{(0, 0)}, {(0, 1), (1, 0), (2, 0)}]
+    sure, links = alignment.pooled(gold), alignment.pooled(found)
+    assert links == {(0, 0, 0), (1, 0, 1), (1, 1, 0), (1, 2, 0)}
+    assert alignment.error_rate(links, sure, sure) == pytest.approx(1 - 2 / 8)  # the mean over sentences would be 1/2
+
+
+def test_precision_is_a_share_of_what_was_found() -> None:
+    assert alignment.precision({(0, 0), (1, 1)}, {(0, 0), (2, 2)}) == 0.5
+    assert alignment.precision(NOTHING, {(0, 0)}) == 1.0
+
+
+@pytest.mark.quick
+def test_links_go_to_the_largest_weight_of_each_target_word_source_index_first() -> None:
+    weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
+    assert alignment.links(weights) == {(2, 0), (0, 1)}  # the first of equals; a word that looked nowhere has no link
+    assert alignment.links(np.zeros((2, 0))) == set()
+
+
+def test_diagonal_of_hand_made_lengths() -> None:
+    assert alignment.diagonal(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert alignment.diagonal(4, 2) == {(0, 0), (0, 1), (1, 2), (1, 3)}
+    assert alignment.diagonal(2, 4) == {(1, 0), (3, 1)}
+    assert alignment.diagonal(1, 3) == {(1, 0)}
+    assert alignment.diagonal(0, 3) == set()
+    assert all(0 <= i < 7 for i, _ in alignment.diagonal(50, 7))
+
+
+def test_chance_is_the_mean_over_all_ways_to_link() -> None:
+    golds = [Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))]
+    sure, possible = golds[0].sure, golds[0].possible
+    every = [alignment.error_rate({(a, 0), (b, 1)}, sure, possible) for a in range(3) for b in range(3)]
+    assert alignment.chance(golds, [(3, 2)]) == pytest.approx(float(np.mean(every)))
+    assert alignment.chance([], []) == 0.0
+
+
+# --- pieces to words ---
+
+
+def test_each_piece_belongs_to_the_word_whose_characters_it_holds() -> None:
+    shares = alignment.membership(["▁the", "▁hou", "se", ".", "</s>"], ["the", "house", "."])
+    assert shares.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+
+
+def test_words_may_be_cut_elsewhere_than_the_text_was() -> None:
+    shares = alignment.membership(["▁don", "'", "t"], ["do", "n't"])  # "don" reaches over both
+    assert shares == pytest.approx(np.array([[2 / 3, 1 / 3], [0, 1], [0, 1]]))
+    joined = alignment.membership(["▁l", "'", "hom", "me"], ["l'", "homme"])
+    assert joined.tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
+
+
+def test_a_blank_of_its_own_belongs_to_the_word_it_precedes() -> None:
+    assert alignment.membership(["▁va", "▁", "!"], ["va", "!"]).tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert alignment.membership(["v", "a", "␣", "!"], ["va", "!"]).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
+
+
+def test_unknown_pieces_stand_for_what_the_others_leave() -> None:
+    assert alignment.membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"]).tolist() == [[1, 0]] + 4 * [[0, 1]]
+    assert alignment.membership(["▁a", "<unk>", "▁b"], ["a", "unseen", "b"]).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    first = alignment.membership(["<unk>", "▁b", "<unk>"], ["q", "b", "rbs"])  # the first "b" is taken for the known piece
+    assert first.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+def test_punctuation_is_text_and_no_pattern() -> None:
+    assert alignment.membership(["▁(", "a", "?", "*", ")"], ["(a", "?*", ")"]).tolist() == [
+        [1, 0, 0],
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+    ]
+
+
+def test_pieces_of_another_text_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not spell"):
+        alignment.membership(["▁a", "b"], ["ac"])
+    with pytest.raises(ValueError, match="do not spell"):
+        alignment.membership(["▁a"], ["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "char"])
+def test_every_vocabulary_spells_what_it_was_given(kind: str) -> None:
+    """Unseen words and characters, punctuation that stands apart or not, capitals, a decomposed accent."""
+    vocabulary = Vocabulary.train(["let us go .", "l'homme va !", "Do not go, us!"] * 3, kind, 60, 1, lowercase=True)
+    gold = ["Let", "us", "o\u0302ter", ",", "l'", "homme", "№", "2", "!"]
+    for text in ("Let us o\u0302ter , l' homme № 2 !", "Let us o\u0302ter, l'homme №2 !"):
+        pieces = vocabulary.tokens([*vocabulary.encode_all([text])[0], EOS])
+        shares = alignment.membership(pieces, [vocabulary.normalize(word) for word in gold])
+        assert shares.shape == (len(pieces), len(gold))
+        assert shares[:-1].sum(axis=1) == pytest.approx(np.ones(len(pieces) - 1)) and not shares[-1].any()
+        assert (shares.sum(axis=0) > 0).all()
+
+
+def test_words_add_up_source_pieces_and_average_target_pieces() -> None:
+    source = alignment.membership(["▁a", "b", "▁c", "</s>"], ["ab", "c"])
+    target = alignment.membership(["▁x", "▁y", "z", "</s>"], ["x", "yz"])
+    weights = np.array([[0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]])
+    found = alignment.words(weights, source, target)
+    assert found == pytest.approx(np.array([[0.6, 0.4], [0.1, 0.5]]))  # what lies on the end mark is gone
+    assert alignment.links(found) == {(0, 0), (1, 1)}  # the pieces alone would link x to c
+
+
+# --- gold files ---
+
+
+def test_gold_links_are_read_and_flipped(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "test.align").write_text("0-1 2p0\n\n10p11\n")
+    golds = alignment.read_gold(tmp_path / "test.align")
+    assert golds[0] == Gold(frozenset({(0, 1)}), frozenset({(0, 1), (2, 0)}))
+    assert golds[1:] == [Gold(frozenset(), frozenset()), Gold(frozenset(), frozenset({(10, 11)}))]
+    assert golds[0].flipped() == Gold(frozenset({(1, 0)}), frozenset({(1, 0), (0, 2)}))
+
+
+@pytest.mark.parametrize("line", ["0-1 2:3", "0-", "-1-2", "0-1-2", "a-b"])
+def test_what_is_no_link_is_named_with_its_line(tmp_path: pathlib.Path, line: str) -> None:
+    (tmp_path / "bad.align").write_text(f"0-0\n{line}\n")
+    with pytest.raises(UserError, match="bad.align, line 2: .*no link"):
+        alignment.read_gold(tmp_path / "bad.align")

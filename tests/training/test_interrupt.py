@@ -1,0 +1,71 @@
+"""Signals: the first is remembered, the second acts; a run that gets SIGTERM saves, says so and goes on later as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import main
+from attnlab.training.interrupt import Interrupt
+from attnlab.training.records import Status, read_records
+from tests.training.kill_resume import STEPS, command, differences
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_is_remembered_and_the_second_acts(number: int) -> None:
+    caught: list[int] = []
+    before = signal.signal(number, lambda which, frame: caught.append(which))
+    try:
+        handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+        with Interrupt() as interrupt:
+            assert interrupt.signal is None
+            signal.raise_signal(number)
+            assert interrupt.signal == number and caught == []
+            signal.raise_signal(number)
+            assert caught == [number]
+        assert {one: signal.getsignal(one) for one in handlers} == handlers
+        with Interrupt() as interrupt, pytest.raises(ZeroDivisionError):
+            raise ZeroDivisionError
+        assert interrupt.signal is None
+        assert {one: signal.getsignal(one) for one in handlers} == handlers
+    finally:
+        signal.signal(number, before)
+
+
+def test_second_ctrl_c_is_the_usual_one() -> None:
+    with pytest.raises(KeyboardInterrupt), Interrupt():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 143, status "interrupted", a checkpoint of that very step; after the resume all equals an undisturbed run."""
+    cut, whole = tmp_path / "cut", tmp_path / "whole"
+    launch = [sys.executable, str(ROOT / "launch.py"), *command("rnnsearch", "mesh", 1, cut)]
+    child = subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": ""})
+    deadline = time.monotonic() + 300
+    while not read_records(cut / "metrics.jsonl") and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=300)
+    assert child.returncode == 143, err
+    status = Status.read(cut)
+    assert status is not None and status["state"] == "interrupted" and "signal 15" in status["message"]
+    step = status["step"]
+    assert 0 < step < STEPS and f"interrupted at step {step}: saved in {cut}" in out
+    assert (cut / "checkpoints" / str(step)).is_dir() and not (cut / "results.json").exists()
+
+    assert main(command("rnnsearch", "mesh", 1, cut)) == 0
+    assert (Status.read(cut) or {})["state"] == "done" and (cut / "results.json").exists()
+    assert main(command("rnnsearch", "mesh", 1, whole)) == 0
+    assert differences(whole, cut) == []
+    capsys.readouterr()

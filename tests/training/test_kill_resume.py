@@ -1,0 +1,46 @@
+"""The short form of `kill_resume.py`, and that its comparison can fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.kill_resume import STEPS, differences
+from tests.training.toy import run, settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(("system", "backend", "devices"), [("rnnsearch", "pmap", 4), ("transformer", "mesh", 1)])
+def test_kill_minus_nine_changes_nothing(system: str, backend: str, devices: int) -> None:
+    """At least three kills at random moments; parameters, optimizer and metric stream equal those of the undisturbed run."""
+    flags = [f"--system={system}", f"--backend={backend}", f"--devices={devices}", "--kills=3"]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.training.kill_resume", *flags],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.fullmatch(rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n", done.stdout)
+    assert found is not None and int(found[1]) >= 3, done.stdout
+
+
+@pytest.mark.quick
+def test_a_difference_is_seen(tmp_path: Path) -> None:
+    """Another seed differs in metrics, parameters and moments; a changed metric alone is seen too; equal runs are equal."""
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        run(tmp_path / name, settings(training__steps=STEPS, checkpoint__every=0, training__evaluate_every=0, seed=seed))
+    assert differences(tmp_path / "one", tmp_path / "same") == []
+    assert {"metrics.jsonl", "params/w"} <= set(differences(tmp_path / "one", tmp_path / "other"))
+    path = tmp_path / "same" / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"0.1", b"0.2", 1))
+    assert differences(tmp_path / "one", tmp_path / "same") == ["metrics.jsonl"]

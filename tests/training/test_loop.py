@@ -1,0 +1,199 @@
+"""The training loop on a straight line: what it writes and when, and that stopping changes nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.loop import best_params, state_like
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.records import Metrics, Status, read_records
+from tests.training.toy import Line, points, run, settings
+
+
+def saved(workdir: Path) -> list[int]:
+    return Checkpoints(workdir / "checkpoints", 1, read_only=True).steps()
+
+
+def last_state(workdir: Path, config: Any) -> Any:
+    """The newest state as host arrays, and what is stored beside it."""
+    checkpoints = Checkpoints(workdir / "checkpoints", 1, read_only=True)
+    restored = checkpoints.restore(state_like(config, Line()))
+    checkpoints.close()
+    assert restored is not None
+    return restored
+
+
+@pytest.mark.quick
+def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> None:
+    config = settings(training__clip=0.0)
+    outcome = run(tmp_path, config)
+    assert (outcome.state, outcome.step, outcome.message) == ("done", 9, "") and (outcome.seconds_to_first_step or 0) > 0
+    records = read_records(tmp_path / "metrics.jsonl")
+    expected = [(2, "train"), (3, "valid"), (4, "train"), (6, "train"), (6, "valid"), (8, "train"), (9, "train"), (9, "valid")]
+    assert [(record["step"], record["split"]) for record in records] == expected
+
+    params = {name: np.asarray(value, np.float64) for name, value in jax.device_get(Line().init(jax.random.key(0))).items()}
+    _, schedule = build_optimizer(config.optimizer, config.schedule, steps=9, clip=0.0)
+    m, v = ({name: np.zeros_like(value) for name, value in params.items()} for _ in range(2))
+    for step in range(1, 10):  # the same in NumPy: mean over the real rows, Adam
+        batch, rate = points(step - 1), float(schedule(step - 1))
+        error = (batch["source"] @ params["w"] + params["b"] - batch["target"]) * batch["real"]
+        loss, count = 0.5 * (error**2).sum(), batch["real"].sum()
+        grads = {"w": error @ batch["source"] / count, "b": error.sum() / count}
+        for record in records:
+            if (record["step"], record["split"]) == (step, "train"):
+                norm = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
+                wanted = {"loss": loss / count, "tokens": count, "grad_norm": norm, "learning_rate": rate}
+                assert {name: record[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
+        for name, grad in grads.items():
+            m[name], v[name] = 0.9 * m[name] + 0.1 * grad, 0.999 * v[name] + 0.001 * grad**2
+            params[name] = params[name] - rate * (m[name] / (1 - 0.9**step)) / (np.sqrt(v[name] / (1 - 0.999**step)) + 1e-8)
+    for name, value in last_state(tmp_path, config).tree.params.items():
+        np.testing.assert_allclose(value, params[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5, 8])
+def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(stop: int, tmp_path: Path) -> None:
+    config = settings(training__ema=0.5, training__log_every=1)
+    run(tmp_path / "whole", config)
+    outcome = run(tmp_path / "cut", config, stop=stop)
+    assert (outcome.state, outcome.step) == ("interrupted", stop) and "signal 15" in outcome.message
+    assert saved(tmp_path / "cut")[-1] == stop and read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
+    assert run(tmp_path / "cut", config).state == "done"
+    whole, cut = (last_state(tmp_path / name, config) for name in ("whole", "cut"))
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "cut" / "metrics.jsonl").read_bytes()
+    assert whole.meta == cut.meta
+    for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(tmp_path: Path) -> None:
+    """As after kill -9 at step 6: the newest checkpoint is 4, metrics and a torn line go further."""
+    config = settings(training__log_every=1)
+    run(tmp_path / "whole", config)
+    run(tmp_path / "cut", config, stop=4)
+    path = tmp_path / "cut" / "metrics.jsonl"
+    lines = (tmp_path / "whole" / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if json.loads(line)["step"] <= 6) + b'{"step": 7, "spl')
+    run(tmp_path / "cut", config)
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
+    config = settings()
+    run(tmp_path, config)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    outcome = run(tmp_path, config)
+    assert (outcome.state, outcome.step, outcome.seconds_to_first_step) == ("done", 9, None)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before and saved(tmp_path)[-1] == 9
+
+
+@pytest.mark.parametrize(("field", "bad"), [("target", np.nan), ("source", np.inf)])
+def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(field: str, bad: float, tmp_path: Path) -> None:
+    def poisoned(step: int) -> dict[str, np.ndarray]:
+        batch = points(step)
+        return {**batch, field: batch[field] + bad} if step == 6 else batch
+
+    config = settings(training__log_every=1)
+    for _ in range(2):  # the same command again comes to the same end
+        outcome = run(tmp_path, config, batches=poisoned)
+        assert (outcome.state, outcome.step) == ("diverged", 7) and "at step 7" in outcome.message
+        assert read_records(tmp_path / "metrics.jsonl")[-1]["step"] == 6
+        restored = last_state(tmp_path, config)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restored.tree)) and restored.step <= 6
+    assert run(tmp_path, config).state == "done"  # with good data it goes on
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps", "evaluated"),
+    [
+        ({"checkpoint__every": 2, "checkpoint__keep": 3}, [6, 8, 9], [3, 6, 9]),
+        ({"checkpoint__every": 0, "training__evaluate_every": 0}, [9], [9]),
+        ({"checkpoint__every": 100, "checkpoint__keep": 9}, [3, 6, 9], [3, 6, 9]),  # each evaluation was the best so far
+    ],
+)
+def test_how_often_it_evaluates_and_saves(changes: dict[str, Any], steps: list[int], evaluated: list[int], tmp_path: Path) -> None:
+    run(tmp_path, settings(**changes))
+    assert saved(tmp_path) == steps
+    assert [record["step"] for record in read_records(tmp_path / "metrics.jsonl") if record["split"] == "valid"] == evaluated
+
+
+@pytest.mark.parametrize("stop", [None, 4, 7])
+def test_the_best_step_is_kept_and_remembered_across_a_resume(stop: int | None, tmp_path: Path) -> None:
+    """Validation losses 3, 1, 2 at steps 3, 6, 9: a resumed run must not take its first one for the best."""
+    config, task = settings(checkpoint__keep=1), Line([3.0, 1.0, 2.0])
+    if stop is not None:
+        assert run(tmp_path, config, task, stop=stop).state == "interrupted"
+    run(tmp_path, config, task)
+    assert task.scripted == [] and saved(tmp_path) == [6, 9]
+    assert last_state(tmp_path, config).meta == {"best_loss": 1.0}
+    assert best_params(config, Line(), tmp_path)[1] == 6
+
+
+def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
+    run(tmp_path, settings(checkpoint__keep=1), Line([2.0, math.nan, 3.0]))
+    assert best_params(settings(checkpoint__keep=1), Line(), tmp_path)[1] == 3
+
+
+def test_the_moving_average_is_what_is_evaluated_and_handed_out(tmp_path: Path) -> None:
+    config = settings(training__ema=0.9)
+    run(tmp_path, config)
+    restored = last_state(tmp_path, config)
+    params, step = best_params(config, Line(), tmp_path)
+    assert step == 9 and np.abs(restored.tree.params["w"] - restored.tree.ema["w"]).max() > 1e-3
+    np.testing.assert_array_equal(params["w"], restored.tree.ema["w"])
+    valid = [record["loss"] for record in read_records(tmp_path / "metrics.jsonl") if record["split"] == "valid"]
+    assert valid[-1] == pytest.approx(Line().evaluate(params, "valid")["loss"], rel=1e-6)
+
+
+def test_everything_of_a_step_is_on_disk_before_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log, evaluate, sync, save: what a resumed run drops and repeats is then exactly what came after the checkpoint."""
+    done: list[tuple[str, int]] = []
+
+    def noted(name: str, plain: Any) -> Any:
+        def act(self: Any, step: int = 0, *rest: Any, **how: Any) -> Any:
+            done.append((rest[0] if name == "write" else name, step))
+            return plain(self, *((step,) if name != "sync" else ()), *rest, **how)
+
+        return act
+
+    for owner, name in ((Metrics, "write"), (Metrics, "sync"), (Checkpoints, "save")):
+        monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
+    run(tmp_path, settings(training__steps=6, checkpoint__every=6))
+    assert done[-5:] == [("train", 6), ("valid", 6), ("sync", 0), ("save", 6), ("sync", 0)]  # the last one is from closing
+
+
+def test_status_and_the_note_of_every_compilation(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def watched(step: int) -> dict[str, np.ndarray]:
+        seen.append(Status.read(tmp_path))
+        batch = points(step)
+        return batch if step % 2 else {name: np.repeat(rows, 2, axis=0) for name, rows in batch.items()}
+
+    stream = io.StringIO()
+    run(tmp_path, settings(), batches=watched, stream=stream)
+    assert seen[0] is None and seen[-1]["state"] == "running" and seen[-1]["total"] == 9 and seen[-1]["message"] == ""
+    assert stream.getvalue().count("compiled batches of") == 2
+    assert "compiled batches of 16x3" in stream.getvalue() and "compiled batches of 8x3" in stream.getvalue()
+    timing = read_records(tmp_path / "timing.jsonl")
+    assert [record["step"] for record in timing if "compile_seconds" in record] == [1, 2]
+    assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]
+
+
+def test_no_checkpoint_and_one_that_does_not_fit_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no checkpoint in .*checkpoints: train there first"):
+        best_params(settings(), Line(), tmp_path)
+    run(tmp_path, settings())
+    with pytest.raises(UserError, match="ema"):
+        run(tmp_path, settings(training__ema=0.9))

@@ -1,0 +1,156 @@
+"""Both backends on 1, 2 and 4 devices: equal results, one kind of checkpoint, named mistakes."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.parallel import AXIS, PmapBackend, backend
+from attnlab.training.step import TrainState, first_state, make_step
+from tests.tasks.tiny import batch_of, load
+from tests.training.test_step import Noisy
+from tests.training.toy import ROWS, Line, points
+
+STEPS = 4
+# Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger eps keeps rounding rounding.
+ADAM = optax.adam(3e-3, eps=1e-3)
+
+
+def trace(task: Any, batches: list[Any], name: str, devices: int, accumulate: int = 1) -> list[tuple[TrainState, dict[str, Any]]]:
+    """State and metrics on the host after each of several steps."""
+    place = backend(name, devices)
+    step = make_step(task.loss, task.weight, ADAM, seed=0, accumulate=accumulate)
+    state = place.place(jax.device_get(first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0)))
+    program = place.compile(step, state, place.feed(batches[0]))
+    found = []
+    for batch in batches:
+        state, metrics = program(state, place.feed(batch))
+        found.append((place.fetch(state), place.fetch(metrics)))
+    return found
+
+
+def assert_close(found: list[Any], expected: list[Any]) -> None:
+    """Losses within 1e-6, gradients of the first step within 1e-6 of their norm, parameters after the last within 2e-6."""
+    for (_, metrics), (_, wanted) in zip(found, expected, strict=True):
+        assert metrics.keys() == wanted.keys()
+        for name, value in wanted.items():
+            np.testing.assert_allclose(metrics[name], value, rtol=2e-6)
+    scale = 10 * float(expected[0][1]["grad_norm"])  # mu = (1 - 0.9) g after one step
+    for one, other in zip(*(jax.tree.leaves(trace[0][0].opt_state[0].mu) for trace in (found, expected)), strict=True):
+        np.testing.assert_allclose(10 * one, 10 * other, atol=1e-7 * scale)
+    for one, other in zip(*(jax.tree.leaves(trace[-1][0].params) for trace in (found, expected)), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+GRID = list(itertools.product(("pmap", "mesh"), (1, 2, 4), (1, 2)))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("name", "devices", "accumulate"), GRID)
+def test_a_line_is_fitted_the_same_everywhere(name: str, devices: int, accumulate: int) -> None:
+    """Rows without weight lie on the last device only, so that a mean of means would show."""
+    batches = [points(3 * number + 2) for number in range(STEPS)]
+    assert_close(trace(Line(), batches, name, devices, accumulate), trace(Line(), batches, "mesh", 1))
+
+
+@pytest.fixture(scope="module", params=["rnnsearch", "transformer"])
+def system(request: pytest.FixtureRequest) -> tuple[Any, list[Any], list[Any]]:
+    """A tiny system, one batch several times (13 sentences and 3 rows of padding), and its trace on one device."""
+    task = load(request.param)
+    batches = [batch_of(task)] * STEPS
+    return task, batches, trace(task, batches, "mesh", 1)
+
+
+@pytest.mark.parametrize(("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2), ("mesh", 2, 1)])
+def test_systems_learn_the_same_everywhere(system: Any, name: str, devices: int, accumulate: int) -> None:
+    task, batches, expected = system
+    assert_close(trace(task, batches, name, devices, accumulate), expected)
+
+
+@pytest.mark.parametrize("task", [Line(), Noisy()], ids=["line", "noise"])
+def test_on_one_device_pmap_is_the_mesh_to_the_last_bit(task: Any) -> None:
+    pmap, mesh = (trace(task, [points(number) for number in range(STEPS)], name, 1) for name in ("pmap", "mesh"))
+    for one, other in zip(jax.tree.leaves(pmap), jax.tree.leaves(mesh), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_devices_draw_apart() -> None:
+    """Under pmap each device has a key of its own, under the mesh the batch is drawn for as a whole; nowhere twice the same."""
+    key = jax.random.fold_in(jax.random.key(0), 0)
+    apart = np.concatenate([jax.random.uniform(jax.random.fold_in(key, index), (ROWS // 4,)) for index in range(4)])
+    for name, draws in (("pmap", apart), ("mesh", np.asarray(jax.random.uniform(key, (ROWS,))))):
+        metrics = trace(Noisy(), [points(0)], name, 4)[0][1]
+        assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(draws.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pmap", "mesh"])
+def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) -> None:
+    task, place = Line(), backend(name, 4)
+    host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.9))
+    state = place.place(host)
+    old = jax.tree.leaves(state)
+    program = place.compile(make_step(task.loss, task.weight, ADAM, seed=0, ema=0.9), state, place.feed(points(2)))
+    for number in range(3):
+        state, metrics = program(state, place.feed(points(number)))
+    assert all(leaf.is_deleted() for leaf in old)  # donated: the state is in memory once
+    for leaf in jax.tree.leaves(state):
+        first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
+        assert len(others) == 3 and all((other == first).all() for other in others)
+    fetched, one = place.fetch(state), place.one(state.params)
+    assert jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host) and int(fetched.step) == 3
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(fetched)) and np.shape(place.fetch(metrics)["loss"]) == ()
+    assert Line().evaluate(one, "valid") == pytest.approx(Line().evaluate(fetched.params, "valid"))
+    assert {len(leaf.devices()) for leaf in jax.tree.leaves(one)} == {1}
+
+
+def test_a_pmap_program_is_compiled_once() -> None:
+    """The state it gives back must fit the compiled program: under another axis name the second step would compile anew."""
+    task, place = Line(), backend("pmap", 2)
+    state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
+    program = place.compile(make_step(task.loss, task.weight, ADAM, seed=0), state, place.feed(points(0)))
+    after, _ = program(state, place.feed(points(0)))
+    placed = place.place(place.fetch(after))
+    assert jax.tree.map(lambda x: x.sharding, after) == jax.tree.map(lambda x: x.sharding, placed)
+    assert isinstance(place, PmapBackend) and jax.tree.leaves(placed)[0].sharding.mesh.axis_names == (AXIS,)
+
+
+def test_a_checkpoint_of_four_devices_goes_on_under_the_mesh_on_one(tmp_path: Path) -> None:
+    task, wide, narrow = Line(), backend("pmap", 4), backend("mesh", 1)
+    step = make_step(task.loss, task.weight, ADAM, seed=0)
+    host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0))
+    state = wide.place(host)
+    program = wide.compile(step, state, wide.feed(points(0)))
+    for number in range(2):
+        state, _ = program(state, wide.feed(points(number)))
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(2, wide.fetch(state), {})
+    restored = checkpoints.restore(jax.eval_shape(lambda: host))
+    checkpoints.close()
+    assert restored is not None
+    other = narrow.place(restored.tree)
+    there, _ = narrow.compile(step, other, narrow.feed(points(2)))(other, narrow.feed(points(2)))
+    here, _ = program(state, wide.feed(points(2)))
+    for one, two in zip(jax.tree.leaves(narrow.fetch(there)), jax.tree.leaves(wide.fetch(here)), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "words"),
+    [
+        ("pmpa", 1, "parallel.backend='pmpa'; did you mean 'pmap'"),
+        ("mesh", 5, "parallel.devices=5, but there are 4 of kind 'cpu'; 0 takes all"),
+        ("mesh", -1, "parallel.devices=-1"),
+    ],
+)
+def test_mistakes_are_named(name: str, devices: int, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        backend(name, devices)
+    assert backend("mesh").count == 4 and backend("pmap", 2).count == 2

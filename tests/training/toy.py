@@ -1,0 +1,102 @@
+"""The smallest thing the training loop can train: a straight line through noisy points, with rows that do not count."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.progress import Progress
+from attnlab.training.interrupt import Interrupt
+from attnlab.training.loop import Outcome, train
+from attnlab.training.parallel import Backend, backend
+
+ROWS, FEATURES = 8, 3
+
+
+class Line:
+    """y = x w + b by least squares; a row whose "real" is 0 has no weight. Evaluation is on points of its own.
+
+    Attributes:
+      scripted: evaluation losses to report in turn in place of the true ones.
+    """
+
+    def __init__(self, scripted: list[float] | None = None) -> None:
+        self.scripted = scripted
+
+    def init(self, key: jax.Array) -> Any:
+        """w [3] drawn from the key, b zero."""
+        return {"w": jax.random.normal(key, (FEATURES,)), "b": jnp.zeros(())}
+
+    def loss(self, params: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Half the squared error, summed over the real rows."""
+        error = (batch["source"] @ params["w"] + params["b"] - batch["target"]) * batch["real"]
+        return 0.5 * (error.astype(jnp.float32) ** 2).sum(), {"tokens": batch["real"].sum()}
+
+    def weight(self, batch: Any) -> jax.Array:
+        """The number of real rows."""
+        return jnp.asarray(batch["real"]).sum()
+
+    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+        """The mean loss over the points of batch 10^6."""
+        assert split == "valid"
+        if self.scripted is not None:
+            return {"loss": self.scripted.pop(0)}
+        batch = points(10**6)
+        loss, _ = self.loss(params, batch, jax.random.key(0))
+        return {"loss": float(loss) / float(batch["real"].sum())}
+
+
+def points(step: int) -> dict[str, np.ndarray]:
+    """The batch of a step: x [8,3], y [8], and 8 or fewer rows that count."""
+    rng = np.random.default_rng((7, step))
+    x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+    y = (x @ [1.0, -2.0, 0.5] + 0.3 + 0.1 * rng.normal(size=ROWS)).astype(np.float32)
+    return {"source": x, "target": y, "real": (np.arange(ROWS) < ROWS - step % 3).astype(np.float32)}
+
+
+def settings(**changes: Any) -> ConfigDict:
+    """A config of 9 steps; changes by dotted name with "__" for the dot."""
+    config = ConfigDict(
+        {
+            "seed": 0,
+            "optimizer": {"name": "adam"},
+            "schedule": {"name": "linear", "peak": 0.1, "warmup": 2},
+            "training": {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32", "log_every": 2, "evaluate_every": 3},
+            "checkpoint": {"every": 4, "keep": 2},
+        }
+    )
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
+    return config
+
+
+def run(
+    workdir: Path,
+    config: ConfigDict,
+    task: Any = None,
+    *,
+    stop: int | None = None,
+    batches: Any = points,
+    place: Backend | None = None,
+    stream: io.StringIO | None = None,
+) -> Outcome:
+    """Train in `workdir`; with `stop` a real SIGTERM comes while that step is under way."""
+    workdir.mkdir(parents=True, exist_ok=True)
+
+    def fetched(step: int) -> dict[str, np.ndarray]:
+        if step == stop:  # the loop asks for the next batch, number `stop` from 0, while step `stop` from 1 runs
+            os.kill(os.getpid(), signal.SIGTERM)
+        return batches(step)  # type: ignore[no-any-return]
+
+    progress = Progress(config.training.steps, stream=stream or io.StringIO())
+    with Interrupt() as interrupt, progress:
+        where = place or backend("mesh", 1)
+        return train(config, task or Line(), fetched, workdir, where, progress, interrupt, time.perf_counter())
