@@ -20,9 +20,8 @@ import shlex
 import sys
 import time
 
-from benchmarks import rounds
-
 from attnlab.commands import session, take_overrides
+from benchmarks import rounds
 
 
 def main() -> None:
@@ -37,7 +36,8 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args(rest)
     if chosen.versus is None:
-        for name, value in measure(argparse.Namespace(workdir=chosen.workdir, overrides=overrides), chosen.split, chosen.sentences).items():
+        run = argparse.Namespace(workdir=chosen.workdir, config=None, overrides=overrides)
+        for name, value in measure(run, chosen.split, chosen.sentences).items():
             print(name, f"{value:.6g}")
         return
     own = [sys.executable, "-m", "benchmarks.decoding", chosen.workdir, f"--split={chosen.split}", f"--sentences={chosen.sentences}"]

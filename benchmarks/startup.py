@@ -24,11 +24,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import rounds
-
 from attnlab.commands import take_overrides
 from attnlab.errors import UserError
 from attnlab.progress import table
+from benchmarks import rounds
 
 TARGETS = {"cold_seconds": 20.0, "warm_seconds": 8.0, "peak_gigabytes": 2.0}
 SMALL = ("configs/translation.py:rnnsearch", "configs/translation.py:transformer")
@@ -41,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", action="append", metavar="FILE.py:ARGUMENT", help=f"default: {' and '.join(SMALL)}")
     parser.add_argument("--runs", type=int, default=5, help="of each kind; the median counts")
-    parser.add_argument("--steps", type=int, default=100, help="of the run whose memory is measured")
+    parser.add_argument("--steps", type=int, default=200, help="of the run whose memory is measured")
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args(rest)
     about = rounds.machine()

@@ -19,11 +19,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import rounds
-
 from attnlab import config as configs
 from attnlab.commands import session, take_overrides
 from attnlab.progress import table
+from benchmarks import rounds
 
 
 def main() -> None:
@@ -69,7 +68,7 @@ def profile(config: Any, shapes: int, repeats: int, peak: float) -> list[tuple[A
     rows = []
     for batch, share in _most_frequent(task.batches(config.training.accumulate), shapes):
         operations = matmul_operations(jax.make_jaxpr(step)(state, batch).jaxpr)
-        forward, gradient, whole = (1e3 * _median_seconds(lambda stage=stage: stage(state, batch), repeats) for stage in stages)
+        forward, gradient, whole = (1e3 * _median_seconds(stage, repeats, state, batch) for stage in stages)
         rate = operations / (whole / 1e3)
         parts = (forward, gradient - forward, whole - gradient, whole)
         rows.append(("x".join(map(str, batch["target"].shape)), f"{share:.0%}", *parts, operations / 1e9, rate / 1e9, f"{rate / peak:.0%}"))
@@ -102,7 +101,7 @@ def matmul_peak(repeats: int, size: int = 2048) -> float:
 
     left = jax.random.normal(jax.random.key(0), (size, size))
     product = jax.jit(jnp.matmul)
-    return 2.0 * size**3 / _median_seconds(lambda: product(left, left), repeats)
+    return 2.0 * size**3 / _median_seconds(product, repeats, left, left)
 
 
 def _programs_in(parameters: dict[str, Any]) -> list[Any]:
@@ -116,14 +115,14 @@ def _programs_in(parameters: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _median_seconds(function: Callable[[], Any], repeats: int) -> float:
+def _median_seconds(function: Callable[..., Any], repeats: int, *arguments: Any) -> float:
     import jax
 
-    jax.block_until_ready(function())  # compiles
+    jax.block_until_ready(function(*arguments))  # compiles
     times = []
     for _ in range(repeats):
         clock = time.perf_counter()
-        jax.block_until_ready(function())
+        jax.block_until_ready(function(*arguments))
         times.append(time.perf_counter() - clock)
     return statistics.median(times)
 

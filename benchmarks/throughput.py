@@ -22,10 +22,9 @@ import sys
 import time
 from typing import Any
 
-from benchmarks import rounds
-
 from attnlab import config as configs
 from attnlab.commands import session, take_overrides
+from benchmarks import rounds
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def existing_run(workdir: Path) -> Manifest | None:
     check_folder("--workdir", workdir)
     manifest = Manifest.read(workdir)
     if manifest is None and workdir.is_dir():
-        strangers = sorted(set(os.listdir(workdir)) - {".lock", "vocabulary", ".manifest.json.tmp"})
+        strangers = sorted(set(os.listdir(workdir)) - {".lock", "vocabulary", "status.json", ".status.json.tmp", ".manifest.json.tmp"})
         if strangers:
             raise UserError(f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name a new or empty folder")
     return manifest

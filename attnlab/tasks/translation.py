@@ -155,7 +155,7 @@ class Translation:
         return self.vocabularies[1].decode(hypothesis.tokens)
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Free-running scores of a split, BLEU, chrF (with their signatures) and exact match in percent, and the translations."""
+        """Free-running scores of a split, BLEU, chrF (with their signatures) and the share of exact matches, and the translations."""
         hypotheses = [self.text(best[0]) for best in self.translate(params, [source for source, _ in self.data.pairs[split]])]
         references = [self.vocabularies[1].normalize(target) for _, target in self.data.pairs[split]]
         return corpus_scores(hypotheses, references, lowercase=self.config.vocabulary.lowercase), hypotheses

@@ -210,13 +210,22 @@ class Checkpoints:
         return None
 
     def _prepare(self, step: int, size: int) -> None:
-        """Before a save: clear what a killed run left; before the first one, see that the disk can hold keep + 2 steps of `size` bytes."""
+        """Before a save: clear what a killed run left; before the first one, see that there is room."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0 and self._folder(step).is_dir():
             self._folder(step).rmdir()  # it is empty, else `steps` would list it
+        self._sweep(_TEMPORARY)
+        self.check_space(size)
+
+    def check_space(self, size: int) -> None:
+        """See, once, that the disk can hold keep + 2 steps of `size` bytes; called before training so that no hour of it is lost.
+
+        Raises:
+          UserError: it cannot, with both numbers.
+        """
         if self._checked_space:
             return
-        self._sweep(_TEMPORARY)
+        self.directory.mkdir(parents=True, exist_ok=True)
         needed = size * max(1, self.keep + 2 - len(self.steps()))
         free = shutil.disk_usage(self.directory).free
         if free < needed:

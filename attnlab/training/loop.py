@@ -82,10 +82,11 @@ def train(
     step_function = make_step(task.loss, task.weight, optimizer, seed=config.seed, **how)
     status = Status(workdir, every.steps)
     with (
-        closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.note)) as checkpoints,
+        closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=lambda line: progress.note(f"warning: {line}"))) as checkpoints,
         closing(Metrics(workdir)) as metrics,
     ):
         host, begin, best = _restore_or_init(config, task, optimizer, checkpoints)
+        checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
         metrics.rewind(begin or None)
         state, programs = place.place(host), {}
         batch, first = batches(begin), None

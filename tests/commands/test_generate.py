@@ -1,0 +1,52 @@
+"""The generate command: a line out for each line in, and its other form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.data.dates import Dates
+from tests.commands.tiny import called
+
+
+@pytest.mark.quick
+def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
+    """The test split gives translations.txt again; blank lines stay blank, in place; a missing last line end is no matter."""
+    sources = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
+    expected = (trained / "translations.txt").read_text().splitlines()
+    lines = [sources[0], "", *sources[1:3], "  ", sources[3]]
+    ended = called(["generate", f"--workdir={trained}"], "\n".join(lines))
+    assert ended.code == 0, ended.err
+    assert ended.out == "".join(line + "\n" for line in [expected[0], "", *expected[1:3], "", expected[3]])
+
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    files = [f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out.txt'}"]
+    quiet = called(["generate", f"--workdir={trained}", *files])
+    assert (quiet.code, quiet.out, (tmp_path / "out.txt").read_text()) == (0, "", ended.out)
+
+
+def test_several_hypotheses_of_each_line(searched: Path) -> None:
+    """Line number, score, text, best first; a blank line has none."""
+    flags = ["--config.decoding.method=beam", "--config.decoding.beam=3", "--config.decoding.n_best=3"]
+    ended = called(["generate", f"--workdir={searched}", *flags], "3 of may 1967\n\n4.5.1999\n")
+    assert ended.code == 0, ended.err
+    rows = [line.split("\t") for line in ended.out.splitlines()]
+    assert [int(number) for number, _, _ in rows] == [1, 1, 1, 3, 3, 3]
+    for first in (0, 3):
+        scores = [float(score) for _, score, _ in rows[first : first + 3]]
+        assert scores == sorted(scores, reverse=True) and scores[0] < 0
+    assert len({text for _, _, text in rows[:3]}) == 3
+
+
+def test_samples_repeat_with_the_seed(searched: Path) -> None:
+    flags = ["--config.decoding.method=sample", "--config.decoding.n_best=2"]
+    one, again, other = (
+        called(["generate", f"--workdir={searched}", *flags, f"--config.decoding.seed={seed}"], "3 of may 1967\n").out for seed in (0, 0, 1)
+    )
+    assert one == again != other and one.count("\n") == 2
+
+
+def test_nothing_in_nothing_out(searched: Path) -> None:
+    assert called(["generate", f"--workdir={searched}"], "").out == ""
+    assert called(["generate", f"--workdir={searched}"], "\n\n").out == "\n\n"

@@ -1,0 +1,58 @@
+"""The inspect command: a picture for every map, an archive for every pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.commands.tiny import called
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.quick
+def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
+    """Every map as PNG and all of them in one archive that numpy reads, with the tokens."""
+    flags = ["--source=3 of may 1967", "--target=1967-05-03", f"--output={tmp_path / 'maps'}"]
+    ended = called(["inspect", f"--workdir={trained}", *flags])
+    assert ended.code == 0, ended.err
+    arrays = np.load(tmp_path / "maps" / "0.npz")
+    names = [name for name in arrays.files if name not in ("source", "target")]
+    assert names == ["search"] if "search" in names else len(names) == 3
+    assert arrays["source"].tolist() == [*"3\u2423of\u2423may\u24231967", "</s>"] and arrays["target"].tolist() == [*"1967-05-03", "</s>"]
+    for name in names:
+        assert arrays[name].ndim == 3 and np.allclose(arrays[name].sum(-1), 1.0, atol=1e-5)
+        assert (tmp_path / "maps" / f"0-{name.replace('/', '-')}.png").read_bytes().startswith(PNG)
+    assert len(list((tmp_path / "maps").iterdir())) == len(names) + 1
+    assert ended.out.splitlines()[0] == "3 of may 1967  ->  1967-05-03" and str(tmp_path / "maps" / "0.npz") in ended.out
+
+
+def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: Path) -> None:
+    """Without a target the system translates first; numbers count the lines; the default folder is in the workdir."""
+    (tmp_path / "pairs.tsv").write_text("3 of may 1967\t1967-05-03\n4.5.1999\n")
+    ended = called(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
+    assert ended.code == 0, ended.err
+    own = called(["generate", f"--workdir={searched}"], "4.5.1999\n").out.strip()
+    assert [line for line in ended.out.splitlines() if "->" in line] == ["3 of may 1967  ->  1967-05-03", f"4.5.1999  ->  {own}"]
+    for number, target in ((0, "1967-05-03"), (1, own)):
+        arrays = np.load(searched / "maps" / f"{number}.npz")
+        assert "".join(arrays["target"][:-1]) == target and arrays["search"].shape == (1, len(target) + 1, len(arrays["source"]))
+    piped = called(["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"], "4.5.1999\n")
+    assert piped.code == 0 and (tmp_path / "piped" / "0-search.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("flags", "stdin", "words"),
+    [
+        ([], "", "give either --source=TEXT"),
+        (["--source=a", "--pairs=b"], "", "give either --source=TEXT"),
+        (["--pairs=-"], "", "- holds no pairs"),
+        (["--pairs=-"], "a\tb\n\tc\n", "-, line 2: expected 'source' or 'source TAB target'"),
+        (["--pairs=-"], "a\t\n", "-, line 1: expected"),
+    ],
+)
+def test_mistakes(flags: list[str], stdin: str, words: str, searched: Path) -> None:
+    ended = called(["inspect", f"--workdir={searched}", *flags], stdin)
+    assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1

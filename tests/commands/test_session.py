@@ -1,0 +1,89 @@
+"""What commands share: which folder is a run, which config it has, and the compile cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+from attnlab import config as configs
+from attnlab.commands import session
+from attnlab.errors import UserError
+from attnlab.training.manifest import Manifest
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A folder that has a manifest and nothing else."""
+    config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    Manifest.build(config, devices=None, data=None, command=[]).write(folder)
+    return folder
+
+
+def asked(workdir: Path | None, *overrides: str, config: str | None = None) -> SimpleNamespace:
+    """Arguments as a command has them."""
+    return SimpleNamespace(workdir=None if workdir is None else str(workdir), overrides=list(overrides), config=config)
+
+
+@pytest.mark.quick
+def test_the_stored_config_with_overrides_of_its_use(run: Path) -> None:
+    config, workdir = session.trained_run(asked(run, "decoding.beam=9", "parallel.devices=2", "data.test=5"))
+    assert workdir == run and (config.decoding.beam, config.parallel.devices, config.data.test, config.training.steps) == (9, 2, 5, 7)
+    stored, _ = session.trained_run(asked(run))
+    assert stored == configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])  # tuples and all, through JSON
+    same, _ = session.trained_run(asked(run, "training.steps=7", "decoding.beam=2", config="configs/translation.py:rnnsearch"))
+    assert same.decoding.beam == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "config", "words"),
+    [
+        (["training.steps=8"], None, "config.training.steps cannot change after training; these can: data.*, decoding.*, parallel.*"),
+        (["system.attention=multihead"], None, "config.system.attention cannot change after training"),
+        (["decoding.bean=2"], None, "config.decoding.bean: no such key; did you mean 'decoding.beam'"),
+        ([], "configs/translation.py:rnnsearch", "holds another config: training.steps: saved 7, wanted"),
+    ],
+)
+def test_another_model_is_refused(overrides: list[str], config: str | None, words: str, run: Path) -> None:
+    with pytest.raises(UserError, match=words.replace("*", r"\*")):
+        session.trained_run(asked(run, *overrides, config=config))
+
+
+def test_no_workdir_no_run_no_config(tmp_path: Path) -> None:
+    for workdir, words in ((None, "no --workdir given"), (tmp_path, "holds no run; train one there"), (tmp_path / "x", "holds no run")):
+        with pytest.raises(UserError, match=words):
+            session.trained_run(asked(workdir))
+    with pytest.raises(UserError, match="no --config given; for example"):
+        session.wanted_config(None, [])
+
+
+def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: Path) -> None:
+    """What a kill before the manifest leaves is no run and not in the way; anything else in the folder is somebody's."""
+    manifest = session.existing_run(run)
+    assert manifest is not None and manifest.config["training"]["steps"] == 7
+    begun = tmp_path / "begun"
+    assert session.existing_run(begun) is None
+    (begun / "vocabulary").mkdir(parents=True)
+    for name in (".lock", ".manifest.json.tmp"):
+        (begun / name).write_text("")
+    assert session.existing_run(begun) is None
+    (begun / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="is not empty and holds no run .thesis.tex is there.; name a new or empty folder"):
+        session.existing_run(begun)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("here", "here/jax"), ("", None)])
+def test_compile_cache_is_where_the_variable_says(value: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")}
+    try:
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / value) if value else "")
+        session.start_jax()
+        assert jax.config.jax_compilation_cache_dir == (None if expected is None else str(tmp_path / expected))
+    finally:
+        for name, old in before.items():
+            jax.config.update(name, old)

@@ -1,0 +1,160 @@
+"""The train command from config to pictures, for both systems, any registered mechanism and a user's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.attention import MECHANISMS
+from attnlab.commands.train import default_workdir
+from attnlab.tasks.translation import Translation
+from attnlab.training import loop
+from attnlab.training.manifest import Manifest
+from attnlab.training.records import Status, read_records
+from tests.commands.tiny import SHARED, SMALL, Called, arguments, called
+
+OWN = '''
+"""Somebody's own mechanism: the mean of what may be seen."""
+
+import flax.struct
+import jax.numpy as jnp
+
+from attnlab.attention import alignments
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
+from attnlab.attention.visibility import EVERYTHING
+
+
+@flax.struct.dataclass
+class Kept(Memory):
+    values: jnp.ndarray
+
+
+class Mean(Attention):
+    """Uniform weights, sharpened by nothing."""
+
+    sharpness: float = 0.0
+    capabilities = Capabilities(roles=frozenset({"cross"}), cache=False)
+
+    def remember(self, source, valid=None, capacity=None):
+        return Kept(*written(source, valid, capacity), source)
+
+    def read(self, query, memory, visibility=EVERYTHING):
+        batch, queries = query.shape[:2]
+        scores = jnp.zeros((batch, 1, queries, memory.valid.shape[1])) * self.sharpness
+        weights = alignments.softmax(scores, memory.valid[:, None, None, :])
+        return Reading(weights[:, 0] @ memory.values, self.capture(weights))
+'''
+
+
+@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+def test_a_run_leaves_what_the_readme_promises(system: str, runs: Callable[[str], tuple[Path, Called]]) -> None:
+    workdir, ended = runs(system)
+    results = json.loads((workdir / "results.json").read_text())
+    measures = {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact", "bleu_signature", "step", "parameters", "decoding_seconds"}
+    assert measures <= set(results)
+    assert results["split"] == "test" and results["sentences"] == 4 and results["step"] in (6, 12)
+    assert len((workdir / "translations.txt").read_text().splitlines()) == 4
+    name = "search" if system == "rnnsearch" else "decoder_0-cross_attention"
+    pictures = [workdir / "curves.png", *(workdir / "maps" / f"test{number}-{name}.png" for number in range(3))]
+    for path in pictures:
+        assert path.read_bytes().startswith(b"\x89PNG") and str(path) in ended.out
+    assert (workdir / "maps" / "test2.npz").is_file() and not (workdir / "maps" / "test3.npz").exists()
+    records = [(record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")]
+    assert records == [(3, "train"), (6, "train"), (6, "valid"), (9, "train"), (12, "train"), (12, "valid")]
+    assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
+    manifest = Manifest.read(workdir)
+    assert manifest is not None and manifest.config["system"]["name"] == system and set(manifest.data) == {"train", "valid", "test"}
+    assert (Status.read(workdir) or {})["state"] == "done"
+    assert "first step " in ended.out and f"{system} on dates, test split" in ended.out and "train: 160 pairs" in ended.err
+
+
+def test_the_same_command_again_changes_no_number(runs: Callable[[str], tuple[Path, Called]]) -> None:
+    workdir, _ = runs("rnnsearch")
+    kept = {path: path.read_bytes() for path in workdir.rglob("*") if path.suffix in (".jsonl", ".png", ".txt")}
+    results = json.loads((workdir / "results.json").read_text())
+    assert called(arguments("rnnsearch", workdir)).code == 0
+    assert {path: path.read_bytes() for path in kept} == kept
+    again = json.loads((workdir / "results.json").read_text())
+    assert {**again, "decoding_seconds": 0} == {**results, "decoding_seconds": 0}
+
+
+def test_a_mechanism_of_ones_own_by_its_dotted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file where the user stands, named on the command line; a registered one in its place works the same way."""
+    (tmp_path / "mine_for_a_test.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    small = [f"--config.{one}" for one in (*SMALL["rnnsearch"][:-1], *SHARED, "training.steps=2", "data.test=1", "batch.buckets=8,32")]
+    mechanism = "--config.system.attention=mine_for_a_test:Mean"
+    workdir = tmp_path / "own"
+    command = ["train", "--config=configs/translation.py:rnnsearch", f"--workdir={workdir}", mechanism, *small]
+    ended = called([*command, "--config.system.attention.sharpness=2"])
+    assert ended.code == 0, ended.err
+    manifest = Manifest.read(workdir)
+    assert manifest is not None
+    assert manifest.config["system"]["attention"] == {"name": "mine_for_a_test:Mean", "sharpness": 2.0}
+    assert (workdir / "maps" / "test0-search.png").is_file()
+    elsewhere = mechanism.replace("system.attention", "system.decoder_attention")
+    refused = called(["train", "--config=configs/translation.py:transformer", f"--workdir={tmp_path / 'no'}", elsewhere])
+    assert refused.code == 2 and "Mean does not support the role 'self'; it offers 'cross'" in refused.err
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", MECHANISMS.names())
+@pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
+def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
+    slots = ["attention"] if system == "rnnsearch" else ["encoder_attention", "decoder_attention", "cross_attention"]
+    config = configs.load(f"configs/translation.py:{system}", [f"system.{slot}={name}" for slot in slots])
+    assert {config.system[slot].name for slot in slots} == {name}
+    Translation.check(config)
+
+
+def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
+    ended = called(arguments("rnnsearch", tmp_path / "run", "optimizer=sgd", "schedule.peak=1e38", "training.clip=0", "checkpoint.every=1"))
+    assert ended.code == 1 and "diverged: loss" in ended.out and "the last good checkpoint is kept" in ended.out
+    status = Status.read(tmp_path / "run")
+    assert status is not None and status["state"] == "diverged" and f"at step {status['step']}" in status["message"]
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.parametrize(("error", "state"), [(RuntimeError("boom"), "failed"), (KeyboardInterrupt(), "interrupted")])
+def test_an_error_of_our_own_is_left_in_the_status(
+    error: BaseException, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(config: Any, task: Any, batches: Any, workdir: Path, *rest: Any) -> None:
+        Status(workdir, 12).update("running", 5)
+        raise error
+
+    monkeypatch.setattr(loop, "train", broken)
+    if state == "failed":
+        with pytest.raises(RuntimeError, match="boom"):
+            called(arguments("rnnsearch", tmp_path / "run"))
+    else:
+        assert called(arguments("rnnsearch", tmp_path / "run")).code == 130
+    status = Status.read(tmp_path / "run") or {}
+    assert (status["state"], status["step"]) == (state, 5) and type(error).__name__ in status["message"]
+
+
+@pytest.mark.quick
+def test_default_workdir_tells_configs_apart() -> None:
+    first = configs.load("configs/translation.py:rnnsearch")
+    other = configs.load("configs/translation.py:rnnsearch", ["seed=1"])
+    path = default_workdir("configs/translation.py:rnnsearch", first)
+    assert path.startswith("runs/translation-rnnsearch-") and path == default_workdir("configs/translation.py:rnnsearch", first)
+    assert path != default_workdir("configs/translation.py:rnnsearch", other)
+
+
+def test_without_workdir_the_run_goes_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(loop, "train", lambda *rest: loop.Outcome("diverged", 1, None, "not really"))
+    command = [word for word in arguments("rnnsearch", tmp_path) if not word.startswith("--workdir")]
+    assert called(command).code == 1
+    (workdir,) = (tmp_path / "runs").iterdir()
+    assert (workdir / "manifest.json").is_file() and workdir.name.startswith("translation-rnnsearch-")

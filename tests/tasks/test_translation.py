@@ -1,0 +1,252 @@
+"""The translation task: its loss and scores against plain loops, and decoding of really trained tiny systems against rescoring."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.decoding import Decoded
+from attnlab.errors import UserError
+from attnlab.tasks.translation import Translation, build_system, cross_entropy
+from tests.tasks.tiny import batch_of, load, trained
+
+class Model:
+    """A task, parameters after a little training, and what is worth compiling once: the pass and a decoder for each setting."""
+
+    def __init__(self, system: str) -> None:
+        self.task = load(system)
+        self.params = trained(self.task)
+        self.logits = jax.jit(lambda source, target_in: self.task.system.apply({"params": self.params}, source, target_in))
+        self.texts = [source for source, _ in self.task.data.pairs["test"]]
+
+    @functools.cache  # noqa: B019 - lives as long as the module's tests
+    def decoding(self, **changes: Any) -> Translation:
+        """The same task and data with other settings of `decoding`."""
+        config = ConfigDict(self.task.config.to_dict())
+        config.decoding.update(changes)
+        return Translation(config, self.task.data)
+
+    def translate(self, texts: list[str] | None = None, alignment: bool = False, **changes: Any) -> list[list[Decoded]]:
+        """Translations of `texts`, or of the test split."""
+        texts = self.texts if texts is None else texts
+        return self.decoding(**changes).translate(self.params, texts, alignment=alignment)
+
+    def log_probs(self, source: np.ndarray, target: np.ndarray, never: tuple[int, ...] = ()) -> np.ndarray:
+        """log p(v | source, target before) of one sentence in float64, teacher-forced, [T,V]; `never` has probability 0."""
+        source, target_in = (np.pad(ids, (0, 16 - len(ids)))[None].astype(np.int32) for ids in (source, [BOS, *target[:-1]]))
+        logits = np.array(self.logits(source, target_in), np.float64)[0, : len(target)]
+        logits[:, list(never)] = -np.inf
+        logits -= logits.max(axis=1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+@pytest.fixture(scope="module", params=["rnnsearch", "transformer"])
+def model(request: pytest.FixtureRequest) -> Model:
+    return Model(request.param)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Translation:
+    """A task that nobody trains."""
+    return load("rnnsearch")
+
+
+def picked(log_probs: np.ndarray, target: np.ndarray) -> np.ndarray:
+    return log_probs[np.arange(len(target)), target]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_cross_entropy_is_that_of_the_smoothed_target(smoothing: float) -> None:
+    """-sum_v q_v log p_v with q = (1 - e) onehot + e / V, in float64, also for huge logits."""
+    rng = np.random.default_rng(0)
+    for scale in (1.0, 300.0):
+        logits, target = (scale * rng.normal(size=(3, 4, 7))).astype(np.float32), rng.integers(0, 7, (3, 4))
+        wide = logits.astype(np.float64)
+        top = wide.max(-1, keepdims=True)
+        log_p = wide - top - np.log(np.exp(wide - top).sum(-1, keepdims=True))
+        q = (1 - smoothing) * np.eye(7)[target] + smoothing / 7
+        np.testing.assert_allclose(cross_entropy(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6)
+
+
+def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> None:
+    """The summed loss of a padded batch against single sentences; without smoothing it is that of evaluation."""
+    batch = batch_of(model.task, rows=3)
+    hard, soft = 0.0, 0.0
+    for source, target in zip(batch["source"][:3], batch["target"][:3], strict=True):
+        target = target[target != PAD]
+        every = model.log_probs(source[source != PAD], target)
+        hard, soft = hard - picked(every, target).sum(), soft - every.mean(axis=1).sum()
+    for smoothing, expected in ((0.0, hard), (0.2, 0.8 * hard + 0.2 * soft)):
+        config = ConfigDict(model.task.config.to_dict())
+        config.training.label_smoothing = smoothing
+        total, sums = jax.jit(Translation(config, model.task.data).loss)(model.params, batch, jax.random.key(1))
+        assert float(total) == pytest.approx(expected, rel=1e-5)
+        assert int(sums["tokens"]) == (batch["target"] != PAD).sum()
+
+
+def test_the_key_decides_the_dropout() -> None:
+    task = load("rnnsearch", "system.dropout=0.5")
+    params, batch = jax.jit(task.init)(jax.random.key(0)), batch_of(task)
+    loss = jax.jit(lambda key: task.loss(params, batch, key)[0])
+    one, again, other = (float(loss(jax.random.key(seed))) for seed in (0, 0, 1))
+    assert one == again != other
+
+
+@pytest.mark.quick
+def test_weight_by_token_and_by_sentence(plain: Translation) -> None:
+    batch = batch_of(plain, rows=5)
+    assert float(plain.weight(batch)) == (batch["target"] != PAD).sum() > 5
+    assert float(load("rnnsearch", "training.per=sentence").weight(batch)) == 5
+    assert float(plain.weight({name: 0 * rows for name, rows in batch.items()})) == 0
+
+
+def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> None:
+    """11 sentences in batches of 8, of unequal lengths; the same by a loop over single sentences."""
+    losses, right, examples = [], [], model.task.data.examples["valid"]
+    for source, target in zip(examples.source, examples.target, strict=True):
+        every = model.log_probs(source, target)
+        losses.append(-picked(every, target))
+        right.append(every.argmax(axis=1) == target)
+    mean, accuracy = np.concatenate(losses).mean(), np.concatenate(right).mean()
+    scores = model.task.evaluate(model.params, "valid")
+    assert scores == pytest.approx({"loss": mean, "perplexity": math.exp(mean), "accuracy": accuracy}, rel=1e-5)
+    assert abs(mean - np.mean([loss.mean() for loss in losses])) > 1e-2  # not the mean over sentences
+    assert 0.3 < accuracy < 1.0
+
+
+def test_translations_come_in_the_order_of_the_sources(model: Model) -> None:
+    """11 texts in batches of 8 that are sorted by length inside: a permuted input gives the permuted output."""
+    texts = [*model.texts, "", "deadbeef"]
+    found = [model.task.text(best[0]) for best in model.translate(texts)]
+    order = np.random.default_rng(0).permutation(len(texts))
+    assert [model.task.text(best[0]) for best in model.translate([texts[i] for i in order])] == [found[i] for i in order]
+    assert len(set(found)) > 5  # else order could not be seen
+    assert model.translate([]) == []
+
+
+def test_greedy_is_a_beam_of_one(model: Model) -> None:
+    greedy = model.translate(method="greedy", alignment=True)
+    beam = model.translate(beam=1, length_penalty=0.0, alignment=True)
+    for (one,), (other,) in zip(greedy, beam, strict=True):
+        np.testing.assert_array_equal(one.tokens, other.tokens)
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4) and one.score == one.log_prob
+        np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-5)  # type: ignore[arg-type]
+    assert any(one.tokens[-1] == EOS for (one,) in greedy)
+
+
+METHODS: list[dict[str, Any]] = [
+    {"method": "greedy"},
+    {"beam": 4, "n_best": 3, "length_penalty": 0.7},
+    {"method": "sample", "n_best": 4, "seed": 0},
+]
+
+
+@pytest.mark.parametrize("how", METHODS, ids=["greedy", "beam", "sample"])
+def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str, Any]) -> None:
+    """Step by step with caches and beams in flight, and in one pass over the found tokens: the same number. Scores follow from it."""
+    for text, hypotheses in zip(model.texts, model.translate(**how), strict=True):
+        source = np.append(model.task.vocabularies[0].encode_all([text])[0], EOS)
+        assert len(hypotheses) == how.get("n_best", 1)
+        assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
+        for one in hypotheses:
+            expected = picked(model.log_probs(source, one.tokens, never=(PAD, BOS)), one.tokens).sum()
+            assert one.log_prob == pytest.approx(expected, abs=1e-4)
+            penalty = ((5 + len(one.tokens)) / 6) ** how.get("length_penalty", 0.0)
+            assert one.score == pytest.approx(one.log_prob / penalty, abs=1e-4)
+            assert len(one.tokens) <= len(source) + 2
+
+
+def test_coverage_penalty_reads_the_maps(model: Model) -> None:
+    """score = log P / lp + beta sum_i log min(sum_j a_ij, 1), with the weights that the hypothesis comes with."""
+    found = model.translate(beam=3, length_penalty=0.5, coverage=0.4, n_best=2, alignment=True)
+    for text, hypotheses in zip(model.texts, found, strict=True):
+        for one in hypotheses:
+            assert one.alignment is not None and one.alignment.shape == (len(one.tokens), len(text) + 1)
+            np.testing.assert_allclose(one.alignment.sum(axis=1), 1.0, atol=1e-5)
+            penalty = 0.4 * np.log(np.clip(one.alignment.astype(np.float64).sum(axis=0), 1e-6, 1.0)).sum()
+            assert one.score == pytest.approx(one.log_prob / ((5 + len(one.tokens)) / 6) ** 0.5 + penalty, abs=1e-3)
+    assert np.mean([abs(best[0].score - best[0].log_prob / ((5 + len(best[0].tokens)) / 6) ** 0.5) for best in found]) > 0.01
+
+
+def test_samples_are_reproducible_and_differ_by_seed(model: Model) -> None:
+    def drawn(texts: list[str] | None = None, **how: Any) -> list[list[list[int]]]:
+        return [[one.tokens.tolist() for one in best] for best in model.translate(texts, **how)]
+
+    first = drawn(**METHODS[2])
+    assert first == drawn(**METHODS[2]) != drawn(**METHODS[2] | {"seed": 1})
+    assert first[:2] == drawn(model.texts[:2], **METHODS[2])  # the rest of the batch has no say
+    assert any(len({tuple(tokens) for tokens in best}) > 1 for best in first)
+
+
+def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Model) -> None:
+    (best,) = model.translate(["abcde"], method="greedy", alignment=True)[0]
+    text = model.task.text(best)
+    maps, tokens = model.task.maps(model.params, "abcde", text)
+    assert tokens == {"source": [*"abcde", "</s>"], "target": [*text, "</s>"], "target_in": ["<s>", *text]}
+    recurrent = model.task.config.system.name == "rnnsearch"
+    wanted = {"search"} if recurrent else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
+    assert set(maps) == wanted
+    for one in maps.values():
+        assert isinstance(one.weights, np.ndarray)
+        assert one.weights.shape == (1 if recurrent else 4, len(tokens[one.query]), len(tokens[one.key]))
+        np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
+    cross = maps["search" if recurrent else "decoder_0/cross_attention"]
+    assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
+    np.testing.assert_allclose(cross.weights.mean(axis=0)[: len(best.alignment)], best.alignment, atol=1e-5)
+
+
+def test_scores_of_a_split_are_those_of_its_translations(model: Model) -> None:
+    scores, hypotheses = model.task.score(model.params, "test")
+    assert hypotheses == [model.task.text(best[0]) for best in model.translate()]
+    hits = sum(one == target for one, (_, target) in zip(hypotheses, model.task.data.pairs["test"], strict=True))
+    assert scores["exact"] == hits / 9 and 0 <= scores["bleu"] <= 100 and "nrefs:1" in scores["bleu_signature"]
+
+
+def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
+    notes = plain.notes(plain.batches(1))
+    letters = sum(len(source) + 1 for source, _ in plain.data.pairs["train"])
+    assert notes[0] == f"train: 64 pairs, source {letters} tokens (0 unknown), target {letters} tokens (0 unknown)"
+    assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
+    task = load("rnnsearch", "batch.max_length=5", "batch.buckets=5")
+    longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])
+    assert task.notes(task.batches(1))[3:] == [
+        f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"
+    ]
+    assert task.longer_than(5, ["abcd", "abcde", "", "abcdea"]) == [1, 3]
+
+
+def test_a_text_survives_the_vocabulary(plain: Translation) -> None:
+    ids = np.append(plain.vocabularies[1].encode_all(["bead"])[0], EOS)
+    assert plain.text(Decoded(ids, 0.0, 0.0)) == "bead"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"system.attention.hidden": 0}, "hidden"),
+        ({"decoding.beam": 2, "decoding.n_best": 3}, "n_best=3 is more than decoding.beam=2"),
+    ],
+)
+def test_a_bad_config_fails_before_data_is_read(change: dict[str, Any], words: str, plain: Translation) -> None:
+    config = ConfigDict(plain.config.to_dict())
+    config.update_from_flattened_dict(change)
+    with pytest.raises(UserError, match=words):
+        Translation.check(config)
+    Translation.check(plain.config)
+
+
+def test_a_slot_is_checked_against_what_the_mechanism_declares(plain: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlab.attention.mechanisms.additive import Additive
+    from attnlab.attention.protocol import Capabilities
+
+    monkeypatch.setattr(Additive, "capabilities", Capabilities(roles=frozenset({"self"})))
+    with pytest.raises(UserError, match="system.attention=additive: Additive does not support the role 'cross'; it offers 'self'"):
+        build_system(plain.config, 9, 9)
