@@ -83,6 +83,10 @@ class Progress:
         else:
             print(text, file=self.stream, flush=True)
 
+    def warn(self, text: str) -> None:
+        """`note`, marked as a warning."""
+        self.note(f"warning: {text}")
+
     def figures(self) -> str:
         """The figures known so far, "loss 2.345  12.3 ms/step  4,560 tok/s  ETA 0:01:23  compile 3.1 s"."""
         parts = []

@@ -44,7 +44,7 @@ def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str
 
 def show(title: str, results: dict[str, Any]) -> None:
     """Print results as a table, one row a measure."""
-    units = {"loss": "nats per target token", "accuracy": "next token, teacher-forced", "exact": "share of sentences equal to the reference"}
+    units = {"loss": "nats per target token", "accuracy": "next token, teacher-forced", "exact": "share of sentences right as a whole"}
     units |= {"bleu": results.get("bleu_signature", ""), "chrf": results.get("chrf_signature", ""), "decoding_seconds": "s"}
     rows = [(name, value, units.get(name, "")) for name, value in results.items() if not name.endswith("_signature")]
     table(title, ("measure", "value", "unit or signature"), [(name, _plain(value), unit) for name, value, unit in rows])

@@ -82,7 +82,7 @@ def train(
     step_function = make_step(task.loss, task.weight, optimizer, seed=config.seed, **how)
     status = Status(workdir, every.steps)
     with (
-        closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=lambda line: progress.note(f"warning: {line}"))) as checkpoints,
+        closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn)) as checkpoints,
         closing(Metrics(workdir)) as metrics,
     ):
         host, begin, best = _restore_or_init(config, task, optimizer, checkpoints)

@@ -89,7 +89,8 @@ def make_step(
         differentiate = jax.grad(objective, has_aux=True)
         if accumulate == 1:
             return differentiate(params, batch, key, total)
-        parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), dict(batch))
+        # Every accumulate-th row: so each device has its share of each microbatch, and no row has to move to another device.
+        parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), dict(batch))
 
         def add(carry: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, carry, differentiate(params, *part, total)), None

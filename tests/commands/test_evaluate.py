@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from attnlab.training.records import read_records
 from tests.commands.tiny import called
 
@@ -23,7 +21,6 @@ def evaluated(workdir: Path, *flags: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.quick
 def test_test_split_as_in_results_json(trained: Path) -> None:
     before = listing(trained)
     found = evaluated(trained)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from attnlab.data.dates import Dates
 from tests.commands.tiny import called
 
 
-@pytest.mark.quick
 def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
     """The test split gives translations.txt again; blank lines stay blank, in place; a missing last line end is no matter."""
     sources = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]

@@ -9,19 +9,20 @@ import pytest
 
 from tests.commands.tiny import called
 
+SLOTS = (("decoder", "cross"), ("decoder", "self"), ("encoder", "self"))
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.quick
 def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
     """Every map as PNG and all of them in one archive that numpy reads, with the tokens."""
     flags = ["--source=3 of may 1967", "--target=1967-05-03", f"--output={tmp_path / 'maps'}"]
     ended = called(["inspect", f"--workdir={trained}", *flags])
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "maps" / "0.npz")
-    names = [name for name in arrays.files if name not in ("source", "target")]
-    assert names == ["search"] if "search" in names else len(names) == 3
-    assert arrays["source"].tolist() == [*"3\u2423of\u2423may\u24231967", "</s>"] and arrays["target"].tolist() == [*"1967-05-03", "</s>"]
+    names = [name for name in arrays.files if name not in ("source_tokens", "target_tokens")]
+    assert names == ["search"] or sorted(names) == [f"{side}_0/{kind}_attention" for side, kind in SLOTS]
+    assert arrays["source_tokens"].tolist() == [*"3\u2423of\u2423may\u24231967", "</s>"]
+    assert arrays["target_tokens"].tolist() == [*"1967-05-03", "</s>"]
     for name in names:
         assert arrays[name].ndim == 3 and np.allclose(arrays[name].sum(-1), 1.0, atol=1e-5)
         assert (tmp_path / "maps" / f"0-{name.replace('/', '-')}.png").read_bytes().startswith(PNG)
@@ -34,11 +35,12 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
     (tmp_path / "pairs.tsv").write_text("3 of may 1967\t1967-05-03\n4.5.1999\n")
     ended = called(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
     assert ended.code == 0, ended.err
-    own = called(["generate", f"--workdir={searched}"], "4.5.1999\n").out.strip()
+    own = called(["generate", f"--workdir={searched}"], "4.5.1999\n").out.removesuffix("\n")
     assert [line for line in ended.out.splitlines() if "->" in line] == ["3 of may 1967  ->  1967-05-03", f"4.5.1999  ->  {own}"]
     for number, target in ((0, "1967-05-03"), (1, own)):
         arrays = np.load(searched / "maps" / f"{number}.npz")
-        assert "".join(arrays["target"][:-1]) == target and arrays["search"].shape == (1, len(target) + 1, len(arrays["source"]))
+        assert "".join(arrays["target_tokens"][:-1]).replace("\u2423", " ") == target
+        assert arrays["search"].shape == (1, len(target) + 1, len(arrays["source_tokens"]))
     piped = called(["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"], "4.5.1999\n")
     assert piped.code == 0 and (tmp_path / "piped" / "0-search.png").is_file()
 

@@ -77,7 +77,9 @@ def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("value", "expected"), [("here", "here/jax"), ("", None)])
-def test_compile_cache_is_where_the_variable_says(value: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_cache_is_where_the_variable_says(
+    value: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")}
     try:
         jax.config.update("jax_compilation_cache_dir", None)

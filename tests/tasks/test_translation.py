@@ -17,6 +17,7 @@ from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation, build_system, cross_entropy
 from tests.tasks.tiny import batch_of, load, trained
 
+
 class Model:
     """A task, parameters after a little training, and what is worth compiling once: the pass and a decoder for each setting."""
 
@@ -217,9 +218,7 @@ def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
     task = load("rnnsearch", "batch.max_length=5", "batch.buckets=5")
     longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])
-    assert task.notes(task.batches(1))[3:] == [
-        f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"
-    ]
+    assert task.notes(task.batches(1))[3:] == [f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"]
     assert task.longer_than(5, ["abcd", "abcde", "", "abcdea"]) == [1, 3]
 
 

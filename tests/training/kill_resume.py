@@ -137,8 +137,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed)
         failures += bool(wrong)
-        print(f"{system:12} {devices} device(s) {backend:5} {kills:3} kills: {'equal' if not wrong else 'DIFFERS: ' + ', '.join(wrong[:5])}")
-        sys.stdout.flush()
+        found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
+        print(f"{system:12} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)
     return int(failures > 0)
 
 

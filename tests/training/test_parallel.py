@@ -122,6 +122,16 @@ def test_a_pmap_program_is_compiled_once() -> None:
     assert isinstance(place, PmapBackend) and jax.tree.leaves(placed)[0].sharding.mesh.axis_names == (AXIS,)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_no_row_moves_to_another_device(accumulate: int) -> None:
+    """Microbatches cut along the devices would be gathered and computed by every device alike: right, and no faster than one."""
+    task, place = Line(), backend("mesh", 4)
+    state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
+    program: Any = place.compile(make_step(task.loss, task.weight, ADAM, seed=0, accumulate=accumulate), state, place.feed(points(0)))
+    text = program.as_text()
+    assert "all-reduce" in text and not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
+
+
 def test_a_checkpoint_of_four_devices_goes_on_under_the_mesh_on_one(tmp_path: Path) -> None:
     task, wide, narrow = Line(), backend("pmap", 4), backend("mesh", 1)
     step = make_step(task.loss, task.weight, ADAM, seed=0)

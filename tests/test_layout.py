@@ -1,0 +1,163 @@
+"""The shape of the house: dependencies point one way, heavy imports stay where they belong, every registered name is tested."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.positions import POSITIONS
+from attnlab.data import SOURCES
+from attnlab.systems import SYSTEMS
+from attnlab.tasks import TASKS
+from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "attnlab"
+ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "commands")
+# What each room may import besides itself and the foundation (files directly in the package).
+ALLOWED = {
+    "attention": set(),
+    "layers": {"attention"},
+    "systems": {"attention", "layers"},
+    "data": set(),
+    "decoding": {"data"},
+    "tasks": {"attention", "layers", "systems", "data", "decoding"},
+    "training": set(),
+    "analysis": {"data"},
+    "commands": set(ROOMS),
+}
+# The foundation imports no room, with one exception: checking a config asks the decoding settings, when it runs.
+EXCEPTIONS = {("config_checks", "decoding")}
+LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Everything a file imports, wherever in it, by its full name."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room(name: str) -> str | None:
+    """The room of a module of ours; None for the foundation and for other packages."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "attnlab" and len(parts) > 1 and parts[1] in ROOMS else None
+
+
+@pytest.mark.quick
+def test_dependencies_point_one_way() -> None:
+    wrong = []
+    for path in modules():
+        here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for name in imported(path):
+            there = room(name)
+            allowed = there is None or there == here or there in ALLOWED.get(here, set()) or (here, there) in EXCEPTIONS
+            if not allowed:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+    assert set(ROOMS) == {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file()} == set(ALLOWED)
+
+
+def test_no_room_is_in_a_circle() -> None:
+    """`ALLOWED` itself points one way: every room comes after what it may import."""
+    for number, name in enumerate(ROOMS[:-1]):
+        assert ALLOWED[name] <= set(ROOMS[:number])
+
+
+def test_no_tensorflow_and_no_torch() -> None:
+    """tensorflow_datasets is another package; only its reader is used, and preparing data is a program of its own."""
+    for path in modules():
+        for name in imported(path):
+            assert name.split(".")[0] not in ("tensorflow", "torch", "torchvision"), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("folder", ["attnlab", "configs", "tests", "benchmarks"])
+def test_no_room_for_odds_and_ends(folder: str) -> None:
+    names = {path.stem for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts}
+    assert not names & {"utils", "util", "common", "helpers", "helper", "misc"}
+
+
+@pytest.mark.quick
+def test_light_modules_do_not_load_jax() -> None:
+    """The command line answers at once: config, commands and progress import neither jax nor numpy; records need no numpy either."""
+    for names, banned in (
+        (LIGHT, ("jax", "flax", "numpy", "tensorflow", "matplotlib", "orbax")),
+        (("attnlab.training.records",), ("jax", "numpy")),
+    ):
+        code = f"import sys, {', '.join(names)}; print([name for name in {banned} if name in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_importing_everything_starts_no_backend_and_no_heavy_package() -> None:
+    """Training loads orbax, matplotlib, sacrebleu and data sets only when it comes to them."""
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules()]
+    code = f"""
+import sys, importlib
+for name in {names}: importlib.import_module(name)
+from jax._src import xla_bridge
+print([name for name in ("orbax", "matplotlib", "sacrebleu", "tensorflow_datasets", "tensorflow", "tensorboardX") if name in sys.modules])
+print(xla_bridge._backends)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n{}\n"), done.stdout + done.stderr
+
+
+@pytest.mark.quick
+def test_every_registered_name_is_tested() -> None:
+    """Mechanisms and systems have an oracle and a case; every other name stands, quoted, in the tests of its room."""
+    from tests.attention.cases import SETTINGS
+    from tests.attention.oracles import ORACLES as of_mechanisms
+    from tests.systems.checks import SPECS
+    from tests.systems.oracles import ORACLES as of_systems
+
+    assert set(MECHANISMS.names()) == set(of_mechanisms) == set(SETTINGS)
+    assert set(SYSTEMS.names()) == set(of_systems) == {spec["name"] for spec in SPECS.values()}
+    for table, folder in ((POSITIONS, "attention"), (SOURCES, "data"), (OPTIMIZERS, "training"), (SCHEDULES, "training"), (TASKS, "tasks")):
+        text = "".join(path.read_text() for path in (ROOT / "tests" / folder).glob("*.py"))
+        missing = [name for name in table.names() if f'"{name}"' not in text and table.resolve(name).__name__ not in text]
+        assert missing == [], f"{table.kind}: no test in tests/{folder} names {missing}"
+
+
+def test_every_table_leads_somewhere() -> None:
+    for table in (MECHANISMS, POSITIONS, SYSTEMS, SOURCES, TASKS, OPTIMIZERS, SCHEDULES):
+        for name in table.names():
+            assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
+
+
+def test_tests_mirror_the_source() -> None:
+    """tests/<room>/test_<file>.py for every file, but for these, whose tests are of another shape."""
+    elsewhere = {
+        "attention/mechanisms",  # the conformance suite
+        "attention/positions",  # test_positions.py
+        "systems",  # checks over all systems
+        "decoding/hypotheses.py",  # a record
+        "config_",  # test_config.py
+    }
+    missing = []
+    for path in modules():
+        relative = path.relative_to(PACKAGE)
+        if path.name == "__init__.py" or any(str(relative).startswith(one) for one in elsewhere):
+            continue
+        if not (ROOT / "tests" / relative.parent / f"test_{path.name}").is_file():
+            missing.append(str(relative))
+    assert missing == []
