@@ -149,21 +149,25 @@ def rewrite_config(workdir: Path, key: str, value: Any) -> None:
     path.write_text(json.dumps(manifest))
 
 
-def largest_file(step: Path) -> Path:
-    """The file of a checkpoint that holds its arrays."""
-    return max((path for path in step.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+def truncate(target: Path) -> None:
+    """Cut a file in half, or those that hold the arrays of a checkpoint."""
+    for path in _array_files(target):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def truncate(path: Path) -> None:
-    """Cut a file in half."""
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+def flip(target: Path) -> None:
+    """Flip one bit in the middle of a file, or of each that holds the arrays of a checkpoint."""
+    for path in _array_files(target):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(bytes(content))
 
 
-def flip(path: Path) -> None:
-    """Flip one bit in the middle of a file."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content))
+def _array_files(target: Path) -> list[Path]:
+    """The file itself, or a checkpoint's data files: which of them are read depends on how orbax merged them, so all are harmed."""
+    if target.is_file():
+        return [target]
+    return [path for path in target.rglob("*") if path.is_file() and path.parent.name == "d"]
 
 
 # --- the cases ---

@@ -27,7 +27,6 @@ from tests.bad_input_cases import (
     STEPS,
     contents,
     flip,
-    largest_file,
     launch,
     on_a_small_disk,
     refused,
@@ -169,7 +168,7 @@ def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> N
 
 @pytest.mark.parametrize("harm", [truncate, flip])
 def test_a_damaged_latest_checkpoint_falls_back(harm: object, shared: Path, run: Path) -> None:
-    harm(largest_file(run / "checkpoints" / str(STEPS)))  # type: ignore[operator]
+    harm(run / "checkpoints" / str(STEPS))  # type: ignore[operator]
     done = launch(*again(shared, run))
     assert done.code == 0, done.err
     warnings = [line for line in done.err.splitlines() if "damaged" in line]
@@ -180,7 +179,7 @@ def test_a_damaged_latest_checkpoint_falls_back(harm: object, shared: Path, run:
 
 def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
     for step in (EARLIER, STEPS):
-        flip(largest_file(run / "checkpoints" / str(step)))
+        flip(run / "checkpoints" / str(step))
     before = contents(run)
     done = launch(*again(shared, run))
     line = done.err.splitlines()[-1]

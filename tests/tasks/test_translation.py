@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab.data.corpus import load_vocabularies
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding import Decoded
 from attnlab.errors import UserError
@@ -220,6 +222,22 @@ def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])
     assert task.notes(task.batches(1))[3:] == [f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"]
     assert task.longer_than(5, ["abcd", "abcde", "", "abcdea"]) == [1, 3]
+
+
+def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> None:
+    """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
+    task = load("transformer", "vocabulary.shared=false", "system.share=output")
+    params = jax.jit(task.init)(jax.random.key(0))
+    _, tokens = task.maps(params, "abc", "CBA")
+    assert tokens == {"source": [*"abc", "</s>"], "target": [*"CBA", "</s>"], "target_in": ["<s>", *"CBA"]}
+    assert not any(set(task.text(best[0])) & set("abcde") for best in task.translate(params, ["abcde", "e"]))
+    assert not Translation.saved(tmp_path)
+    task.save(tmp_path)
+    assert Translation.saved(tmp_path)
+    source, target = load_vocabularies(tmp_path)
+    assert (source.decode([4, 5]), target.decode([4, 5])) == tuple(one.decode([4, 5]) for one in task.vocabularies)
+    with pytest.raises(UserError, match="has lost its vocabulary"):
+        Translation.load(task.config, tmp_path / "elsewhere", ())
 
 
 def test_a_text_survives_the_vocabulary(plain: Translation) -> None:

@@ -31,11 +31,17 @@ def mirrored(split: str) -> list[tuple[str, str]]:
 
 
 def load(system: str, *overrides: str) -> Translation:
-    """The task of `configs/translation.py:<system>`, shrunk, with overrides "a.b=value" on top and words for data."""
+    """The task of `configs/translation.py:<system>`, shrunk, with overrides "a.b=value" on top and words for data.
+
+    With `vocabulary.shared=false` the mirror images are in upper case, and each side has a vocabulary of its own.
+    """
     config = configs.load(f"configs/translation.py:{system}", [*SMALL[system], *SHARED, *overrides])
     pairs = {split: mirrored(split) for split in SIZES}
-    vocabulary = Vocabulary.train((text for pair in pairs["train"] for text in pair), kind="char", min_frequency=1)
-    both = (vocabulary, vocabulary)
+    if not config.vocabulary.shared:
+        pairs = {split: [(source, target.upper()) for source, target in texts] for split, texts in pairs.items()}
+    of_sides = [[pair[side] for pair in pairs["train"]] for side in (0, 1)]
+    source, target = (Vocabulary.train(texts, kind="char", min_frequency=1) for texts in of_sides)
+    both = (source, source if config.vocabulary.shared else target)
     return Translation(config, Corpus(pairs, {split: encode(both, texts) for split, texts in pairs.items()}, *both))
 
 
