@@ -4,7 +4,7 @@
     python launch.py train --config=configs/translation.py:transformer --workdir=runs/dates-transformer
 
 Arguments: rnnsearch, transformer (small, for two CPU cores), rnnsearch_paper, transformer_base (the published sizes).
-TIME_AND_NUMBERS
+On two cores: rnnsearch 75 s, 0.998 of the test dates right as a whole, 1.0 GB; every other size: not measured here.
 Your own text: --config.data=files --config.data.directory=my/folder --config.data.source=de --config.data.target=en
 (train.de, train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
 """
