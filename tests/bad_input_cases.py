@@ -85,7 +85,7 @@ def contents(folder: Path) -> dict[str, str]:
     return found
 
 
-def untouched(run: Path, *command: str | bytes, words: tuple[str, ...], begun: bool = False) -> str:
+def check_kept(run: Path, *command: str | bytes, words: tuple[str, ...], begun: bool = False) -> str:
     """The line of a command that is refused and leaves the run as it was."""
     before = contents(run)
     line = refused(launch(*command), *words, begun=begun)

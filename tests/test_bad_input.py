@@ -25,6 +25,7 @@ from tests.bad_input_cases import (
     LONG,
     RNNSEARCH,
     STEPS,
+    check_kept,
     contents,
     flip,
     launch,
@@ -33,7 +34,6 @@ from tests.bad_input_cases import (
     rewrite_config,
     settings,
     truncate,
-    untouched,
     write_text,
 )
 
@@ -104,13 +104,13 @@ def test_training_counts_the_sentences_above_the_limit_and_goes_on(shared: Path)
 
 def test_a_workdir_of_another_config(shared: Path, run: Path) -> None:
     words = ("holds another config", "seed: saved 0, wanted 3", "training.steps: saved 12, wanted 20", "Use another --workdir")
-    untouched(run, *again(shared, run), "--config.seed=3", "--config.training.steps=20", words=words)
+    check_kept(run, *again(shared, run), "--config.seed=3", "--config.training.steps=20", words=words)
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
 def test_a_workdir_that_is_no_run(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    untouched(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path}", words=("is not empty and holds no run", name, "new or empty folder"))
+    check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path}", words=("is not empty and holds no run", name, "new or empty folder"))
 
 
 def test_what_a_kill_at_the_very_start_leaves_is_not_in_the_way(tmp_path: Path) -> None:
@@ -123,14 +123,14 @@ def test_what_a_kill_at_the_very_start_leaves_is_not_in_the_way(tmp_path: Path) 
 def test_a_file_as_workdir_and_an_empty_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for workdir in ("file", "file/run"):
-        untouched(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path / workdir}", words=(f"{tmp_path / 'file'} is not a folder",))
+        check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path / workdir}", words=(f"{tmp_path / 'file'} is not a folder",))
     refused(launch("train", RNNSEARCH, "--workdir="), "--workdir= is empty", "name a folder")
 
 
 def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
     with RunLock(run):
         lock = (run / ".lock").read_bytes()
-        untouched(run, *again(shared, run), words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"))
+        check_kept(run, *again(shared, run), words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"))
         assert (run / ".lock").read_bytes() == lock
 
 
@@ -138,20 +138,20 @@ def test_data_that_changed_under_a_run(shared: Path, run: Path, tmp_path: Path) 
     other = write_text(tmp_path / "text")
     (other / "valid.en").write_text("a\n" * 8)
     rewrite_config(run, "data.directory", str(other))
-    untouched(run, "train", *settings(other, run), words=("the data of workdir", "has changed", "(split valid)", "use another --workdir"))
+    check_kept(run, "train", *settings(other, run), words=("the data of workdir", "has changed", "(split valid)", "use another --workdir"))
 
 
 def test_a_checkpoint_that_does_not_fit(shared: Path, run: Path) -> None:
     rewrite_config(run, "system.encoder", 12)
     words = (f"checkpoint {run}/checkpoints/{STEPS} does not fit", "params/", "saved float32[", "wanted float32[12,")
-    untouched(run, *again(shared, run), "--config.system.encoder=12", words=words, begun=True)
-    untouched(run, "evaluate", f"--workdir={run}", words=words)
+    check_kept(run, *again(shared, run), "--config.system.encoder=12", words=words, begun=True)
+    check_kept(run, "evaluate", f"--workdir={run}", words=words)
 
 
 def test_a_damaged_manifest(shared: Path, run: Path) -> None:
     truncate(run / "manifest.json")
     for command in (again(shared, run), ["evaluate", f"--workdir={run}"]):
-        untouched(run, *command, words=(f"{run}/manifest.json is damaged", "put back a good copy"))
+        check_kept(run, *command, words=(f"{run}/manifest.json is damaged", "put back a good copy"))
 
 
 def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> None:
@@ -159,9 +159,9 @@ def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> N
     whole = vocabulary.read_bytes()
     flip(vocabulary)
     for command in (again(shared, run), ["evaluate", f"--workdir={run}"]):
-        untouched(run, *command, words=(f"{vocabulary} is damaged", "put back a good copy, or delete it"))
+        check_kept(run, *command, words=(f"{vocabulary} is damaged", "put back a good copy, or delete it"))
     vocabulary.unlink()
-    untouched(run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'"))  # never from whatever data is there
+    check_kept(run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'"))  # never from whatever data is there
     assert launch(*again(shared, run)).code == 0
     assert vocabulary.read_bytes() == whole
 
@@ -185,7 +185,7 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
     line = done.err.splitlines()[-1]
     assert done.code == 2 and f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line, done
     assert "put back a good copy" in line and contents(run) == before
-    untouched(run, "evaluate", f"--workdir={run}", words=(f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}"))
+    check_kept(run, "evaluate", f"--workdir={run}", words=(f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}"))
 
 
 # --- a full disk ---
@@ -237,23 +237,23 @@ def test_a_workdir_without_a_run(command: str, tmp_path: Path) -> None:
     refused(launch(command), "no --workdir given", "name the folder of a trained run")
     (tmp_path / "notes.txt").write_text("mine")
     for name in (".", "absent"):
-        untouched(tmp_path, command, f"--workdir={tmp_path / name}", words=("holds no run", "train --config=... --workdir="))
-    untouched(tmp_path, command, f"--workdir={tmp_path / 'notes.txt'}", words=("notes.txt is not a folder",))
+        check_kept(tmp_path, command, f"--workdir={tmp_path / name}", words=("holds no run", "train --config=... --workdir="))
+    check_kept(tmp_path, command, f"--workdir={tmp_path / 'notes.txt'}", words=("notes.txt is not a folder",))
 
 
 @pytest.mark.parametrize("command", [["evaluate"], ["generate"], ["inspect", "--source=satz 1"]], ids=USES)
 def test_a_run_without_a_checkpoint(command: list[str], run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
-    untouched(run, *command, f"--workdir={run}", words=(f"no checkpoint in {run}/checkpoints", "train there first"))
+    check_kept(run, *command, f"--workdir={run}", words=(f"no checkpoint in {run}/checkpoints", "train there first"))
 
 
 @pytest.mark.parametrize("command", USES)
 def test_what_cannot_change_after_training(command: str, shared: Path) -> None:
     workdir = f"--workdir={shared / 'run'}"
     words = ("config.system.encoder cannot change after training", "data.*, decoding.*, parallel.*")
-    untouched(shared / "run", command, workdir, "--config.system.encoder=12", words=words)
+    check_kept(shared / "run", command, workdir, "--config.system.encoder=12", words=words)
     words = ("holds another config", "batch.size: saved 16, wanted 64")  # a config may be given, if it is the run's
-    untouched(shared / "run", command, workdir, RNNSEARCH, words=words)
+    check_kept(shared / "run", command, workdir, RNNSEARCH, words=words)
 
 
 def test_the_flags_of_training_may_be_given_again(shared: Path) -> None:

@@ -70,7 +70,10 @@ def alignments(task: Any, params: Any, workdir: Path) -> list[Path]:
 
 
 def draw(task: Any, params: Any, source: str, target: str, stem: Path) -> dict[str, Path]:
-    """Draw every map of a pair as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`; the files by map, and "arrays"."""
+    """Draw every map of a pair as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`; the files by map, and "arrays".
+
+    The arrays' "target_tokens" are the rows of maps onto the source; a decoder's self-attention has BOS and all but the last of them.
+    """
     maps, tokens = task.maps(params, source, target)
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)

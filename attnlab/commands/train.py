@@ -75,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def default_workdir(path: str, config: ConfigDict) -> str:
-    """`runs/<config file>-<system>-<hash of the config>`."""
-    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(config)}"
+    """`runs/<config file>-<system>-<hash of the config without parallel>`."""
+    lasting = {key: node for key, node in configs.to_dict(config).items() if key != "parallel"}  # which may change on resume
+    return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
 def _previous(workdir: Path, config: ConfigDict) -> Manifest | None:

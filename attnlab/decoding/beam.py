@@ -2,7 +2,8 @@
 
 Of every sentence K hypotheses are alive. One step scores their continuations and keeps the 2K best; those among the first
 K that end go to the pool of finished ones, the K best of the others live on (2K candidates hold K of these, since each
-hypothesis can end in one way only). Ending only from among the first K makes a beam of 1 the greedy search.
+hypothesis can end in one way only). Ending only from among the first K makes a beam of 1
+without length penalty the greedy search.
 
 The pool holds the `n_best` best finished hypotheses. A sentence is done when no living one can still enter it, so that a
 larger pool or a longer search would return the same.

@@ -50,7 +50,8 @@ class RNNsearch(Seq2Seq):
       encoder: H, state width of each encoder direction.
       decoder: G, state width of the decoder.
       maxout: number of output pairs l (so 2l units before the maximum).
-      readout: which state the output layer sees: "current" s_i (the paper's main text) or "previous" s_{i-1} (its appendix).
+      readout: which state the output layer sees: "current" s_i (the paper's main text) or "previous" s_{i-1} (its appendix,
+        to the letter; the authors' released code also lets the recurrence read y_i before that).
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
     """
 

@@ -121,7 +121,10 @@ def train(
             stop = interrupt.signal is not None and step < every.steps
             if stop or improved or _due(step, config.checkpoint.every, every.steps):
                 metrics.sync()
-                checkpoints.save(step, place.fetch(state), {"best_loss": best}, best=improved)
+                host = place.fetch(state)
+                if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params)):  # an update too large for a finite gradient
+                    return Outcome("diverged", step, first, f"parameters that are not finite after step {step}")
+                checkpoints.save(step, host, {"best_loss": best}, best=improved)
             if stop:
                 return Outcome("interrupted", step, first, f"signal {interrupt.signal}; the same command goes on from here")
             status.update("running", step)

@@ -114,6 +114,13 @@ def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(field: str, 
     assert run(tmp_path, config).state == "done"  # with good data it goes on
 
 
+def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
+    config = settings(optimizer__name="sgd", schedule__peak=3e38, schedule__warmup=0, training__clip=0.0, checkpoint__every=1)
+    outcome = run(tmp_path, config)
+    assert outcome.state == "diverged" and "not finite" in outcome.message
+    assert saved(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("changes", "steps", "evaluated"),
     [
