@@ -42,9 +42,13 @@ def test_the_first_signal_is_remembered_and_the_second_acts(number: int) -> None
 
 
 def test_second_ctrl_c_is_the_usual_one() -> None:
-    with pytest.raises(KeyboardInterrupt), Interrupt():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
+    try:
+        with pytest.raises(KeyboardInterrupt), Interrupt():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

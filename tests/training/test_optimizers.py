@@ -137,7 +137,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ({}, {"warmup": -1}, {}, "schedule.warmup=-1 must be 0 or above"),
     ({}, {"warmup": 11}, {}, "schedule.warmup=11 must be at most training.steps=10, where the decay ends"),
     ({}, {"floor": 0.5}, {}, "schedule.floor=0.5 must be between 0 and schedule.peak=0.1"),
-    ({}, {"flor": 0.5}, {}, "schedule: cosine has no field 'flor'; did you mean 'floor'?"),
+    ({}, {"flor": 0.5}, {}, "schedule: cosine has no field 'flor' to set; did you mean 'floor'?"),
     ({}, {"warmup": 1.5}, {}, "schedule.warmup=1.5 is of type float, expected int"),
     ({}, {"name": "cosin"}, {}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
     ({"name": "adan"}, {}, {}, "unknown optimizer 'adan'; did you mean 'adam'"),
