@@ -225,6 +225,7 @@ def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
 def test_a_full_disk_for_translations(shared: Path) -> None:
     with open("/dev/full", "w") as full:
         done = launch("generate", f"--workdir={shared / 'run'}", stdin=b"satz 1\n", stdout=full)
+    assert done.code == 2
     refused(done, "No space left on device")
 
 

@@ -64,7 +64,7 @@ def alignments(task: Any, params: Any, workdir: Path) -> list[Path]:
     paths = []
     for number, (source, target) in enumerate(task.data.pairs["test"][:PICTURED]):
         for name, path in draw(task, params, source, target, workdir / "maps" / f"test{number}").items():
-            if name in ("search", "arrays") or "cross" in name:
+            if name == "arrays" or task.system.between(name) == ("target", "source"):
                 paths.append(path)
     return paths
 

@@ -17,6 +17,7 @@ from attnlab.systems.protocol import AttentionMap
 class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
+    system = SimpleNamespace(between=lambda name: ("target", "source") if name.endswith("look") else ("target_in", "target_in"))
     data = SimpleNamespace(pairs={"test": [(f"s{number}", f"t{number}") for number in range(5)]})
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
@@ -28,7 +29,7 @@ class Stand:
     def maps(self, params: Any, source: str, target: str) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
         tokens = {"source": [source, "</s>"], "target": [target, "!", "</s>"], "target_in": ["<s>", target, "!"]}
         cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
-        return {"decoder_0/cross": cross, "decoder_0/self": AttentionMap(np.eye(3)[None], "target_in", "target_in")}, tokens  # type: ignore[arg-type]
+        return {"decoder_0/look": cross, "decoder_0/self": AttentionMap(np.eye(3)[None], "target_in", "target_in")}, tokens  # type: ignore[arg-type]
 
 
 def test_scores_join_both_kinds_and_count() -> None:
@@ -51,10 +52,10 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
 
 def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
     paths = alignments(Stand(), None, tmp_path)
-    assert [path.name for path in paths] == [f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-cross.png", ".npz")]
+    assert [path.name for path in paths] == [f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")]
     drawn = draw(Stand(), None, "s", "t", tmp_path / "deeper" / "0")
-    assert list(drawn) == ["decoder_0/cross", "decoder_0/self", "arrays"] and all(path.stat().st_size for path in drawn.values())
-    assert np.load(drawn["arrays"])["decoder_0/cross"].shape == (2, 3, 2)
+    assert list(drawn) == ["decoder_0/look", "decoder_0/self", "arrays"] and all(path.stat().st_size for path in drawn.values())
+    assert np.load(drawn["arrays"])["decoder_0/look"].shape == (2, 3, 2)
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_eight_pairs_can_be_learnt_by_heart(name: str) -> None:
         return (optax.apply_updates(params, updates), state), value
 
     _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=250))((params, optimizer.init(params)))
-    assert -0.3 < float(losses[0]) - np.log(VOCABULARY) < 1.5  # no better than chance before learning: no target leaks in
+    assert -0.3 < float(losses[0]) - np.log(VOCABULARY) < 1.5  # about chance at first: no target leaks in (tied tables start above it)
     assert losses[-1] < 0.01
 
 
