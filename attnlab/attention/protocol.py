@@ -140,9 +140,7 @@ class Attention(nn.Module):
         """Append source [B,t,ds] to a memory with spare capacity; the caller keeps `length + t <= capacity`."""
         raise NotImplementedError
 
-    def __call__(
-        self, query: jax.Array, source: jax.Array, visibility: Visibility = EVERYTHING, valid: jax.Array | None = None
-    ) -> Reading:
+    def __call__(self, query: jax.Array, source: jax.Array, visibility: Visibility = EVERYTHING, valid: jax.Array | None = None) -> Reading:
         """`read(query, remember(source, valid), visibility)`."""
         return self.read(query, self.remember(source, valid), visibility)
 

@@ -204,27 +204,28 @@ class TrainBatches:
 def evaluation_batches(examples: Examples, *, size: int, buckets: Sequence[int]) -> list[tuple[np.ndarray, Batch]]:
     """All examples exactly once, in a fixed order, as batches of `size` rows and few shapes.
 
-    Within a bucket the short come first, so that the rows of a batch end their decoding together. Nothing is too
-    long: the widest bucket is doubled until it holds the longest example.
+    The short come first, so that the rows of a batch end their decoding together; a batch takes the smallest width that
+    holds its longest pair. Nothing is too long: the widest bucket is doubled until it holds the longest example.
 
     Returns:
-      [(indices [size], `{"source": [size, L], "target": [size, L]}`)]; the last batch of a bucket is filled up
-      with rows of PAD, whose index is -1.
+      [(indices [size], `{"source": [size, L], "target": [size, L]}`)]; the first batch, the one that costs least, is
+      filled up with rows of PAD, whose index is -1.
 
     Raises:
       UserError: an impossible size or width.
     """
+    if size < 1:
+        raise UserError(f"config.batch.size={size} must be positive")
     lengths = examples.lengths
     widths = _widths(buckets, max(buckets, default=16))
     while len(lengths) and widths[-1] < lengths.max():
         widths = np.append(widths, 2 * widths[-1])
-    filled, _ = _fill_buckets(lengths, widths, size, "sentences", 1) if len(lengths) else ([], 0)
+    order = np.argsort(lengths, kind="stable").astype(np.int32)
+    order = np.concatenate([order[: len(order) % size], np.full(-len(order) % size, -1, np.int32), order[len(order) % size :]])
     batches = []
-    for bucket in filled:
-        members = bucket.members[np.argsort(lengths[bucket.members], kind="stable")]
-        for begin in range(0, len(members), size):
-            rows = _filled(members[begin : begin + size], size)
-            batches.append((rows, examples.batch(rows, bucket.width)))
+    for rows in order.reshape(-1, size):
+        width = int(widths[np.searchsorted(widths, lengths[rows[rows >= 0]].max())])
+        batches.append((rows, examples.batch(rows, width)))
     return batches
 
 

@@ -24,6 +24,8 @@ from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.steps import NEVER, emittable, hold_eos, largest, length_limits, pick, put, repeat_rows, take_rows, weights_buffer
 from attnlab.errors import UserError
 
+SHRINK, LEAST_ROWS = 4, 8  # a batch is cut to a quarter, unless that would be fewer sentences than are worth a program
+
 
 class _History(NamedTuple):
     """The past of [B,X] hypotheses: their tokens [B,X,L], and the beam slot [B,X,L] each was in when a token was predicted.
@@ -123,9 +125,8 @@ def beam_search(
     state, memory = repeat_rows((state, memory), rows, beam)
     weights = weights_buffer(step, state, memory, rows * beam, max_length) if alignment else None
     start = _begin(state, rules, weights, (rows, beam, max_length), n_best)
-    search = lax.while_loop(lambda search: ~jnp.all(search.done), lambda search: _advance(step, memory, rules, search), start)
-    pool = search.pool
-    return Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, _alignment(search))
+    pool, maps = _run(step, memory, rules, start)
+    return Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, maps)
 
 
 def _begin(state: Any, rules: _Rules, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int) -> _Search:
@@ -149,6 +150,31 @@ def _begin(state: Any, rules: _Rules, weights: jax.Array | None, shape: tuple[in
         state=state,
         weights=weights,
     )
+
+
+def _run(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> tuple[_Pool, jax.Array | None]:
+    """Search to the end: the pool, and the weights its tokens were predicted with.
+
+    A few sentences always take much longer than the rest. As soon as they fit in a quarter of the batch, they go on in one of
+    that size, so that the done ones cost nothing more. Each size is a loop of its own, compiled with the program, which is
+    why there are not more of them (Multi30k, 64 rows: 64-16 saves a third of the row steps, 64-32-16-8 four tenths).
+    """
+    rows, beam = search.log_probs.shape
+    fewer = rows // SHRINK if rows >= SHRINK * LEAST_ROWS else 0
+    search = lax.while_loop(lambda search: jnp.sum(~search.done) > fewer, lambda search: _advance(step, memory, rules, search), search)
+    pool, maps = search.pool, _alignment(search)
+    if not fewer:
+        return pool, maps
+    keep = jnp.argsort(search.done)[:fewer]  # those at work come first
+    inside = (keep[:, None] * beam + jnp.arange(beam)).reshape(-1)
+    weights = None if search.weights is None else search.weights[:, inside]
+    own = search._replace(state=None, weights=None)
+    smaller = take_rows(own, keep)._replace(state=take_rows(search.state, inside), weights=weights)
+    mask = None if rules.source_mask is None else rules.source_mask[keep]
+    narrow = dataclasses.replace(rules, limits=rules.limits[keep], source_mask=mask)
+    rest = _run(step, take_rows(memory, inside), narrow, smaller)
+    merged: tuple[_Pool, jax.Array | None] = jax.tree.map(lambda whole, part: whole.at[keep].set(part), (pool, maps), rest)
+    return merged
 
 
 def _advance(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> _Search:

@@ -133,8 +133,12 @@ def test_order_of_the_source_does_not_matter(name: str, config: dict[str, Any]) 
 @every
 def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, Any]) -> None:
     module, params = make(name, config), parameters(make(name, config))
-    params = {part: {key: value for key, value in leaf.items() if key != "bias"} | ({"bias": 0 * leaf["bias"]} if "bias" in leaf else {})
-              if isinstance(leaf, dict) else leaf for part, leaf in params.items()}
+    params = {
+        part: {key: value for key, value in leaf.items() if key != "bias"} | ({"bias": 0 * leaf["bias"]} if "bias" in leaf else {})
+        if isinstance(leaf, dict)
+        else leaf
+        for part, leaf in params.items()
+    }
     query, source, _ = inputs()
     dead = np.zeros((3, 7), bool)
     dead[1] = True

@@ -162,12 +162,15 @@ def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length(
     assert all(np.array_equal(a, b) for (a, _), (b, _) in zip(batches, again, strict=True))
 
 
-def test_evaluation_rows_of_a_batch_have_similar_lengths() -> None:
+def test_evaluation_goes_from_short_to_long_and_only_the_first_batch_is_filled_up() -> None:
     data = examples()
-    for bucket in (8, 16, 32):
-        rows = [i for i, batch in evaluation_batches(data, size=8, buckets=(8, 16, 32)) if batch["source"].shape[1] == bucket]
-        lengths = data.lengths[[i for batch in rows for i in batch if i >= 0]]
-        assert (np.diff(lengths) >= 0).all()
+    batches = evaluation_batches(data, size=48, buckets=(8, 16, 32))
+    rows = np.concatenate([indices for indices, _ in batches])
+    assert (np.diff(data.lengths[rows[rows >= 0]]) >= 0).all()
+    assert [(indices < 0).sum() for indices, _ in batches] == [40, 0, 0, 0, 0]
+    for indices, batch in batches:
+        longest = data.lengths[indices[indices >= 0]].max()
+        assert batch["source"].shape[1] == min(width for width in (8, 16, 32) if width >= longest)
 
 
 def test_unequal_sides_are_refused() -> None:

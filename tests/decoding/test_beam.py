@@ -167,6 +167,33 @@ def test_sentences_do_not_see_each_other(prefix_model: Any) -> None:
         np.testing.assert_allclose(alone.scores[0], together.scores[sentence], rtol=1e-6)
 
 
+def test_a_batch_cut_to_those_at_work_returns_the_same(prefix_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """48 sentences are searched in 48, 12 and 3 rows: the same as without cutting, maps and counts included, and as the sentence alone."""
+    company = [row % 12 for row in range(48)]
+    limits = jnp.asarray([1 + (5 * row) % 7 for row in range(48)])
+    how: dict[str, Any] = {"beam": 3, "n_best": 2, "max_length": 7, "length_penalty": 0.6, "coverage": 0.2, "alignment": True}
+    whole = search(prefix_model, company, limits=limits, **how)
+    sizes = []
+    advance = module._advance
+
+    def counted(step: Any, memory: Any, rules: Any, state: Any) -> Any:
+        sizes.append(len(rules.limits))
+        return advance(step, memory, rules, state)
+
+    monkeypatch.setattr(module, "_advance", counted)
+    monkeypatch.setattr(module, "LEAST_ROWS", 3)
+    cut = search(prefix_model, company, limits=limits, **how)
+    assert set(sizes) == {48, 12, 3}
+    for name in ("tokens", "lengths"):
+        np.testing.assert_array_equal(getattr(cut, name), getattr(whole, name))
+    for name in ("scores", "log_probs", "alignment"):
+        np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), rtol=1e-6)
+    for row in (6, 20, 47):
+        alone = search(prefix_model, [company[row]], limits=limits[row : row + 1], **how)
+        np.testing.assert_array_equal(alone.tokens[0], cut.tokens[row])
+        np.testing.assert_allclose(alone.alignment[0], cut.alignment[row], rtol=1e-6)  # type: ignore[index]
+
+
 def test_a_longer_limit_never_loses_a_finished_hypothesis(prefix_model: Any) -> None:
     short = search(prefix_model, SENTENCES, beam=3, max_length=4)
     long = search(prefix_model, SENTENCES, beam=3, max_length=7)
