@@ -43,7 +43,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
         },
         "checkpoint": {"every": 458, "keep": 2},
         "parallel": {"backend": "mesh", "devices": 0},
-        "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0},
+        "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "max_ratio": 1.5, "max_extra": 5},
     }
     return ConfigDict({**shared, **systems[system]()})
 

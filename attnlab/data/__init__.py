@@ -15,6 +15,7 @@ SOURCES = Table(
         "grammar": "attnlab.data.grammar:Grammar",
         "files": "attnlab.data.files:ParallelFiles",
         "table": "attnlab.data.files:TabFiles",
+        "joined": "attnlab.data.joined:Joined",
         "tfds": "attnlab.data.tfds:Tfds",
     },
 )
