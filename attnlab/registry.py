@@ -96,11 +96,27 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
             settable = [name for name, default in known.items() if name in parts or default is not inspect.Parameter.empty]
             raise UserError(f"{where}: {spec['name']} has no field {field!r} to set; {nearest(field, settable)}")
         if field in parts:
-            values[field] = build(parts[field], value, f"{where}.{field}")
+            values[field] = build(parts[field], {"name": value} if isinstance(value, str) else value, f"{where}.{field}")
             continue
         check_type(value, hints.get(field, Any), f"{where}.{field}")
         values[field] = tuple(value) if isinstance(value, list) else value
     return functools.partial(component, **values)
+
+
+Part = str | Mapping[str, Any] | Callable[..., Any]
+"""A field that holds a component: a name or a node in configs and defaults, a factory once built."""
+
+
+def made(table: Table, part: Part) -> Callable[..., Any]:
+    """The factory of a `Part`, built if it is still a name or a node."""
+    if callable(part):
+        return part
+    return build(table, {"name": part} if isinstance(part, str) else part, table.kind)
+
+
+def kind(factory: Callable[..., Any]) -> Any:
+    """The class or function behind a factory."""
+    return factory.func if isinstance(factory, functools.partial) else factory
 
 
 def check_type(value: Any, hint: Any, where: str) -> None:

@@ -51,7 +51,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
 def _rnnsearch() -> dict[str, Any]:
     sizes = {"embedding": 256, "encoder": 256, "decoder": 256, "maxout": 256, "dropout": 0.2}
     return {
-        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "additive", "hidden": 256}},
+        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 256}}},
         "schedule": {"name": "linear", "peak": 2e-3, "warmup": 200},
     }
 

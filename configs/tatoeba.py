@@ -52,7 +52,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
 def _rnnsearch() -> dict[str, Any]:
     sizes = {"embedding": 128, "encoder": 128, "decoder": 256, "maxout": 128, "dropout": 0.1}
     return {
-        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "additive", "hidden": 128}},
+        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}},
         "schedule": {"name": "linear", "peak": 2e-3, "warmup": 200},
     }
 

@@ -53,7 +53,7 @@ def _shared() -> dict[str, Any]:
 
 
 def _rnnsearch() -> dict[str, Any]:
-    return {"system": {"name": "rnnsearch", "attention": {"name": "additive", "hidden": 128}}}
+    return {"system": {"name": "rnnsearch", "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}}}
 
 
 def _transformer() -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _rnnsearch_paper() -> dict[str, Any]:
     """Bahdanau et al. 2015: 30,000 words a side, sentences up to 50 words, Adadelta, gradient norm 1, no dropout."""
     sizes = {"embedding": 620, "encoder": 1000, "decoder": 1000, "maxout": 500}
     return {
-        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "additive", "hidden": 1000}},
+        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 1000}}},
         "vocabulary": {"kind": "word", "size": 30000, "min_frequency": 1, "lowercase": False, "shared": False},
         "batch": {"size": 80, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
         "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},

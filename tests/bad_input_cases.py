@@ -199,16 +199,16 @@ CONFIGS: Mapping[str, tuple[list[str], list[str]]] = {
     "indivisible heads": ([TRANSFORMER, "--config.system.encoder_attention.heads=3"], HEADS),
     "indivisible heads in rnnsearch": ([RNNSEARCH, "--config.system.attention=multihead", "--config.system.attention.heads=3"], HEADS),
     "unknown mechanism": (
-        [RNNSEARCH, "--config.system.attention=aditive"],
-        ["config.system.attention: unknown mechanism 'aditive'", "did you mean 'additive'?"],
+        [RNNSEARCH, "--config.system.attention=singel"],
+        ["config.system.attention: unknown mechanism 'singel'", "did you mean 'single'?"],
     ),
     "dotted path to no module": (
         [RNNSEARCH, "--config.system.attention=nowhere.at_all:Thing"],
         ["config.system.attention", "cannot import 'nowhere.at_all'"],
     ),
     "dotted path to no attribute": (
-        [RNNSEARCH, "--config.system.attention=attnlab.attention.mechanisms.additive:Aditive"],
-        ["config.system.attention", "'attnlab.attention.mechanisms.additive' has no attribute 'Aditive'"],
+        [RNNSEARCH, "--config.system.attention=attnlab.attention.mechanisms.single:Singel"],
+        ["config.system.attention", "'attnlab.attention.mechanisms.single' has no attribute 'Singel'"],
     ),
     "dotted path to no mechanism": (
         [RNNSEARCH, "--config.system.attention=attnlab.errors:nearest"],

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.positions import POSITIONS
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.positions import POSITIONS, SCALINGS
+from attnlab.attention.scores import SCORES
 from attnlab.data import SOURCES
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
@@ -132,14 +134,23 @@ def test_every_registered_name_is_tested() -> None:
 
     assert set(MECHANISMS.names()) == set(of_mechanisms) == set(SETTINGS)
     assert set(SYSTEMS.names()) == set(of_systems) == {spec["name"] for spec in SPECS.values()}
-    for table, folder in ((POSITIONS, "attention"), (SOURCES, "data"), (OPTIMIZERS, "training"), (SCHEDULES, "training"), (TASKS, "tasks")):
+    for table, folder in (
+        (SCORES, "attention"),
+        (ALIGNMENTS, "attention"),
+        (POSITIONS, "attention"),
+        (SCALINGS, "attention"),
+        (SOURCES, "data"),
+        (OPTIMIZERS, "training"),
+        (SCHEDULES, "training"),
+        (TASKS, "tasks"),
+    ):
         text = "".join(path.read_text() for path in (ROOT / "tests" / folder).glob("*.py"))
         missing = [name for name in table.names() if f'"{name}"' not in text and table.resolve(name).__name__ not in text]
         assert missing == [], f"{table.kind}: no test in tests/{folder} names {missing}"
 
 
 def test_every_table_leads_somewhere() -> None:
-    for table in (MECHANISMS, POSITIONS, SYSTEMS, SOURCES, TASKS, OPTIMIZERS, SCHEDULES):
+    for table in (MECHANISMS, SCORES, ALIGNMENTS, POSITIONS, SCALINGS, SYSTEMS, SOURCES, TASKS, OPTIMIZERS, SCHEDULES):
         for name in table.names():
             assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
 
@@ -148,7 +159,11 @@ def test_tests_mirror_the_source() -> None:
     """tests/<room>/test_<file>.py for every file, but for these, whose tests are of another shape."""
     elsewhere = {
         "attention/mechanisms",  # the conformance suite
-        "attention/positions",  # test_positions.py
+        "attention/scores",  # contract tests over each of these tables, beside the tests of families
+        "attention/alignments",
+        "attention/positions",
+        "attention/visibility",  # one suite over all rules
+        "attention/kernels/plain.py",  # the conformance suite
         "systems",  # checks over all systems
         "decoding/hypotheses.py",  # a record
         "config_",  # test_config.py

@@ -9,7 +9,13 @@ from attnlab.registry import Table
 MECHANISMS = Table(
     "mechanism",
     {
-        "additive": "attnlab.attention.mechanisms.additive:Additive",
+        "single": "attnlab.attention.mechanisms.single:Single",
         "multihead": "attnlab.attention.mechanisms.multihead:MultiHead",
+        "talking_heads": "attnlab.attention.mechanisms.talking_heads:TalkingHeads",
+        "differential": "attnlab.attention.mechanisms.differential:Differential",
+        "gated": "attnlab.attention.mechanisms.gated:Gated",
+        "latent": "attnlab.attention.mechanisms.latent:Latent",
+        "hops": "attnlab.attention.mechanisms.hops:Hops",
+        "multi_step": "attnlab.attention.mechanisms.multi_step:MultiStep",
     },
 )

@@ -6,6 +6,7 @@ Axis letters: B batch, Tq queries, Tk keys, H heads, d context width, dq/ds widt
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -15,8 +16,11 @@ import jax.numpy as jnp
 
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
+from attnlab.registry import Table, kind, made
 
 MAPS = "maps"  # the variable collection that holds attention weights; making it mutable is the one switch for maps
+
+Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
 
 
 @flax.struct.dataclass
@@ -30,6 +34,14 @@ class Memory:
 
     valid: jax.Array
     length: jax.Array
+
+    def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
+        """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t] (None: all real) beside them."""
+        batch, _, steps = next(iter(arrays.values())).shape[:3]
+        put = jax.lax.dynamic_update_slice_in_dim
+        known = jnp.ones((batch, steps), bool) if valid is None else valid
+        grown = {name: put(getattr(self, name), x.astype(getattr(self, name).dtype), self.length, 2) for name, x in arrays.items()}
+        return self.replace(valid=put(self.valid, known, self.length, 1), length=self.length + steps, **grown)  # type: ignore[attr-defined]
 
 
 @flax.struct.dataclass
@@ -76,7 +88,10 @@ class Capabilities:
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """What a system asks of the mechanism in one of its slots; same words as `Capabilities`."""
+    """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
+
+    `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the queries before.
+    """
 
     role: Literal["self", "cross"]
     direction: Literal["causal", "bidirectional"] = "bidirectional"
@@ -84,9 +99,16 @@ class Need:
     cache: bool = False
     maps: bool = True
     positions: frozenset[str] = frozenset()
+    stepwise: bool = False
 
-    def check(self, mechanism: type, where: str) -> None:
-        """Raise `UserError` naming mechanism, request and what would work, if the mechanism does not declare it."""
+    def check(self, mechanism: type, where: str, chosen: Mapping[str, Any] | None = None) -> None:
+        """Raise `UserError` naming mechanism, request and what would work, if the mechanism does not declare it.
+
+        Args:
+          mechanism: the class.
+          where: the slot's place in the config.
+          chosen: fields of the mechanism that are set; its parts must go together, and with the slot.
+        """
         can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
         asked = [
             (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
@@ -99,6 +121,37 @@ class Need:
         for granted, request, instead in asked:
             if not granted:
                 raise UserError(f"{where}: {mechanism.__name__} does not support {request}; {instead}")
+        parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
+        of = {name: made(table, (chosen or {}).get(name, getattr(mechanism, name))) for name, table in parts.items()}
+        if "alignment" in of:
+            _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
+        if "positions" in of and kind(of["positions"]).hooks:
+            _check_positions(mechanism, of, self.role, f"{where}.positions")
+
+
+def _check_alignment(alignment: Any, need: Need, where: str) -> None:
+    """An alignment inside a mechanism: does it want what this slot cannot give?"""
+    name = alignment.__name__
+    if alignment.form == "look" and need.stepwise:
+        raise UserError(f"{where}: {name} needs all queries of a sequence at once, here they come one by one; choose 'softmax'")
+    if "lengths" in alignment.looks_at and need.direction == "causal":
+        raise UserError(f"{where}: {name} looks at the length of the source, which tells of the future; choose 'softmax'")
+
+
+def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: str) -> None:
+    """A position scheme inside a mechanism: are its hooks offered, does the score let itself be turned, is there one sequence?"""
+    scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
+    if "embedding" in scheme.hooks:
+        raise UserError(f"{where}: {scheme.__name__} acts on embeddings; set it as the system's positions, outside the mechanism")
+    if scheme.hooks - offered:
+        hooks = _listed(scheme.hooks - offered)
+        raise UserError(f"{where}: {scheme.__name__} acts on {hooks}; {mechanism.__name__} offers {_listed(offered)}")
+    if role == "cross":
+        raise UserError(f"{where}: {scheme.__name__} relates positions of one sequence; between two choose 'none'")
+    score = of["score"](parent=None) if "score" in of else None
+    if "query_key" in scheme.hooks and score is not None and not score.rotary:
+        name = type(score).__name__
+        raise UserError(f"{where}: {scheme.__name__} turns queries and keys, which {name} does not allow; choose 'scaled_dot'")
 
 
 def _listed(words: frozenset[str]) -> str:
@@ -143,6 +196,11 @@ class Attention(nn.Module):
     def __call__(self, query: jax.Array, source: jax.Array, visibility: Visibility = EVERYTHING, valid: jax.Array | None = None) -> Reading:
         """`read(query, remember(source, valid), visibility)`."""
         return self.read(query, self.remember(source, valid), visibility)
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """What a row of weights sums to, where anything may be seen; an analysis that wants a distribution asks here."""
+        return "one"
 
     def capture(self, weights: jax.Array) -> jax.Array | None:
         """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, else None."""

@@ -26,7 +26,11 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "mechanisms": Kind("attnlab.attention:MECHANISMS", "--config.system.attention=NAME"),
-    "positions": Kind("attnlab.attention.positions:POSITIONS", "--config.system.positions=NAME"),
+    "scores": Kind("attnlab.attention.scores:SCORES", "--config.system.attention.score=NAME"),
+    "alignments": Kind("attnlab.attention.alignments:ALIGNMENTS", "--config.system.attention.alignment=NAME"),
+    "positions": Kind(
+        "attnlab.attention.positions:POSITIONS", "--config.system.positions=NAME, --config.system.decoder_attention.positions=NAME"
+    ),
     "systems": Kind("attnlab.systems:SYSTEMS", "--config.system=NAME"),
     "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),

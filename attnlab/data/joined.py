@@ -8,12 +8,12 @@ join two).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
+from attnlab.registry import Part, made
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Joined:
       seed: of shuffling and dealing.
     """
 
-    of: Callable[[], Any]
+    of: Part = "table"
     most: int = 4
     copies: int = 1
     seed: int = 0
@@ -38,7 +38,7 @@ class Joined:
         """The pairs of `split`; raises `UserError` as `of` does, and for `most` or `copies` below 1."""
         if min(self.most, self.copies) < 1:
             raise UserError(f"config.data.most={self.most} and config.data.copies={self.copies} must be at least 1")
-        found: list[tuple[str, str]] = self.of().pairs(split)
+        found: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
         if split != "train":
             return found
         rng, joined = random.Random(self.seed), []

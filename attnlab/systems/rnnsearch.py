@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import MAPS, Attention, Need
+from attnlab.attention.visibility import Visibility
 from attnlab.layers.recurrent import BidirectionalGRU, GRUCell
 from attnlab.systems.protocol import PAD, Seq2Seq
 
@@ -39,6 +40,14 @@ class Encoded:
 
     attended: Any
     first: jax.Array
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32, and the state s [B,G]."""
+
+    fed: jax.Array
+    s: jax.Array
 
 
 class RNNsearch(Seq2Seq):
@@ -64,7 +73,7 @@ class RNNsearch(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
-    needs = {"attention": Need(role="cross")}
+    needs = {"attention": Need(role="cross", stepwise=True)}
 
     def setup(self) -> None:
         self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
@@ -92,35 +101,38 @@ class RNNsearch(Seq2Seq):
         """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
         words = self.drop(self.embed_target(target_in))  # [B,T,E]
 
-        def step(system: RNNsearch, state: jax.Array, word: jax.Array, attended: Any) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            following, context = system._transition(state, word, attended)
+        def step(
+            system: RNNsearch, state: jax.Array, inputs: tuple[jax.Array, jax.Array], attended: Any
+        ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            word, i = inputs
+            following, context = system._transition(state, word, attended, i)
             return following, (following if system.readout == "current" else state, context)
 
         scan = nn.scan(
             step,
             variable_broadcast="params",
             variable_axes={MAPS: 2},  # weights [B,H,1,S] of each step stack along the query axis: [B,H,T,1,S]
-            split_rngs={"params": False, "dropout": True},
-            in_axes=(1, nn.broadcast),
+            split_rngs={"params": False, "dropout": True, "sample": True},
+            in_axes=((1, 0), nn.broadcast),
             out_axes=1,
         )
-        _, (states, contexts) = scan(self, memory.first, self.of_word(words), memory.attended)
+        _, (states, contexts) = scan(self, memory.first, (self.of_word(words), jnp.arange(target_in.shape[1])), memory.attended)
         return self._generate(states, words, contexts)
 
-    def start(self, memory: Encoded, length: int) -> jax.Array:
-        """See `Seq2Seq.start`: the state is s [B,G]."""
-        return memory.first
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`."""
+        return Decoding(jnp.zeros((), jnp.int32), memory.first)
 
-    def step(self, state: jax.Array, memory: Encoded, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(self, state: Decoding, memory: Encoded, tokens: jax.Array) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
         word = self.embed_target(tokens)
-        following, context = self._transition(state, self.of_word(word), memory.attended)
-        seen = following if self.readout == "current" else state
-        return self._generate(seen, word, context), following
+        following, context = self._transition(state.s, self.of_word(word), memory.attended, state.fed)
+        seen = following if self.readout == "current" else state.s
+        return self._generate(seen, word, context), Decoding(state.fed + 1, following)
 
-    def _transition(self, state: jax.Array, word: jax.Array, attended: Any) -> tuple[jax.Array, jax.Array]:
-        """One Look and Update: state [B,G], the word's contribution [B,3G] to the next state and the context [B,2H]."""
-        context = self.search.read(state[:, None], attended).context[:, 0]
+    def _transition(self, state: jax.Array, word: jax.Array, attended: Any, i: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Look and Update of step i: state [B,G] and the word's contribution [B,3G] to the next state and the context [B,2H]."""
+        context = self.search.read(state[:, None], attended, Visibility(offset=i)).context[:, 0]
         return self.cell(state, word + self.of_context(context)), context
 
     def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:

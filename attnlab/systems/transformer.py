@@ -28,7 +28,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.projections import Dense, Dropout, matmul
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import CAUSAL, EVERYTHING
+from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError
 from attnlab.layers.feedforward import FeedForward, layer_norm
 from attnlab.systems.protocol import PAD, Seq2Seq, Sequence
@@ -114,8 +114,8 @@ class DecoderLayer(nn.Module):
         """An empty self-attention memory with room for `length` tokens."""
         return self.self_attention.remember(jnp.zeros((batch, 0, self.width), dtype), capacity=length)
 
-    def __call__(self, y: jax.Array, source: Any, cache: Any = None) -> tuple[jax.Array, Any]:
-        """y [B,T,d], the source's memory and, in decoding, the cache of the tokens before: y [B,T,d] and the longer cache."""
+    def __call__(self, y: jax.Array, source: Any, first: jax.Array | int = 0, cache: Any = None) -> tuple[jax.Array, Any]:
+        """y [B,T,d] from position `first` on, the source's memory, in decoding the cache of what came before: y, the longer cache."""
         grown: list[Any] = []
 
         def itself(y: jax.Array) -> jax.Array:
@@ -124,7 +124,7 @@ class DecoderLayer(nn.Module):
             return attention.read(y, grown[0], CAUSAL).context
 
         y = self.around_self(y, itself)
-        y = self.around_cross(y, lambda y: self.cross_attention.read(y, source).context)
+        y = self.around_cross(y, lambda y: self.cross_attention.read(y, source, Visibility(offset=first)).context)
         return self.around_feed_forward(y, self.feed_forward), grown[0]
 
 
@@ -169,8 +169,8 @@ class Transformer(Seq2Seq):
     }
     needs = {
         "encoder_attention": Need(role="self"),
-        "decoder_attention": Need(role="self", direction="causal", cache=True),
-        "cross_attention": Need(role="cross"),
+        "decoder_attention": Need(role="self", direction="causal", cache=True, stepwise=True),
+        "cross_attention": Need(role="cross", stepwise=True),
     }
 
     def setup(self) -> None:
@@ -184,6 +184,9 @@ class Transformer(Seq2Seq):
         if self.share == "none":
             self.out = Dense(self.target_vocabulary, use_bias=False)
         self.scheme = self.positions()
+        if self.scheme.hooks - {"embedding"}:
+            name = type(self.scheme).__name__
+            raise UserError(f"transformer: positions={name} acts inside attention; set it in the self-attentions")
         self.drop = Dropout(self.dropout)
         self.encoder = [EncoderLayer(self.encoder_attention, self.hidden, self.norm, self.dropout) for _ in range(self.layers)]
         self.decoder = [
@@ -219,7 +222,7 @@ class Transformer(Seq2Seq):
         y = self._embed(self.embed_target, tokens[:, None], state.fed[None])
         caches = []
         for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
-            y, grown = layer(y, source, cache)
+            y, grown = layer(y, source, state.fed, cache)
             caches.append(grown)
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches)
 

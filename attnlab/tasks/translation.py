@@ -39,7 +39,7 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     for slot, need in factory.func.needs.items():
         mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
         _check_kind(mechanism, Attention, where)
-        need.check(mechanism, where)
+        need.check(mechanism, where, factory.keywords[slot].keywords)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
     jax.eval_shape(system.init, jax.random.key(0), ids, ids)
@@ -95,7 +95,7 @@ class Translation:
 
     def loss(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Summed cross-entropy with the configured label smoothing and dropout; sums "tokens" and "correct" beside it."""
-        sums = self._sums(params, batch, self.config.training.label_smoothing, {"dropout": key})
+        sums = self._sums(params, batch, self.config.training.label_smoothing, {"dropout": key, "sample": jax.random.fold_in(key, 1)})
         return sums.pop("loss"), sums
 
     def weight(self, batch: Batch) -> jax.Array:

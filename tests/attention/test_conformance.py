@@ -14,13 +14,25 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS, Need
 from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError
-from tests.attention.cases import CASES, NAMES, TOLERANCE, WIDTH, inputs, make, parameters
-from tests.attention.oracles import ORACLES
+from tests.attention.cases import CASES, NAMES, NOT_LINEAR, TOLERANCE, WIDTH, inputs, make, parameters
+from tests.attention.oracles import ORACLES, part
 
+PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))
 every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES)
+
+
+PLACED = Visibility(offset=2)  # queries stay where they are when the source grows or shrinks
+
+
+def looks_at_positions(config: dict[str, Any]) -> bool:
+    """Whether any part of a mechanism does."""
+    score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
+    return score == "location" or bool(ALIGNMENTS.resolve(alignment).looks_at) or bool(POSITIONS.resolve(scheme).hooks)
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -37,7 +49,7 @@ def dense_mask(visibility: Visibility, valid: np.ndarray, queries: int) -> np.nd
     """The oracle's own reading of causal visibility and padding, [B,Tq,Tk]."""
     keys = valid.shape[1]
     mask = np.repeat(valid[:, None], queries, axis=1)
-    if visibility.causal:
+    if visibility.is_causal:
         for i in range(queries):
             mask[:, i, keys - queries + i + 1 :] = False
     return mask
@@ -56,7 +68,7 @@ def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any]
     reading, collected = module.apply({"params": params}, query, source, visibility, valid, mutable=[MAPS])
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
     mask = dense_mask(visibility, valid, query.shape[1])
-    oracle = functools.partial(ORACLES[name], config=config, mask=mask)
+    oracle = functools.partial(ORACLES[name], config=config, mask=mask, causal=visibility.is_causal)
     context, weights = oracle(wide, query=query.astype(np.float64), source=source.astype(np.float64))
     np.testing.assert_allclose(reading.context, context, atol=TOLERANCE["float32"])
     np.testing.assert_allclose(collected[MAPS]["weights"][0], weights, atol=TOLERANCE["float32"])
@@ -64,12 +76,12 @@ def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any]
     direction = np.random.default_rng(5).normal(size=context.shape)
     attend, _ = prepared(name, config)
     grads = jax.grad(lambda *a: (attend(*a, visibility, valid) * direction).sum(), argnums=(0, 1, 2))(params, query, source)
-    for which, (part, gradient) in enumerate(zip((wide, query, source), grads, strict=True)):
-        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), part)
+    for which, (given, gradient) in enumerate(zip((wide, query, source), grads, strict=True)):
+        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given)
         ends = []
         for sign in (1, -1):  # central difference of the oracle along one random direction
             moved: list[Any] = [wide, query.astype(np.float64), source.astype(np.float64)]
-            moved[which] = jax.tree.map(lambda a, s, sign=sign: np.asarray(a, np.float64) + sign * 1e-6 * s, part, slope)
+            moved[which] = jax.tree.map(lambda a, s, sign=sign: np.asarray(a, np.float64) + sign * 1e-6 * s, given, slope)
             ends.append((oracle(moved[0], query=moved[1], source=moved[2])[0] * direction).sum())
         expected = (ends[0] - ends[1]) / 2e-6
         found = sum(float((np.asarray(g, np.float64) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
@@ -90,7 +102,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     before = run(x)
     for t in range(1, 6):
         changed = x.at[:, t:].set(jax.random.normal(jax.random.key(t), x[:, t:].shape))
-        np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=1e-6)
+        np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=TOLERANCE["float32"])
         assert abs(run(changed)[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
         assert (slope(x, t)[:, t:] == 0.0).all()
 
@@ -100,13 +112,14 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
 def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     attend, params = prepared(name, config)
     query, source, valid = inputs()
-    clean = attend(params, query, source, valid=valid)
+    clean = attend(params, query, source, PLACED, valid)
     for garbage in (1.0, 1e4):
         dirty = np.where(valid[..., None], source, garbage)
-        np.testing.assert_allclose(attend(params, query, dirty, valid=valid), clean, atol=1e-6)
+        np.testing.assert_allclose(attend(params, query, dirty, PLACED, valid), clean, atol=TOLERANCE["float32"])
     longer = np.concatenate([source, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
-    np.testing.assert_allclose(attend(params, query, longer, valid=np.pad(valid, ((0, 0), (0, 4)))), clean, atol=1e-6)
-    slope = jax.grad(lambda source: (attend(params, query, source, valid=valid) ** 2).sum())(source)
+    padded = attend(params, query, longer, PLACED, np.pad(valid, ((0, 0), (0, 4))))
+    np.testing.assert_allclose(padded, clean, atol=TOLERANCE["float32"])
+    slope = jax.grad(lambda source: (attend(params, query, source, PLACED, valid) ** 2).sum())(source)
     assert (np.asarray(slope)[~valid] == 0.0).all()
 
 
@@ -114,20 +127,24 @@ def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
 def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
     attend, params = prepared(name, config)
     query, source, valid = inputs()
-    together = attend(params, query, source, valid=valid)
+    together = attend(params, query, source, PLACED, valid)
     for row in range(3):
         n = int(valid[row].sum())
-        np.testing.assert_allclose(attend(params, query[row : row + 1], source[row : row + 1, :n])[0], together[row], atol=1e-6)
+        alone = attend(params, query[row : row + 1], source[row : row + 1, :n], PLACED)[0]
+        np.testing.assert_allclose(alone, together[row], atol=TOLERANCE["float32"])
 
 
 @every
-def test_order_of_the_source_does_not_matter(name: str, config: dict[str, Any]) -> None:
+def test_order_of_the_source_matters_exactly_where_positions_are_looked_at(name: str, config: dict[str, Any]) -> None:
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     order = np.random.default_rng(3).permutation(7)
-    np.testing.assert_allclose(
-        attend(params, query, source[:, order], valid=valid[:, order]), attend(params, query, source, valid=valid), atol=2e-6
-    )
+    permuted = attend(params, query, source[:, order], PLACED, valid[:, order])
+    plain = attend(params, query, source, PLACED, valid)
+    if looks_at_positions(config):
+        assert np.abs(permuted - plain).max() > 1e-3
+    else:
+        np.testing.assert_allclose(permuted, plain, atol=TOLERANCE["reordered"])
 
 
 @every
@@ -167,9 +184,9 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
         for t in range(cut, 9):
             memory = call(memory, x[:, t : t + 1], method="extend")
             reading = call(x[:, t : t + 1], memory, CAUSAL, method="read")
-            np.testing.assert_allclose(reading.context[:, 0], full[:, t], atol=2e-6)
+            np.testing.assert_allclose(reading.context[:, 0], full[:, t], atol=TOLERANCE["reordered"])
     memory = call(call(x[:, :2], capacity=9, method="remember"), x[:, 2:], method="extend")  # several at once
-    np.testing.assert_allclose(call(x[:, 2:], memory, CAUSAL, method="read").context, full[:, 2:], atol=2e-6)
+    np.testing.assert_allclose(call(x[:, 2:], memory, CAUSAL, method="read").context, full[:, 2:], atol=TOLERANCE["reordered"])
     with pytest.raises(ValueError, match="capacity"):
         call(x, capacity=8, method="remember")
 
@@ -192,11 +209,11 @@ def test_jit_vmap_and_remat_agree_with_plain(name: str, config: dict[str, Any]) 
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     plain = attend(params, query, source, valid=valid)
-    np.testing.assert_allclose(jax.jit(attend)(params, query, source, valid=valid), plain, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(attend)(params, query, source, valid=valid), plain, atol=TOLERANCE["float32"])
     rows = jax.vmap(lambda q, s, v: attend(params, q[None], s[None], valid=v[None])[0])(query, source, valid)
-    np.testing.assert_allclose(rows, plain, atol=1e-6)
+    np.testing.assert_allclose(rows, plain, atol=TOLERANCE["float32"])
     loss = lambda f: jax.grad(lambda q: (f(params, q, source, valid=valid) ** 2).sum())(query)  # noqa: E731
-    np.testing.assert_allclose(loss(jax.checkpoint(attend)), loss(attend), atol=1e-6)
+    np.testing.assert_allclose(loss(jax.checkpoint(attend)), loss(attend), atol=TOLERANCE["gradient"])
 
 
 @every
@@ -209,7 +226,11 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     np.testing.assert_array_equal(reading.context, plain.context)
     weights = np.asarray(collected[MAPS]["weights"][0])
     np.testing.assert_array_equal(weights, reading.weights)
-    np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-6)
+    rows = make(name, config).rows()
+    if rows == "one":
+        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=TOLERANCE["float32"])
+    elif rows == "at most one":
+        assert (weights >= 0).all() and (weights.sum(-1) <= 1.0 + TOLERANCE["float32"]).all()
     assert (weights[np.broadcast_to(~valid[:, None, None], weights.shape)] == 0.0).all()
 
 
@@ -225,7 +246,8 @@ def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     draw = jax.jit(jax.vmap(lambda key: attend(params, query, source, rngs={"dropout": key})))
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))
     assert np.abs(drawn[0] - drawn[1]).max() > 1e-3
-    np.testing.assert_allclose(drawn.mean(0), off, atol=5 * drawn.std(0).max() / 100)  # five standard errors
+    if name not in NOT_LINEAR:
+        np.testing.assert_allclose(drawn.mean(0), off, atol=5 * drawn.std(0).max() / 100)  # five standard errors
     np.testing.assert_array_equal(drawn[0], np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))[0])
 
 

@@ -1,60 +1,245 @@
-"""Visibility against loops over every (query, key) pair."""
+"""Rules of visibility against predicates asked about every (query, key) pair, and what blockwise kernels are told against brute force."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.visibility import (
+    CAUSAL,
+    EVERYTHING,
+    Causal,
+    Dense,
+    Everything,
+    Global,
+    Local,
+    PerHead,
+    RandomBlocks,
+    Rule,
+    Segments,
+    Stride,
+    Summary,
+    Visibility,
+    Window,
+    bigbird,
+    dilated,
+    longformer,
+)
+from attnlab.errors import UserError
+from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, ROWS, T, cases, mask
+
+CASES = cases()
+RULES = {name: rule for name, (rule, _) in CASES.items()}
+EXACT = ["everything", "causal", "window", "stride", "local", "neighbours", "summary", "turned summary", "prefix", "global", "random"]
+EXACT += ["dilated", "sliding"]
+every_rule = pytest.mark.parametrize("name", CASES)
 
 
-def allowed(queries: int, keys: int, length: int, *, causal: bool, window: int | None) -> np.ndarray:
-    mask = np.zeros((queries, keys), bool)
-    for q, k in itertools.product(range(queries), range(keys)):
-        position = length - queries + q
-        mask[q, k] = (not causal or k <= position) and (window is None or abs(position - k) < window)
-    return mask
+@functools.partial(jax.jit, static_argnames=("queries", "keys"))
+def masks(rules: dict[str, Rule], length: Any, offset: Any = None, *, queries: int, keys: int) -> dict[str, Any]:
+    """The masks of many rules in one program; arrays, length and offset are traced."""
+    return {name: Visibility(rule, offset).mask(queries, keys, length) for name, rule in rules.items()}
+
+
+@functools.cache
+def computed(length: int, offset: int | None, queries: int, keys: int) -> dict[str, Any]:
+    return masks(RULES, jnp.asarray(length), offset, queries=queries, keys=keys)
+
+
+def same(result: Any, expected: np.ndarray) -> None:
+    """A mask (None: all allowed) broadcasts to the expected one."""
+    assert result is None or (result.ndim == 4 and result.dtype == bool)
+    np.testing.assert_array_equal(np.broadcast_to(True if result is None else result, expected.shape), expected)
+
+
+def full(rule: Rule | Visibility) -> np.ndarray:
+    """[T,T] of a rule that knows neither rows nor heads."""
+    result = (rule if isinstance(rule, Visibility) else Visibility(rule)).mask(T, T, T)
+    return np.ones((T, T), bool) if result is None else np.broadcast_to(result, (1, 1, T, T))[0, 0]
+
+
+TRIANGLE = np.tril(np.ones((T, T), bool))
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("queries", "keys", "length"), [(5, 5, 5), (1, 8, 3), (3, 8, 6), (2, 7, 7)])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 1, 3])
-def test_causal_and_window_equal_loops(queries: int, keys: int, length: int, causal: bool, window: int | None) -> None:
-    mask = Visibility(causal=causal, window=window).mask(queries, keys, jnp.asarray(length))
-    expected = allowed(queries, keys, length, causal=causal, window=window)
-    if mask is None:
-        assert expected.all()
-    else:
-        np.testing.assert_array_equal(np.broadcast_to(mask, (1, 1, queries, keys))[0, 0], expected)
+@every_rule
+@pytest.mark.parametrize(("length", "offset", "queries"), [(T, None, T), (6, None, 3), (T, 4, 3)], ids=["full", "cached", "offset"])
+def test_masks_equal_the_predicate_of_every_pair(name: str, length: int, offset: int | None, queries: int) -> None:
+    first = length - queries if offset is None else offset
+    same(computed(length, offset, queries, T)[name], mask(CASES[name][1], range(first, first + queries)))
 
 
-def test_everything_needs_no_mask() -> None:
-    assert EVERYTHING.mask(3, 4, 4) is None
+@every_rule
+def test_any_block_of_positions_may_be_asked(name: str) -> None:
+    i, j = np.array([7, 2, 5]), np.array([8, 0, 3, 3])
+    same(Visibility(RULES[name]).allows(i, j), mask(CASES[name][1], i, j))  # type: ignore[arg-type]
 
 
-def test_prefix_is_seen_by_all_queries() -> None:
-    mask = Visibility(causal=True, prefix=jnp.array([0, 3])).mask(4, 4, 4)
-    assert mask is not None
-    np.testing.assert_array_equal(mask[0, 0], np.tril(np.ones((4, 4), bool)))
-    expected = np.tril(np.ones((4, 4), bool))
-    expected[:, :3] = True
-    np.testing.assert_array_equal(mask[1, 0], expected)
+@every_rule
+def test_blocks_are_called_empty_or_full_only_if_they_are(name: str) -> None:
+    rule, predicate = CASES[name]
+    visibility, pairs = Visibility(rule), mask(predicate)
+    ranges = [(first, last) for first, last in itertools.product(range(T), range(1, T + 1)) if first < last]
+    for (i0, i1), (j0, j1) in itertools.product(ranges, ranges):
+        block = pairs[:, :, i0:i1, j0:j1]
+        touches, everywhere = visibility.touches(i0, i1, j0, j1), visibility.everywhere(i0, i1, j0, j1)
+        assert type(touches) is bool and type(everywhere) is bool
+        assert touches >= block.any() and everywhere <= block.all(), (i0, i1, j0, j1)
+        if name in EXACT:
+            assert (touches, everywhere) == (block.any(), block.all()), (i0, i1, j0, j1)
 
 
-def test_segments_see_only_themselves_and_rules_combine() -> None:
-    ids = jnp.array([[0, 0, 1, 1]])
-    mask = Visibility(causal=True, segments=(ids, ids)).mask(4, 4, 4)
-    assert mask is not None
-    expected = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]], bool)
-    np.testing.assert_array_equal(mask[0, 0], expected)
+@every_rule
+def test_what_is_called_causal_is(name: str) -> None:
+    rule, predicate = CASES[name]
+    known = name in ("causal", "sliding", "strided", "fixed", "factorised", "packed", "mixed")
+    assert Visibility(rule).is_causal is known
+    assert not known or not np.triu(mask(predicate), 1).any()
+    assert Window(1).is_causal and Local(1).is_causal and not (Causal() | Window(2)).is_causal
 
 
-def test_dense_part_is_one_rule_among_others() -> None:
-    dense = jnp.array([[[[True, False, True]] * 3]])
-    mask = Visibility(causal=True, dense=dense).mask(3, 3, 3)
-    np.testing.assert_array_equal(mask[0, 0], np.tril(np.ones((3, 3), bool)) & np.array([True, False, True]))  # type: ignore[index]
-    assert CAUSAL.dense is None
+def test_blocks_far_from_a_causal_window_are_skipped() -> None:
+    visibility = CAUSAL & (Window(4) | Global((0,)))
+    assert not visibility.touches(0, 4, 4, 8) and not visibility.touches(12, 16, 4, 8)
+    assert visibility.touches(12, 16, 0, 4) and visibility.touches(4, 8, 4, 8)
+    assert (CAUSAL & Window(8)).everywhere(4, 8, 0, 4) is (7 - 0 < 8) and not (CAUSAL & Window(7)).everywhere(4, 8, 0, 4)
+
+
+# Combining
+
+
+def test_and_or_laws() -> None:
+    rules = [Causal(), Window(2), Stride(3), Global((4,))]
+    for a, b, c in itertools.permutations(rules, 3):
+        np.testing.assert_array_equal(full(a & b), full(a) & full(b))
+        np.testing.assert_array_equal(full(a | b), full(a) | full(b))
+        assert (a & b) & c == a & (b & c) and (a | b) | c == a | (b | c)
+        np.testing.assert_array_equal(full(a & (b | c)), full((a & b) | (a & c)))
+        np.testing.assert_array_equal(full(a | (b & c)), full((a | b) & (a | c)))
+    assert Causal() & Everything() == Causal() == Everything() & Causal()
+    assert Causal() | Everything() == Everything() == Everything() & Everything()
+
+
+@pytest.mark.quick
+def test_simple_uses_stay_simple() -> None:
+    assert Visibility() == EVERYTHING == Visibility(Everything()) and EVERYTHING.mask(3, 4, 4) is None
+    assert Visibility(causal=True) == CAUSAL == Visibility(Causal()) == EVERYTHING & Causal()
+    assert Visibility(window=3, causal=True) == CAUSAL & Window(3) == Causal() & Visibility(window=3)
+    assert isinstance(Local(2) | CAUSAL, Visibility) and (Local(2) | CAUSAL).rule == Local(2) | Causal()
+    assert (CAUSAL | EVERYTHING) == EVERYTHING
+    np.testing.assert_array_equal(full(Visibility(causal=True, window=2)), TRIANGLE & ~np.tril(TRIANGLE, -2))
+    with pytest.raises(TypeError):
+        CAUSAL & 3  # type: ignore[operator]
+
+
+def test_the_offset_survives_combining() -> None:
+    for visibility in (Visibility(Causal(), 2) & Window(3), Window(3) & Visibility(Causal(), 2), CAUSAL & Visibility(Window(3), 2)):
+        assert visibility.offset == 2
+        same(visibility.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool))
+    with pytest.raises(UserError, match="offset"):
+        Visibility(Causal(), 2) & Visibility(Causal(), 3)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (4, 4)])
+def test_arrays_of_a_cross_attention_are_taken_as_they_come(queries: int, keys: int) -> None:
+    rng = np.random.default_rng(1)
+    allowed, mine, theirs = rng.random((2, 1, queries, keys)) < 0.5, rng.integers(3, size=(2, queries)), rng.integers(3, size=(2, keys))
+    expected = np.array([[mine[b][:, None] == theirs[b]] for b in range(2)])
+    room = ((0, 0), (0, 0), (0, 0), (0, 2))
+    result = masks({"dense": Dense(allowed), "segments": Segments(mine, theirs)}, keys, queries=queries, keys=keys + 2)
+    same(result["dense"], np.pad(allowed, room))
+    same(result["segments"], np.pad(expected, room))
+
+
+@pytest.mark.parametrize("rule", [Dense(np.ones((T, T), bool)), Segments(np.zeros((1, T), int)), Global(marked=np.ones((1, T), bool))])
+def test_positions_an_array_does_not_cover_are_seen_by_nothing(rule: Rule) -> None:
+    result = Visibility(rule).allows(np.array([-1, 0, T]), np.array([-2, -1, T - 1, T]))  # type: ignore[arg-type]
+    known = isinstance(rule, Global)  # a global token sees what no array covers, and is seen from there
+    same(result, np.array([[[[0, 0, known, 0], [known, known, 1, known], [0, 0, known, 0]]]], bool))
+
+
+# Under transformations
+
+
+def test_equal_rules_share_a_program_whatever_their_arrays_hold() -> None:
+    traces = []
+
+    @jax.jit
+    def look(rules: Any, length: Any, offset: Any) -> Any:
+        traces.append(1)
+        return [Visibility(rule, offset).mask(2, T, length) for rule in rules.values()]
+
+    def made(window: int, flip: bool) -> dict[str, Rule]:
+        marks, ids = (~MARKS, IDS + 1) if flip else (MARKS, IDS)
+        return {"a": Window(window) | Global((0,), marks), "b": Segments(ids) & bigbird(T, HEADS, 1, 2)}
+
+    look(made(3, False), jnp.asarray(5), jnp.asarray(1))
+    look(made(3, True), jnp.asarray(6), jnp.asarray(2))
+    assert len(traces) == 1
+    look(made(4, True), jnp.asarray(6), jnp.asarray(2))
+    assert len(traces) == 2
+
+
+def test_rules_without_arrays_hash() -> None:
+    make = lambda: CAUSAL & (Local(4) | Global((0,)) | PerHead((Window(2), Stride(3))) | bigbird(40, 2))  # noqa: E731
+    assert make() == make() and hash(make()) == hash(make()) and not jax.tree.leaves(make())
+    assert jax.jit(lambda visibility: visibility.mask(2, 4, 4), static_argnums=0)(make()).shape == (1, 2, 2, 4)
+
+
+def test_vmap_and_scan() -> None:
+    rows = jax.vmap(lambda ids: Visibility(Segments(ids[None]) & Causal()).mask(T, T, T))(IDS)
+    expected = mask(cases()["packed"][1])
+    same(rows[:, 0], expected)
+    visibility = CAUSAL & Segments(IDS)
+    _, steps = jax.lax.scan(lambda length, _: (length + 1, visibility.mask(1, T, length)), jnp.asarray(1), None, length=T)
+    same(jnp.moveaxis(steps[:, :, :, 0], 0, 2), expected)
+
+
+def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
+    module = MultiHead(width=4, heads=HEADS)
+    x = np.random.default_rng(2).normal(size=(ROWS, T, 4)).astype(np.float32)
+    visibility = CAUSAL & (PerHead((Window(2), Stride(3))) | Global((1,), MARKS)) & Dense(DENSE | np.eye(T, dtype=bool))
+    params = jax.jit(module.init)(jax.random.key(0), x, x)
+    expected = jax.jit(lambda: module.apply(params, x, x, visibility).context)()
+
+    @jax.jit
+    def step(memory: Any, token: Any) -> Any:
+        memory = module.apply(params, memory, token, method="extend")
+        return memory, module.apply(params, token, memory, visibility, method="read").context
+
+    memory = jax.jit(lambda: module.apply(params, x[:, :0], capacity=T, method="remember"))()
+    for t in range(T):
+        memory, context = step(memory, x[:, t : t + 1])
+        np.testing.assert_allclose(context[:, 0], expected[:, t], atol=1e-6)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Window(0), "Window: width=0"),
+        (lambda: Visibility(window=0), "Window: width=0"),
+        (lambda: Stride(0), "Stride: stride=0"),
+        (lambda: dilated(0, 2), "dilated: width=0"),
+        (lambda: dilated(2, 0), "dilated: dilation=0"),
+        (lambda: Local(0), "Local: block=0"),
+        (lambda: Local(2, -1), "Local: reach=-1"),
+        (lambda: Summary(4, 3, 1), "stride=4"),
+        (lambda: Global([1]), "tuple"),  # type: ignore[arg-type]
+        (lambda: longformer(5), "nearest even one is 4"),
+        (lambda: RandomBlocks(8, 2, -1), "RandomBlocks: count=-1"),
+        (lambda: PerHead((Causal(), Dense(DENSE))).allows(jnp.arange(T), jnp.arange(T)), "2 heads of its own"),
+    ],
+)
+def test_mistakes_are_named(make: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        make()

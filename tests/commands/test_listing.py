@@ -48,7 +48,7 @@ def run(kind: str | None) -> int:
 def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(None) == 0
     out = capsys.readouterr().out
-    for kind in ("mechanisms", "positions", "systems", "data", "optimizers", "schedules", "configs"):
+    for kind in ("mechanisms", "scores", "alignments", "positions", "systems", "data", "optimizers", "schedules", "configs"):
         assert f"\n{kind} " in out
     with pytest.raises(UserError, match="did you mean 'schedules'"):
         run("schedule")

@@ -25,7 +25,7 @@ OWN = '''
 import flax.struct
 import jax.numpy as jnp
 
-from attnlab.attention import alignments
+from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
 from attnlab.attention.visibility import EVERYTHING
 
@@ -47,7 +47,7 @@ class Mean(Attention):
     def read(self, query, memory, visibility=EVERYTHING):
         batch, queries = query.shape[:2]
         scores = jnp.zeros((batch, 1, queries, memory.valid.shape[1])) * self.sharpness
-        weights = alignments.softmax(scores, memory.valid[:, None, None, :])
+        weights = softmax(scores, memory.valid[:, None, None, :])
         return Reading(weights[:, 0] @ memory.values, self.capture(weights))
 '''
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from attnlab.commands import main
 
 SMALL = {
-    "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.hidden=8"],
+    "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1"],
 }
 SHARED = ["data.examples=160", "data.valid=10", "data.test=4", "batch.size=16", "batch.buckets=32", "batch.max_length=32"]

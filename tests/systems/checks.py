@@ -17,7 +17,7 @@ from attnlab.systems.protocol import Seq2Seq
 
 VOCABULARY = 17
 _HEADS = {"name": "multihead", "heads": 2}
-_ADDITIVE = {"name": "additive", "hidden": 6}
+_ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 6}}
 _SMALL_RNN = {"name": "rnnsearch", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4}
 _SMALL_TRANSFORMER = {"name": "transformer", "width": 8, "layers": 2, "hidden": 12, "positions": {"name": "sinusoidal"}, "dropout": 0.0}
 

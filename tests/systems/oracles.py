@@ -71,8 +71,9 @@ def _gru(cell: Tree, state: Vector, inputs: Vector) -> Vector:
 
 def _additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
     """e_j = v . tanh(W s + U h_j), c = sum_j softmax(e)_j h_j."""
-    query = state @ params["of_query"]["kernel"]
-    weights = softmax(np.array([params["v"] @ np.tanh(query + one @ params["of_key"]["kernel"]) for one in annotations]))
+    params = params["fit"]
+    query = state @ params["w_query"]["kernel"]
+    weights = softmax(np.array([params["v"] @ np.tanh(query + one @ params["w_key"]["kernel"]) for one in annotations]))
     context = np.zeros_like(annotations[0])
     for weight, one in zip(weights, annotations, strict=True):
         context += weight * one
@@ -135,7 +136,7 @@ def _feed_forward(params: Tree, x: np.ndarray) -> np.ndarray:
 
 def _heads(params: Tree, heads: int, x: np.ndarray, memory: np.ndarray, causal: bool = False) -> np.ndarray:
     """concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) W_o; `causal`: position i sees the positions up to i."""
-    query, key, value = x @ params["of_query"]["kernel"], memory @ params["of_key"]["kernel"], memory @ params["of_value"]["kernel"]
+    query, key, value = x @ params["w_query"]["kernel"], memory @ params["w_key"]["kernel"], memory @ params["w_value"]["kernel"]
     width = query.shape[1] // heads
     joined = np.zeros_like(query)
     for h in range(heads):

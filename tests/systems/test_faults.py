@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from attnlab.attention.mechanisms.additive import Additive
 from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.sinusoidal import Sinusoidal
 from attnlab.attention.visibility import Visibility
 from attnlab.layers.recurrent import GRULayer
@@ -86,7 +86,7 @@ FAULTS: dict[str, tuple[str, str, Patch]] = {
     "position stuck at zero": ("transformer", "cached decoding", _forget_the_position),
     "positions shifted in the full pass": ("transformer", "cached decoding", _positions_from_one_in_full_pass),
     "padding attended, multihead": ("transformer", "padding", _ignore_padding(MultiHead)),
-    "padding attended, additive": ("rnnsearch", "padding", _ignore_padding(Additive)),
+    "padding attended, additive": ("rnnsearch", "padding", _ignore_padding(Single)),
     "encoder reads padding": ("rnnsearch", "padding", _run_over_padding),
     "decoder state not carried": ("rnnsearch", "cached decoding", _keep_the_first_state),
 }

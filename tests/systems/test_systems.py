@@ -78,7 +78,7 @@ def test_every_parameter_gets_a_gradient(spec: dict[str, Any]) -> None:
     grads = jax.grad(lambda params: (system.apply({"params": params}, source, target) ** 2).sum())(parameters(system))  # type: ignore[operator]
     silent = [jax.tree_util.keystr(path) for path, grad in jax.tree_util.tree_leaves_with_path(grads) if not np.abs(grad).max() > 1e-9]
     # A key's bias shifts all scores of a row alike; softmax does not see it.
-    assert [path for path in silent if "of_key']['bias" not in path] == []
+    assert [path for path in silent if "w_key']['bias" not in path] == []
 
 
 def test_published_start_of_rnnsearch_is_uniform_attention() -> None:

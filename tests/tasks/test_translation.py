@@ -155,9 +155,10 @@ METHODS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("how", METHODS, ids=["greedy", "beam", "sample"])
 def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str, Any]) -> None:
     """Step by step with caches and beams in flight, and in one pass over the found tokens: the same number. Scores follow from it."""
-    for text, hypotheses in zip(model.texts, model.translate(**how), strict=True):
+    found = model.translate(**how)
+    assert max(map(len, found)) == how.get("n_best", 1)  # fewer where fewer ended within the limit
+    for text, hypotheses in zip(model.texts, found, strict=True):
         source = np.append(model.task.vocabularies[0].encode_all([text])[0], EOS)
-        assert len(hypotheses) == how.get("n_best", 1)
         assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
         for one in hypotheses:
             expected = picked(model.log_probs(source, one.tokens, never=(PAD, BOS)), one.tokens).sum()
@@ -248,7 +249,7 @@ def test_a_text_survives_the_vocabulary(plain: Translation) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"system.attention.hidden": 0}, "hidden"),
+        ({"system.attention.score.hidden": 0}, "hidden"),
         ({"decoding.beam": 2, "decoding.n_best": 3}, "n_best=3 is more than decoding.beam=2"),
     ],
 )
@@ -261,9 +262,9 @@ def test_a_bad_config_fails_before_data_is_read(change: dict[str, Any], words: s
 
 
 def test_a_slot_is_checked_against_what_the_mechanism_declares(plain: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.attention.mechanisms.additive import Additive
+    from attnlab.attention.mechanisms.single import Single
     from attnlab.attention.protocol import Capabilities
 
-    monkeypatch.setattr(Additive, "capabilities", Capabilities(roles=frozenset({"self"})))
-    with pytest.raises(UserError, match="system.attention=additive: Additive does not support the role 'cross'; it offers 'self'"):
+    monkeypatch.setattr(Single, "capabilities", Capabilities(roles=frozenset({"self"})))
+    with pytest.raises(UserError, match="system.attention=single: Single does not support the role 'cross'; it offers 'self'"):
         build_system(plain.config, 9, 9)

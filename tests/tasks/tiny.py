@@ -17,7 +17,7 @@ from attnlab.training.step import first_state, make_step
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = {
-    "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.hidden=8"],
+    "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1", "system.dropout=0.0"],
 }
 SHARED = ["batch.size=16", "batch.buckets=8", "batch.max_length=8", "decoding.max_ratio=1.0", "decoding.max_extra=2", "decoding.batch=8"]

@@ -1,97 +1,156 @@
-"""Multi-head scaled dot-product attention (Vaswani et al. 2017).
+"""Multi-head attention (Vaswani et al. 2017), with fewer key heads if wanted (MQA, GQA), any score, alignment and position scheme.
 
-    q, k, v = x W_q, s W_k, s W_v split into H heads of D = width / H
-    A_h = softmax(q_h k_h^T / sqrt(D)) over the allowed keys        y = concat_h(A_h v_h) W_o
+    q, k, v = x W_q, s W_k, s W_v      H query heads of width D = width / H;  K key and value heads
+    A_h = align(score(q_h, k_g) + position bias),  g = floor(h K / H)        y = concat_h(A_h v_g) W_o
 
-Cost: 4 Tq Tk width FLOPs for the two products, 2 n m per row of each projection; memory Tq Tk H.
-Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), section 3.2. As in its formulas the
-projections have no biases unless asked for; a row with nothing to see gives zeros, which the paper leaves open.
+By default score = q k^T / sqrt(D) and align = softmax: the paper's. K = 1 is multi-query attention (Shazeer 2019), 1 < K < H
+grouped-query attention (Ainslie et al. 2023): head h reads key head floor(h K / H), neighbours together.
+Cost: 4 Tq Tk width FLOPs for the two products, 2 n m per row of each projection. Parameters 2 width^2 (1 + K / H).
+Memory for decoding: 2 K D numbers per token.
+Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), section 3.2; N. Shazeer, "Fast Transformer
+Decoding: One Write-Head is All You Need", 2019; J. Ainslie et al., "GQA", EMNLP 2023. As in the first's formulas the projections
+have no biases unless asked for; a row with nothing to see gives zeros, which the papers leave open.
 """
 
 from __future__ import annotations
 
-import math
-
+import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention import alignments
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.kernels.plain import Look, fold, plain, unfold
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
+from attnlab.registry import Part, kind, made
 
 
 @flax.struct.dataclass
 class MultiHeadMemory(Memory):
-    """keys, values [B,H,Tk,D]; heads first, the layout the two products run fastest in."""
+    """keys [B,K,Tk,A], as score and positions made them; values [B,K,Tk,D]. Heads first: the two products run fastest so."""
 
     keys: jax.Array
     values: jax.Array
 
 
 class MultiHead(Attention):
-    """H independent scaled dot products; queries, keys, values and context are all H * D = width wide.
+    """H independent heads; queries, keys, values and context are H * D = width wide, keys and values K * D.
 
     Attributes:
       heads: H; must divide the width.
+      key_heads: K; must divide H; 0 for K = H.
+      score: how a query and a key fit.
+      alignment: scores to weights.
+      positions: a scheme that acts on queries and keys, scores or values ("none" for none).
       dropout: rate on the attention weights, not renormalised.
       bias: biases on all four projections.
     """
 
     heads: int = 4
+    key_heads: int = 0
+    score: Part = "scaled_dot"
+    alignment: Part = "softmax"
+    positions: Part = "none"
     dropout: float = 0.0
     bias: bool = False
 
-    capabilities = Capabilities(dropout=True)
+    parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
+    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key", "score", "value"}))
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
         if self.heads < 1 or self.width % self.heads:
-            near = [h for h in range(1, self.width + 1) if self.width % h == 0]
-            near = sorted(near, key=lambda h: abs(h - self.heads))[:3]
-            raise UserError(f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could be {_either(near)}")
-        self.of_query = Dense(self.width, self.bias)
-        self.of_key = Dense(self.width, self.bias)
-        self.of_value = Dense(self.width, self.bias)
+            raise UserError(
+                f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could be {_near(self.width, self.heads)}"
+            )
+        if self.key_heads < 0 or self.heads % (self.key_heads or 1):
+            near = _near(self.heads, self.key_heads)
+            raise UserError(f"multihead: heads={self.heads} is not divisible by key_heads={self.key_heads}; key_heads could be {near}")
+        shared = (self.key_heads or self.heads) * (self.width // self.heads)
+        self.w_query = Dense(self.width, self.bias)
+        self.w_key = Dense(shared, self.bias)
+        self.w_value = Dense(shared, self.bias)
         self.out = Dense(self.width, self.bias)
+        self.fit = made(SCORES, self.score)()
+        self.align = made(ALIGNMENTS, self.alignment)()
+        self.scheme = made(POSITIONS, self.positions)()
         self.drop = Dropout(self.dropout)
 
     def split(self, x: jax.Array) -> jax.Array:
-        """[B,T,H*D] to heads first, [B,H,T,D]."""
-        return x.reshape(*x.shape[:2], self.heads, self.width // self.heads).transpose(0, 2, 1, 3)
+        """[B,T,n*D] to heads first, [B,n,T,D]."""
+        width = self.width // self.heads
+        return x.reshape(*x.shape[:2], x.shape[-1] // width, width).transpose(0, 2, 1, 3)
+
+    def split_values(self, x: jax.Array) -> jax.Array:
+        """Projected values [B,T,K*D], heads first."""
+        return self.split(x)
+
+    def key_value(self, source: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of a source whose first token stands at position `first`."""
+        keys = self.fit.of_key(self.split(self.w_key(source)))
+        return self.scheme.of_key(keys, first + jnp.arange(source.shape[1])), self.split_values(self.w_value(source))
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> MultiHeadMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
         room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        keys, values = (jnp.pad(self.split(of(source)), room) for of in (self.of_key, self.of_value))
-        return MultiHeadMemory(known, length, keys, values)
+        return MultiHeadMemory(known, length, *(jnp.pad(x, room) for x in self.key_value(source, 0)))
 
     def extend(self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None) -> MultiHeadMemory:
         """See `Attention.extend`."""
-        fresh, _ = written(source, valid, None)
-        put = jax.lax.dynamic_update_slice_in_dim
-        return MultiHeadMemory(
-            valid=put(memory.valid, fresh, memory.length, 1),
-            length=memory.length + source.shape[1],
-            keys=put(memory.keys, self.split(self.of_key(source)).astype(memory.keys.dtype), memory.length, 2),
-            values=put(memory.values, self.split(self.of_value(source)).astype(memory.values.dtype), memory.length, 2),
-        )
+        keys, values = self.key_value(source, memory.length)
+        return memory.appended(valid, keys=keys, values=values)
 
     def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
-        queries = self.split(self.of_query(query))  # [B,H,Tq,D]
-        mask = memory.valid[:, None, None, :]
-        rules = visibility.mask(query.shape[1], memory.valid.shape[1], memory.length)
-        mask = mask if rules is None else mask & rules
-        scores = jnp.einsum("bhqd,bhkd->bhqk", queries, memory.keys, preferred_element_type=jnp.float32)
-        weights = alignments.softmax(scores / math.sqrt(queries.shape[-1]), mask)
-        dropped = self.drop(weights).astype(memory.values.dtype)
-        context = jnp.einsum("bhqk,bhkd->bhqd", dropped, memory.values).transpose(0, 2, 1, 3)
-        context = context.reshape(*query.shape[:2], self.width)
-        return Reading(self.out(context), self.capture(weights))
+        context, weights = plain(self.look(query, memory, visibility))
+        return Reading(self.out(self.join(context, query)), self.capture(weights))
+
+    def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
+        """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection gets."""
+        return context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], context.shape[1] * context.shape[3])
+
+    def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
+        """What a kernel needs to know of a query [B,Tq,dq] and a memory."""
+        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        q = self.split(self.w_query(query))  # [B,H,Tq,D]
+        scale, width = self.fit.scale(q.shape[-1]), q.shape[-1]
+        raised = self.fit.of_query(q, width)
+
+        def score(queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+            scores = unfold(self.fit.pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
+            bias = self.scheme.bias(queries[1], Relation(i, j, visibility.is_causal, scale))
+            return scores if bias is None else scores + bias.astype(jnp.float32)
+
+        def relative(weights: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array | None:
+            return self.scheme.values(weights, Relation(i, j, visibility.is_causal, scale), memory.values.shape[-1])
+
+        return Look(
+            queries=(self.scheme.of_query(raised, i) * scale, q),
+            keys=memory.keys,
+            values=memory.values,
+            score=score,
+            memory=memory,
+            visibility=visibility,
+            align=self.align,
+            place=Place(query, i, j, memory.valid.sum(axis=1)),
+            drop=self.drop,
+            relative=relative if "value" in self.scheme.hooks else None,
+        )
 
 
-def _either(numbers: list[int]) -> str:
-    return " or ".join(map(str, sorted(numbers)))
+def _near(number: int, wanted: int) -> str:
+    """The three divisors of a number nearest to the one wanted."""
+    near = [n for n in range(1, number + 1) if number % n == 0]
+    return " or ".join(map(str, sorted(sorted(near, key=lambda n: abs(n - wanted))[:3])))

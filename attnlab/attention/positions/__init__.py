@@ -1,4 +1,4 @@
-"""Position schemes: where a token stands, told to a model through one of three hooks (see `protocol`)."""
+"""Position schemes: where a token stands, told to a model through the hooks of `protocol`. A new one is one file and one line here."""
 
 from attnlab.registry import Table
 
@@ -7,5 +7,23 @@ POSITIONS = Table(
     {
         "none": "attnlab.attention.positions.protocol:PositionScheme",
         "sinusoidal": "attnlab.attention.positions.sinusoidal:Sinusoidal",
+        "learned": "attnlab.attention.positions.learned:Learned",
+        "shaw": "attnlab.attention.positions.shaw:Shaw",
+        "transformer_xl": "attnlab.attention.positions.transformer_xl:TransformerXL",
+        "t5": "attnlab.attention.positions.t5:T5",
+        "alibi": "attnlab.attention.positions.alibi:Alibi",
+        "rope": "attnlab.attention.positions.rope:Rope",
+        "syntax": "attnlab.attention.positions.syntax:Syntax",
+    },
+)
+
+SCALINGS = Table(
+    "rope scaling",
+    {
+        "none": "attnlab.attention.positions.rope_scaling:Unscaled",
+        "linear": "attnlab.attention.positions.rope_scaling:Linear",
+        "ntk": "attnlab.attention.positions.rope_scaling:Ntk",
+        "yarn": "attnlab.attention.positions.rope_scaling:Yarn",
+        "llama3": "attnlab.attention.positions.rope_scaling:Llama3",
     },
 )

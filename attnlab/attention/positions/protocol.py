@@ -1,32 +1,61 @@
-"""The three hooks of a position scheme. A scheme overrides the ones it uses and names them in `hooks`."""
+"""The hooks of a position scheme. A scheme overrides the ones it uses and names them in `hooks`.
+
+Axis letters: B batch, H heads, T length (Tq, Tk), D head width, Dv value width, d model width.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import flax.linen as nn
 import jax
 
 
+@dataclasses.dataclass(frozen=True)
+class Relation:
+    """How the queries of a look stand to its keys, for the hooks that act on pairs.
+
+    Attributes:
+      i, j: positions of queries [Tq] and keys [Tk], int32, from 0; any block of either.
+      causal: no query sees a later key (a scheme may spend its range on the past).
+      scale: what the score multiplies inner products with; a bias that is one of query and key parts wants it too.
+    """
+
+    i: jax.Array
+    j: jax.Array
+    causal: bool = False
+    scale: float = 1.0
+
+
 class PositionScheme(nn.Module):
     """No positions at all: every hook hands back what it got. The base of every scheme.
 
-    Hooks:
-      embed: on embeddings, x [B,T,d] at positions [T] or [B,T] (absolute, 0 at the first token).
-      rotate: on queries or keys, x [B,H,T,D] at positions [T] or [B,T].
-      bias: on scores, added to [B,H,Tq,Tk]; None adds nothing.
+    Hooks (`hooks` names those that do something; a mechanism or system refuses what it does not offer):
+      "embedding": `embed`, on embeddings.
+      "query_key": `of_query` and `of_key`, on the two sides of an inner product.
+      "score": `bias`, added to scores after their scale.
+      "value": `values`, added to contexts.
     """
 
     hooks: ClassVar[frozenset[str]] = frozenset()
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Hook "embedding": x [B,T,d] and positions [T] to [B,T,d]."""
+        """Hook "embedding": x [B,T,d] at absolute positions [T] or [B,T], 0 at the first token, to [B,T,d]."""
         return x
 
-    def rotate(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Hook "query_key": x [B,H,T,D] and positions [T] to [B,H,T,D]."""
-        return x
+    def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
+        """Hook "query_key": unscaled q [B,H,Tq,D] at positions i [Tq] to [B,H,Tq,D]."""
+        return q
 
-    def bias(self, of_query: jax.Array, of_key: jax.Array) -> jax.Array | None:
-        """Hook "score": positions [Tq] and [Tk] to an additive bias broadcastable to [B,H,Tq,Tk], or None."""
+    def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
+        """Hook "query_key": k [B,K,Tk,D] at positions j [Tk] to [B,K,Tk,D]; it is what a memory keeps."""
+        return k
+
+    def bias(self, q: jax.Array, relation: Relation) -> jax.Array | None:
+        """Hook "score": q [B,H,Tq,D], unscaled and before `of_query`, to a bias broadcastable to [B,H,Tq,Tk]; None for none."""
+        return None
+
+    def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
+        """Hook "value": weights [B,H,Tq,Tk] to what is added to the context [B,H,Tq,width]; None for none."""
         return None

@@ -4,6 +4,7 @@
 
 Added to the embeddings. Sines and cosines interleave as in the paper (its released code puts them in two halves on a slightly
 different frequency grid: weights do not carry over). An odd width drops the last cosine.
+Axis letters: B batch, T length, d model width. Cost: d sines for each position; no parameters.
 Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.5.
 """
 
@@ -28,10 +29,11 @@ class Sinusoidal(PositionScheme):
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,T,d] + PE[positions]; the table is computed in float32 and added in the dtype of x."""
-        return x + self.table(positions, x.shape[-1]).astype(x.dtype)
+        return x + sinusoid(positions, x.shape[-1], self.base).astype(x.dtype)
 
-    def table(self, positions: jax.Array, width: int) -> jax.Array:
-        """PE at positions [...], float32 [..., width]."""
-        frequency = self.base ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
-        angle = positions.astype(jnp.float32)[..., None] * frequency
-        return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*positions.shape, -1)[..., :width]
+
+def sinusoid(positions: jax.Array, width: int, base: float = 10000.0) -> jax.Array:
+    """PE at positions [...], float32 [..., width]."""
+    frequency = base ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
+    angle = positions.astype(jnp.float32)[..., None] * frequency
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*positions.shape, -1)[..., :width]

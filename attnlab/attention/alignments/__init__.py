@@ -1,0 +1,26 @@
+"""Alignments: from scores to weights (see `protocol`). A new one is one file and one line here.
+
+Beside them stand two losses that go with alignments: `reinforce` (for sampled ones) and `doubly_stochastic`.
+"""
+
+from attnlab.registry import Table
+
+ALIGNMENTS = Table(
+    "alignment",
+    {
+        "softmax": "attnlab.attention.alignments.softmax:Softmax",
+        "softmax_plus_one": "attnlab.attention.alignments.softmax:SoftmaxPlusOne",
+        "sink": "attnlab.attention.alignments.softmax:Sink",
+        "sparsemax": "attnlab.attention.alignments.entmax:Sparsemax",
+        "entmax": "attnlab.attention.alignments.entmax:Entmax",
+        "learned_entmax": "attnlab.attention.alignments.entmax:LearnedEntmax",
+        "sigmoid": "attnlab.attention.alignments.sigmoid:Sigmoid",
+        "local_m": "attnlab.attention.alignments.local:LocalM",
+        "local_p": "attnlab.attention.alignments.local:LocalP",
+        "local_p_renormalised": "attnlab.attention.alignments.local:RenormalisedLocalP",
+        "monotonic": "attnlab.attention.alignments.monotonic:Monotonic",
+        "hard": "attnlab.attention.alignments.hard:Hard",
+        "straight_through": "attnlab.attention.alignments.hard:StraightThrough",
+        "gumbel": "attnlab.attention.alignments.hard:Gumbel",
+    },
+)

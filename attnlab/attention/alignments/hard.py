@@ -1,0 +1,91 @@
+"""Hard alignments: one key for each query, chosen by chance or as the best.
+
+    hard                one_hot(s_i), s_i ~ Categorical(softmax(e_i))              no gradient: train with `reinforce`
+    straight_through    one_hot(argmax e_i)                                        gradient of softmax(e_i)
+    gumbel              one_hot(argmax(e_i + g_i)), g_ij ~ Gumbel(0, 1)            gradient of softmax((e_i + g_i) / tau)
+
+argmax(e + g) is a draw from softmax(e). Chance needs the stream "sample"; without it the best key is taken (g = 0), as at test time.
+Cost: about 8 FLOPs for each pair, no parameters.
+Source: K. Xu et al., "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention", ICML 2015, section 4.1; Y. Bengio,
+N. Leonard, A. Courville, "Estimating or Propagating Gradients Through Stochastic Neurons for Conditional Computation", 2013; E. Jang,
+S. Gu, B. Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017, section 2.2.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import SAMPLES, Alignment, Place
+from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
+from attnlab.errors import UserError
+
+
+class Hard(Alignment):
+    """One sampled key; while the collection "samples" is mutable, log p(s_i) and the entropy of softmax(e_i), [B,H,Tq] each, go there.
+
+    Attributes:
+      soft: probability with which a row of the batch takes, for one look, the expectation softmax(e_i) in place of a sample (0.5 in
+        the paper); log p is 0 there, for nothing was sampled.
+    """
+
+    soft: float = 0.0
+
+    def setup(self) -> None:
+        if not 0.0 <= self.soft <= 1.0:
+            raise UserError(f"alignment hard: soft={self.soft}, must be a probability, from 0 to 1")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """See `Alignment.__call__`; a sample is a constant, an expectation has the gradient of softmax."""
+        scores = scores.astype(jnp.float32)
+        weights, logs = softmax(scores, mask), log_softmax(scores, mask)
+        sampled = jnp.ones((scores.shape[0], 1, 1, 1), bool)
+        noisy = scores
+        if self.has_rng("sample"):
+            noisy = scores + jax.random.gumbel(self.make_rng("sample"), scores.shape)
+            sampled = jax.random.bernoulli(self.make_rng("sample"), 1.0 - self.soft, sampled.shape)
+        chosen = best(jax.lax.stop_gradient(noisy), mask)
+        if not self.is_initializing():
+            self.sow(SAMPLES, "log_prob", jnp.where(sampled, chosen * logs, 0.0).sum(axis=-1))
+            self.sow(SAMPLES, "entropy", -(weights * logs).sum(axis=-1))
+        return jnp.where(sampled, chosen, weights)
+
+
+class StraightThrough(Alignment):
+    """The best key forward, softmax backward."""
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """See `Alignment.__call__`."""
+        return straight(scores, mask)
+
+
+class Gumbel(Alignment):
+    """A sampled key forward, a softmax of the noisy scores backward.
+
+    Attributes:
+      tau: temperature of the softmax; small values come nearer to the choice, with larger gradients.
+    """
+
+    tau: float = 1.0
+
+    def setup(self) -> None:
+        if not self.tau > 0.0:
+            raise UserError(f"alignment gumbel: tau={self.tau}, must be above 0, as 1.0 is")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """See `Alignment.__call__`."""
+        noise = jax.random.gumbel(self.make_rng("sample"), scores.shape) if self.has_rng("sample") else 0.0
+        return straight(scores.astype(jnp.float32) + noise, mask, self.tau)
+
+
+def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float = 1.0) -> jax.Array:
+    """Forward `best(scores, mask)`, backward the masked softmax of scores / tau; [..., Tk] float32."""
+    weights = softmax(scores.astype(jnp.float32) / tau, mask)
+    return best(scores, mask) + (weights - jax.lax.stop_gradient(weights))  # the bracket is exactly 0: masked entries stay so
+
+
+def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
+    """One-hot of the largest allowed score along the last axis, the first of equals, float32; zeros where nothing is allowed."""
+    allowed = jnp.ones((), bool) if mask is None else mask
+    at = jnp.where(allowed, scores.astype(jnp.float32), LOW).argmax(axis=-1)
+    return jnp.where(allowed, jax.nn.one_hot(at, scores.shape[-1]), 0.0)

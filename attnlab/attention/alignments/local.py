@@ -1,0 +1,113 @@
+"""Local attention: a window around one position of the source (Luong et al. 2015).
+
+    local_m    p_i = min(i, n - 1)                                           a_ij = softmax over |j - p_i| <= D of e_ij
+    local_p    p_i = n sigmoid(v_h . tanh(q_i W_p)),  centre floor(p_i)       a_ij = (softmax over |j - centre| <= D of e_ij) g_ij
+               g_ij = exp(-(j - p_i)^2 / (2 s^2)),  s = D / 2
+    local_p_renormalised    the same, divided by its sum
+
+Positions count from 0, n is the number of real keys of the row, q_i the mechanism's own query. Keys off the window weigh exactly 0. local_p
+sums to less than one: the authors report that dividing by the sum is worse, here it is a name of its own. p_i learns through g alone.
+The window is cut from all scores, so the cost is that of softmax; local_p adds 2 dq (dq + H) FLOPs for each query and dq (dq + H)
+parameters.
+Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.2,
+equations 9 and 10; centre and start values (uniform in [-0.1, 0.1]) as in the authors' code. With several heads, which the paper does
+not have, every head has its own v_h and so its own p_i. The positions are those of the memory: whoever stores a source reversed gets
+windows over the reversed source. Real keys must stand first, padding last.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.projections import Dense
+from attnlab.errors import UserError
+
+
+class LocalM(Alignment):
+    """Monotonic windows: query i looks at the 2 D + 1 keys around key i; no parameters.
+
+    Attributes:
+      reach: D, keys on either side of the centre.
+    """
+
+    reach: int = 10
+
+    looks_at = frozenset({"positions", "lengths"})
+
+    def setup(self) -> None:
+        if self.reach < 0:
+            raise UserError(f"alignment local_m: reach={self.reach}, must be at least 0")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """See `Alignment.__call__`."""
+        last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
+        centre = jnp.minimum(place.i[:, None], last)  # [B,1,Tq,1]
+        return softmax(scores, windowed(mask, centre, self.reach, place))
+
+
+class LocalP(Alignment):
+    """Predictive windows: the query says where in the source to look, and keys near that place weigh more.
+
+    Attributes:
+      reach: D, keys on either side of the centre, and twice the standard deviation of the Gaussian.
+      span: what the sigmoid is multiplied with: "n", the paper's, or "n - 1", with which p_i can stand on both ends.
+    """
+
+    reach: int = 10
+    span: Literal["n", "n - 1"] = "n"
+
+    sums_to: ClassVar[Literal["one", "at most one", "any"]] = "at most one"
+    looks_at = frozenset({"positions", "lengths"})
+
+    def setup(self) -> None:
+        if self.reach < 1:
+            raise UserError(f"alignment local_p: reach={self.reach}, must be at least 1: it is twice the width of the Gaussian")
+
+    @nn.compact
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """See `Alignment.__call__`."""
+        raised = jnp.tanh(
+            Dense(place.query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(place.query.astype(jnp.float32))
+        )
+        v = self.param("v", _small, (place.query.shape[-1], scores.shape[1])).astype(jnp.float32)
+        p = self.times(place) * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]  # [B,H,Tq,1]
+        last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
+        centre = jnp.minimum(jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last)  # a sigmoid rounded to 1 would step off the end
+        distance = (place.j - p) / (self.reach / 2)
+        return self.weigh(scores, windowed(mask, centre, self.reach, place), distance**2 / 2)
+
+    def times(self, place: Place) -> jax.Array:
+        """What the sigmoid is multiplied with, [B,1,1,1] float32."""
+        span = place.lengths if self.span == "n" else jnp.maximum(place.lengths - 1, 0)
+        return span.astype(jnp.float32)[:, None, None, None]
+
+    def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
+        """Scores, a mask and minus the logarithm of the Gaussian, [B,H,Tq,Tk] each, to weights."""
+        return softmax(scores, window) * jnp.exp(-far)
+
+
+class RenormalisedLocalP(LocalP):
+    """`LocalP` divided by its sum, a_ij proportional to exp(e_ij) g_ij in the window."""
+
+    sums_to = "one"
+
+    def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
+        """See `LocalP.weigh`."""
+        return softmax(scores.astype(jnp.float32) - far, window)
+
+
+def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, place: Place) -> jax.Array:
+    """The mask narrowed to the keys at most `reach` away from a centre broadcastable to [B,H,Tq,1]."""
+    near = abs(place.j - centre) <= reach
+    return near if mask is None else near & mask
+
+
+def _small(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> jax.Array:
+    """The paper's start values, uniform in [-0.1, 0.1]."""
+    return jax.random.uniform(key, shape, dtype, -0.1, 0.1)

@@ -1,0 +1,70 @@
+"""What an alignment is: a function from the scores of a query to the weights of its keys.
+
+Axis letters: B batch, H heads, Tq queries, Tk keys, dq width of the query.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+SAMPLES = "samples"  # the variable collection to which an alignment that samples writes, while it is mutable (see `reinforce`)
+
+
+@flax.struct.dataclass
+class Place:
+    """Where queries and keys stand, for alignments that look at more than scores.
+
+    Attributes:
+      query: [B,Tq,dq], the queries as the mechanism got them.
+      i, j: [Tq] and [Tk] int32, positions of queries and keys, from 0.
+      lengths: [B] int32, real keys of each row.
+      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only a kernel that hands over the keys in blocks has
+        to give it, for a mask of one block cannot tell; None: the mask is of the whole row.
+    """
+
+    query: jax.Array
+    i: jax.Array
+    j: jax.Array
+    lengths: jax.Array
+    seen: jax.Array | None = None
+
+
+class Alignment(nn.Module):
+    """Base of every alignment.
+
+    A random draw takes the stream "sample" and happens exactly when the caller passes it.
+
+    Attributes of the class:
+      form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more than the keys (`extra`), so that
+        blockwise kernels apply; "elementwise": on its own score only, and on how many keys the query may see (`Place.seen`); "row": on
+        the whole row of its query; "look": on the rows of earlier queries in the same look too, so that all queries must come at once.
+      sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where there are any), "at most one", or "any".
+      looks_at: what beside scores and mask changes the weights. "positions": where queries and keys stand, so that the order of the
+        source matters; "lengths": the length of the source, so that a source that grows changes what was read from it before.
+    """
+
+    form: ClassVar[Literal["normalised", "elementwise", "row", "look"]] = "row"
+    sums_to: ClassVar[Literal["one", "at most one", "any"]] = "one"
+    looks_at: ClassVar[frozenset[str]] = frozenset()
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None allows all) to weights [B,H,Tq,Tk].
+
+        In float32. Masked entries get exactly 0; a row with nothing allowed is all zeros, with zero gradients.
+        """
+        raise NotImplementedError
+
+    def extra(self, heads: int) -> jax.Array | None:
+        """Of the form "normalised": [H], the logarithm of what stands in the denominator beside the keys; None for nothing."""
+        return None
+
+
+def whole(mask: jax.Array | None, keys: int) -> jax.Array:
+    """The mask as an array whose last axis is Tk, so that it can be counted along it; None allows all."""
+    allowed = jnp.ones((), bool) if mask is None else mask
+    return jnp.broadcast_to(allowed, (*allowed.shape[:-1], keys))

@@ -1,0 +1,43 @@
+"""Sigmoid attention: every key is weighed on its own.
+
+    a_ij = sigmoid(e_ij + b),   b = -log n_i by default, n_i the number of keys that query i may see
+
+The weights do not compete; with b = -log n they sum to about 1 where scores are small, as those of softmax do.
+Cost: about 4 FLOPs for each pair, no parameters.
+Source: J. Ramapuram et al., "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", 2024 (arXiv 2409.04431). There
+n is the length of the sequence, also in causal models; here it is what the query sees, so that padding does not count and a step of
+cached decoding gives what the full pass gives. A fixed `bias`, minus the logarithm of the training length, is the paper's causal model.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Alignment, Place, whole
+
+
+class Sigmoid(Alignment):
+    """a_ij = sigmoid(e_ij + b); no parameters.
+
+    Attributes:
+      bias: b; None for -log n_i.
+    """
+
+    bias: float | None = None
+
+    form = "elementwise"
+    sums_to = "any"
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        """See `Alignment.__call__`."""
+        allowed = whole(mask, scores.shape[-1])
+        weights = jax.nn.sigmoid(scores.astype(jnp.float32) + self.shift(allowed, place))
+        return jnp.where(allowed, weights, 0.0)
+
+    def shift(self, allowed: jax.Array, place: Place) -> jax.Array:
+        """b, broadcastable to [B,H,Tq,1], of a mask whose last axis is Tk."""
+        if self.bias is not None:
+            return jnp.float32(self.bias)
+        seen = allowed.sum(axis=-1, keepdims=True) if place.seen is None else place.seen
+        return -jnp.log(jnp.maximum(seen, 1).astype(jnp.float32))

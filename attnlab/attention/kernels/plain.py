@@ -1,0 +1,71 @@
+"""The plain kernel: all scores, all weights, then the weighted sum; what every other kernel must equal.
+
+Axis letters: B batch, H heads, K key heads (H = K G, query head h reads key head h // G), Tq queries, Tk keys, Dv value width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.protocol import Memory
+from attnlab.attention.visibility import Visibility
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """One look at a memory, after all projections.
+
+    Attributes:
+      queries: tree of [B,H,Tq,...], keys: tree of [B,K,Tk,...]; what `score` takes.
+      values: [B,K,Tk,Dv].
+      score: `score(queries, keys, i, j)` -> [B,H,Tq,Tk] float32 for any blocks of queries and keys at positions i, j.
+      memory: for what is written and valid; visibility: who may see whom.
+      align: the alignment, or a function of the same arguments around one, whose weights [B,H',Tq,Tk] may have other heads.
+      place: what it may look at.
+      drop: dropout of weights.
+      relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with values), or None.
+    """
+
+    queries: Any
+    keys: Any
+    values: jax.Array
+    score: Callable[[Any, Any, jax.Array, jax.Array], jax.Array]
+    memory: Memory
+    visibility: Visibility
+    align: Alignment | Callable[[jax.Array, jax.Array | None, Place], jax.Array]
+    place: Place
+    drop: Callable[[jax.Array], jax.Array]
+    relative: Callable[[jax.Array, jax.Array, jax.Array], jax.Array | None] | None = None
+
+    def replace(self, **changes: Any) -> Look:
+        """A copy with other fields."""
+        return dataclasses.replace(self, **changes)
+
+
+def plain(look: Look) -> tuple[jax.Array, jax.Array]:
+    """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
+    i, j = look.place.i, look.place.j
+    mask = look.memory.valid[:, None, None, :]
+    rules = look.visibility.mask(len(i), len(j), look.memory.length)
+    mask = mask if rules is None else mask & rules
+    weights = look.align(look.score(look.queries, look.keys, i, j), mask, look.place)
+    dropped = look.drop(weights).astype(look.values.dtype)
+    context = unfold(jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values), weights.shape[1])
+    more = look.relative(dropped, i, j) if look.relative else None
+    return context if more is None else context + more.astype(context.dtype), weights
+
+
+def fold(x: jax.Array, key_heads: int) -> jax.Array:
+    """[B,H,Tq,...] to [B,K,G*Tq,...]: the query heads of a group side by side, so that they share the group's keys without a copy."""
+    return x if x.shape[1] == key_heads else x.reshape(x.shape[0], key_heads, x.shape[1] // key_heads * x.shape[2], *x.shape[3:])
+
+
+def unfold(x: jax.Array, heads: int) -> jax.Array:
+    """The way back, [B,K,G*Tq,...] to [B,H,Tq,...]."""
+    return x if x.shape[1] == heads else x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, *x.shape[3:])

@@ -1,0 +1,39 @@
+"""Gated attention (Qiu et al. 2025): each head's output times a sigmoid of the query's input, before the output projection.
+
+    y = concat_h(O_h * sigmoid(x W_g)) W_o        O_h the multi-head outputs, x the query
+
+Cost: one more projection of the query; parameters: width^2 more (element-wise) or width H (head-wise). A gate near zero lets a head be
+silent, which a softmax cannot. At the start a gate is about one half.
+Source: Z. Qiu et al., "Gated Attention for Large Language Models: Non-linearity, Sparsity, and Attention-Sink-Free", 2025, its
+best position (G1). No bias, as there.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.projections import Dense
+
+
+class Gated(MultiHead):
+    """Multi-head attention with a gate on every output of a head, or on every head; other fields as there.
+
+    Attributes:
+      gate: "element" (one for each of the width) or "head" (one for each head).
+    """
+
+    gate: Literal["element", "head"] = "element"
+
+    def setup(self) -> None:
+        super().setup()
+        self.w_gate = Dense(self.width if self.gate == "element" else self.heads, use_bias=False)
+
+    def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
+        """See `MultiHead.join`."""
+        gates = jax.nn.sigmoid(self.w_gate(query))
+        if self.gate == "element":
+            return super().join(context, query) * gates
+        return super().join(context * gates.transpose(0, 2, 1)[..., None], query)

@@ -1,0 +1,106 @@
+"""Structured self-attention, r hops over one source (Lin et al. 2017), each led by a learned vector instead of a query.
+
+    A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state        M = A S  [r,ds]        y = (M side by side) W_o
+
+Every query of a look gets the same r hops, restricted to what it may see. The penalty || A A^T - I ||_F^2, which keeps hops apart, is
+handed out as the loss "hops", averaged over batch and queries; it is raw: whoever trains decides its weight.
+Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums. Parameters: ds A + A r + r ds width.
+Source: Z. Lin et al., "A Structured Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), equations 5-8. The paper
+hands M itself to its classifier; the projection to the width asked for is ours, so that the mechanism fits any slot.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.kernels.plain import Look, plain
+from attnlab.attention.projections import Dense, Dropout
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.errors import UserError
+from attnlab.registry import Part, kind, made
+
+
+@flax.struct.dataclass
+class HopsMemory(Memory):
+    """scores [B,r,Tk,1] of every source state; values [B,1,Tk,ds], the source."""
+
+    scores: jax.Array
+    values: jax.Array
+
+
+class Hops(Attention):
+    """r weighted means of the source, put together and projected to the width.
+
+    Attributes:
+      hops: r.
+      hidden: width A of the scoring layer.
+      alignment: scores to weights.
+      dropout: rate on the weights, not renormalised.
+    """
+
+    hops: int = 4
+    hidden: int = 64
+    alignment: Part = "softmax"
+    dropout: float = 0.0
+
+    parts = {"alignment": ALIGNMENTS}
+    capabilities = Capabilities(dropout=True)
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return kind(made(ALIGNMENTS, self.alignment)).sums_to
+
+    def setup(self) -> None:
+        if min(self.hops, self.hidden) < 1:
+            raise UserError(f"hops: hops={self.hops} and hidden={self.hidden} must be at least 1")
+        self.w_hidden = Dense(self.hidden, use_bias=False)
+        self.w_hops = Dense(self.hops, use_bias=False)
+        self.out = Dense(self.width, use_bias=False)
+        self.align = made(ALIGNMENTS, self.alignment)()
+        self.drop = Dropout(self.dropout)
+
+    def scored(self, source: jax.Array) -> jax.Array:
+        """[B,Tk,ds] to [B,r,Tk,1]."""
+        return self.w_hops(jnp.tanh(self.w_hidden(source))).transpose(0, 2, 1)[..., None]
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> HopsMemory:
+        """See `Attention.remember`."""
+        known, length = written(source, valid, capacity)
+        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
+        return HopsMemory(known, length, jnp.pad(self.scored(source), room), jnp.pad(source[:, None], room))
+
+    def extend(self, memory: HopsMemory, source: jax.Array, valid: jax.Array | None = None) -> HopsMemory:
+        """See `Attention.extend`."""
+        return memory.appended(valid, scores=self.scored(source), values=source[:, None])
+
+    def read(self, query: jax.Array, memory: HopsMemory, visibility: Visibility = EVERYTHING) -> Reading:
+        """See `Attention.read`; of the query only its place counts."""
+        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        batch, queries = query.shape[:2]
+        look = Look(
+            queries=jnp.zeros((batch, self.hops, queries, 0)),
+            keys=memory.scores,
+            values=memory.values,
+            score=lambda q, k, i, j: jnp.broadcast_to(k.swapaxes(2, 3).astype(jnp.float32), (*q.shape[:3], k.shape[2])),
+            memory=memory,
+            visibility=visibility,
+            align=self.align,
+            place=Place(query, i, j, memory.valid.sum(axis=1)),
+            drop=self.drop,
+        )
+        context, weights = plain(look)
+        joined = context.transpose(0, 2, 1, 3).reshape(batch, queries, self.hops * memory.values.shape[-1])
+        return Reading(self.out(joined), self.capture(weights), {"hops": overlap(weights)})
+
+
+def overlap(weights: jax.Array) -> jax.Array:
+    """|| A A^T - I ||_F^2 of the hops [B,r,Tq,Tk] of each query, averaged over batch and queries; []."""
+    gram = jnp.einsum("brqk,bsqk->bqrs", weights, weights)
+    return ((gram - jnp.eye(weights.shape[1])) ** 2).sum(axis=(2, 3)).mean()

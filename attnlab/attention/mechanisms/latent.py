@@ -1,0 +1,161 @@
+"""Multi-head latent attention (DeepSeek-AI 2024): keys and values grow out of one small latent per token, which is all a cache keeps.
+
+    c  = RMSNorm(s W_c)                        [C]      kept          kr = turn(s W_kr)     [R]      kept, one for all heads
+    k_h = [c U_h ; kr]      v_h = c V_h        [D+R], [D]
+    q_h = [x W_q,h ; turn(x W_qr,h)]           [D+R]                  x first through a latent of its own, if wanted
+    A_h = softmax(q_h . k_h / sqrt(D + R))     y = concat_h(A_h v_h) W_o
+
+`turn` is the position scheme, rotary in the paper; it acts on R channels only, so that U_h is free to move to the other side:
+q_h . (c U_h) = (q_h U_h^T) . c. In that absorbed form no key or value of a head is ever made: heads attend to the latents themselves, and
+V_h comes after the sum. `read` takes the form that costs fewer FLOPs at the lengths at hand; the two are equal up to rounding.
+Memory for decoding: C + R numbers per token, against 2 H D of multi-head attention.
+Source: DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", 2024 (arXiv 2405.04434),
+section 2.1. Its displayed equations leave out the norms of the two latents, which every released implementation has; so does this.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.kernels.plain import Look, fold, plain, unfold
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.projections import GLOROT, Dense, Dropout
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.scores.products import inner
+from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.errors import UserError
+from attnlab.registry import Part, kind, made
+
+EPSILON = 1e-6
+
+
+@flax.struct.dataclass
+class LatentMemory(Memory):
+    """latents [B,1,Tk,C], after their norm; turned [B,1,Tk,R], the keys' shared channels at their positions."""
+
+    latents: jax.Array
+    turned: jax.Array
+
+
+class Latent(Attention):
+    """H heads of width D = width / H over latents of width C.
+
+    Attributes:
+      heads: H; must divide the width.
+      latent: C.
+      rotary: R, channels of queries and keys that carry positions; 0 for none.
+      query_latent: width of the queries' own latent; 0 for a direct projection.
+      positions: the scheme that turns the R channels.
+      alignment: scores to weights.
+      dropout: rate on the attention weights, not renormalised.
+    """
+
+    heads: int = 4
+    latent: int = 32
+    rotary: int = 0
+    query_latent: int = 0
+    positions: Part = "none"
+    alignment: Part = "softmax"
+    dropout: float = 0.0
+
+    parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
+    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}))
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return kind(made(ALIGNMENTS, self.alignment)).sums_to
+
+    def setup(self) -> None:
+        if self.heads < 1 or self.width % self.heads:
+            raise UserError(f"latent: width={self.width} is not divisible by heads={self.heads}")
+        if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
+            sizes = f"latent={self.latent}, rotary={self.rotary}, query_latent={self.query_latent}"
+            raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
+        size = self.width // self.heads
+        self.w_latent = Dense(self.latent, use_bias=False)
+        self.norm_latent = nn.RMSNorm(epsilon=EPSILON)
+        if self.rotary:
+            self.w_turned = Dense(self.rotary, use_bias=False)
+        if self.query_latent:
+            self.w_query_latent = Dense(self.query_latent, use_bias=False)
+            self.norm_query = nn.RMSNorm(epsilon=EPSILON)
+        self.w_query = Dense(self.heads * (size + self.rotary), use_bias=False)
+        up = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
+        self.up_key = self.param("up_key", up, (self.latent, self.heads, size))
+        self.up_value = self.param("up_value", up, (self.latent, self.heads, size))
+        self.out = Dense(self.width, use_bias=False, kernel_init=GLOROT)
+        self.align = made(ALIGNMENTS, self.alignment)()
+        self.scheme = made(POSITIONS, self.positions)()
+        self.drop = Dropout(self.dropout)
+
+    def kept(self, source: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source whose first token stands at position `first`."""
+        latents = self.norm_latent(self.w_latent(source))[:, None].astype(source.dtype)
+        if not self.rotary:
+            return latents, latents[..., :0]
+        return latents, self.scheme.of_key(self.w_turned(source)[:, None], first + jnp.arange(source.shape[1]))
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> LatentMemory:
+        """See `Attention.remember`."""
+        known, length = written(source, valid, capacity)
+        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
+        return LatentMemory(known, length, *(jnp.pad(x, room) for x in self.kept(source, 0)))
+
+    def extend(self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None) -> LatentMemory:
+        """See `Attention.extend`."""
+        latents, turned = self.kept(source, memory.length)
+        return memory.appended(valid, latents=latents, turned=turned)
+
+    def read(self, query: jax.Array, memory: LatentMemory, visibility: Visibility = EVERYTHING) -> Reading:
+        """See `Attention.read`."""
+        content, turned = self.queries(query, memory, visibility)
+        absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
+        keys, values = memory.latents, memory.latents
+        if absorb:
+            content = jnp.einsum("bhqd,chd->bhqc", content, self.up_key)
+        else:
+            keys, values = (jnp.einsum("bktc,chd->bhtd", memory.latents, up) for up in (self.up_key, self.up_value))
+        shared = jnp.broadcast_to(memory.turned, (*keys.shape[:3], self.rotary))
+        joined_queries, joined_keys = (jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared)))
+        context, weights = plain(self.look(joined_queries, joined_keys, values, query, memory, visibility))
+        if absorb:
+            context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
+        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
+        return Reading(self.out(joined), self.capture(weights))
+
+    def queries(self, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array]:
+        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D + R)."""
+        size = self.width // self.heads
+        i, _ = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        x = self.norm_query(self.w_query_latent(query)).astype(query.dtype) if self.query_latent else query
+        q = self.w_query(x).reshape(*query.shape[:2], self.heads, size + self.rotary).transpose(0, 2, 1, 3)
+        scale = (size + self.rotary) ** -0.5
+        return q[..., :size] * scale, self.scheme.of_query(q[..., size:], i) * scale if self.rotary else q[..., size:]
+
+    def absorbs(self, queries: int, keys: int) -> bool:
+        """Whether the absorbed form costs fewer FLOPs: it saves making keys and values, and pays with wider products."""
+        size = self.width // self.heads
+        made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
+        absorbed = 2 * queries * self.latent * size + queries * keys * (2 * self.latent + self.rotary)
+        return absorbed < made
+
+    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> Look:
+        """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
+        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        return Look(
+            queries=q,
+            keys=k,
+            values=v,
+            score=lambda q, k, i, j: unfold(inner(fold(q, k.shape[1]), k), self.heads),
+            memory=memory,
+            visibility=visibility,
+            align=self.align,
+            place=Place(query, i, j, memory.valid.sum(axis=1)),
+            drop=self.drop,
+        )

@@ -1,0 +1,74 @@
+"""Multi-step attention: the same memory is read several times, each time with what the last look found.
+
+    q_0 = x        q_{n+1} = q_n + context(q_n)        y = q_N - x = sum of the contexts
+
+Source: S. Sukhbaatar, A. Szlam, J. Weston, R. Fergus, "End-To-End Memory Networks", NeurIPS 2015 (arXiv 1503.08895), section 2.2 (its
+layer-wise form without H); Z. Yang et al., "Stacked Attention Networks for Image Question Answering", CVPR 2016, adds the same way.
+Here any mechanism may look, every step has the same parameters, and the query itself is left out of the result: a residual
+connection adds it.
+Cost: `steps` reads of one memory. Queries must be as wide as contexts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
+from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.errors import UserError
+from attnlab.registry import Part, made
+
+
+class MultiStep(Attention):
+    """`steps` looks of one mechanism; the maps of all steps stand side by side as heads [B,steps*H,Tq,Tk].
+
+    Attributes:
+      looks: the mechanism.
+      steps: how often it looks.
+    """
+
+    looks: Part = "multihead"
+    steps: int = 2
+
+    parts = {"looks": MECHANISMS}
+    capabilities = Capabilities()
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        inner: Attention = made(MECHANISMS, self.looks)(width=self.width, parent=None)
+        return inner.rows()
+
+    def setup(self) -> None:
+        if self.steps < 1:
+            raise UserError(f"multi_step: steps={self.steps}, must be at least 1")
+        self.look = made(MECHANISMS, self.looks)(width=self.width)
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
+        """See `Attention.remember`."""
+        return self.look.remember(source, valid, capacity)
+
+    def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
+        """See `Attention.extend`."""
+        return self.look.extend(memory, source, valid)
+
+    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING) -> Reading:
+        """See `Attention.read`; raises `UserError` for a query that is not as wide as the context."""
+        if query.shape[-1] != self.width:
+            raise UserError(
+                f"multi_step: the query is {query.shape[-1]} wide, the context {self.width}; they are added, so they must agree"
+            )
+        total, maps = jnp.zeros_like(query), []
+        losses: dict[str, jax.Array] = {}
+        for step in range(self.steps):
+            reading = self.look.read(query + total, memory, visibility)
+            total = total + reading.context
+            maps.append(reading.weights)
+            losses |= {f"{name}_{step}": loss for name, loss in reading.losses.items()}
+        weights = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1))
+        return Reading(total, weights, losses)

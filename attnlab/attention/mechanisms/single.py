@@ -1,0 +1,95 @@
+"""Single-head attention over the source itself, any score and any alignment (the general form of Luong et al. 2015).
+
+    e_ij = score(q_i, s_j)        a_i = align(e_i)        c_i = sum_j a_ij s_j
+
+With the additive score and softmax this is the attention of RNNsearch (Bahdanau et al. 2015); with dot, general, concat or location
+scores, and local alignments, that of Luong et al. 2015. The source is not projected: keys and values are the source itself.
+Cost and parameters: those of score and alignment, and 2 Tq Tk d FLOPs for the sum.
+Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR 2015;
+M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.kernels.plain import Look, plain
+from attnlab.attention.projections import Dropout
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.scores import SCORES
+from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.errors import UserError
+from attnlab.registry import Part, kind, made
+
+
+@flax.struct.dataclass
+class SingleMemory(Memory):
+    """keys [B,1,Tk,A], what the score made of the source; values [B,1,Tk,d], the source."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+class Single(Attention):
+    """One head over the source as it is: context [B,Tq,width] with width = ds.
+
+    Attributes:
+      score: how a query and a source state fit.
+      alignment: scores to weights.
+      dropout: rate on the weights, not renormalised.
+    """
+
+    score: Part = "additive"
+    alignment: Part = "softmax"
+    dropout: float = 0.0
+
+    parts = {"score": SCORES, "alignment": ALIGNMENTS}
+    capabilities = Capabilities(dropout=True)
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return kind(made(ALIGNMENTS, self.alignment)).sums_to
+
+    def setup(self) -> None:
+        self.fit = made(SCORES, self.score)()
+        self.align = made(ALIGNMENTS, self.alignment)()
+        self.drop = Dropout(self.dropout)
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> SingleMemory:
+        """See `Attention.remember`; the source must have the context's width, for it is not projected."""
+        if source.shape[-1] != self.width:
+            raise UserError(f"single: the source is {source.shape[-1]} wide, the context is asked to be {self.width}; they must agree")
+        known, length = written(source, valid, capacity)
+        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
+        values = source[:, None]
+        return SingleMemory(known, length, jnp.pad(self.fit.of_key(values), room), jnp.pad(values, room))
+
+    def extend(self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
+        """See `Attention.extend`."""
+        values = source[:, None]
+        return memory.appended(valid, keys=self.fit.of_key(values), values=values)
+
+    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
+        """See `Attention.read`."""
+        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        q = query[:, None]
+        scale = self.fit.scale(q.shape[-1])
+        look = Look(
+            queries=self.fit.of_query(q, memory.values.shape[-1]) * scale,
+            keys=memory.keys,
+            values=memory.values,
+            score=lambda q, k, i, j: self.fit.pairs(q, k, j),
+            memory=memory,
+            visibility=visibility,
+            align=self.align,
+            place=Place(query, i, j, memory.valid.sum(axis=1)),
+            drop=self.drop,
+        )
+        context, weights = plain(look)
+        return Reading(context[:, 0], self.capture(weights))

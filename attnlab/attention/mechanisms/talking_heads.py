@@ -1,0 +1,53 @@
+"""Talking-heads attention (Shazeer et al. 2020): heads exchange scores before the softmax and weights after it.
+
+    E' = sum_h E_h P_hl        A = softmax(E')        A' = sum_l A_l Q_lm        y = concat_m(A'_m v_m) W_o
+
+Masks apply after the first mix, so that no head's mask leaks into another. The rows of A' need not sum to one, nor be positive.
+Cost: multi-head attention, and 2 H^2 FLOPs for each pair and mix; all heads' scores are needed at once. Parameters: 2 H^2 more.
+Source: N. Shazeer, Z. Lan, Y. Cheng, N. Ding, L. Hou, "Talking-Heads Attention", 2020 (arXiv 2003.02436), section 3. Here both
+mixes are H x H and start at the identity, where the mechanism is multi-head attention.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.protocol import Rows
+from attnlab.attention.visibility import Visibility
+
+
+def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+    """An initializer: the identity matrix of `shape` [n,n]."""
+    return jnp.eye(shape[0], shape[1], dtype=dtype)
+
+
+class TalkingHeads(MultiHead):
+    """Multi-head attention with two learned mixes across heads; fields as there."""
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return "any"
+
+    def setup(self) -> None:
+        super().setup()
+        self.mix_scores = self.param("mix_scores", identity, (self.heads, self.heads))
+        self.mix_weights = self.param("mix_weights", identity, (self.heads, self.heads))
+
+    def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
+        """See `MultiHead.look`."""
+        look = super().look(query, memory, visibility)
+
+        def align(scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+            mixed = jnp.einsum("bhqk,hl->blqk", scores, self.mix_scores.astype(jnp.float32))
+            weights = self.align(mixed, mask, place)
+            return jnp.einsum("blqk,lm->bmqk", weights, self.mix_weights.astype(jnp.float32))
+
+        return look.replace(align=align)

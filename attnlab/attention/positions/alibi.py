@@ -1,0 +1,44 @@
+"""Attention with linear biases (Press, Smith, Lewis 2022).
+
+    e_ij = score(q_i, k_j) - m_h |i - j|                m_h = 2^(-8 h / H), h = 1..H, where H is a power of two
+
+Any other H: the slopes of the next smaller power of two n, then every other one of those of 2n, from its first.
+Axis letters: H heads, Tq queries, Tk keys. Cost: one product and one sum for each pair; no parameters.
+Source: O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+ICLR 2022 (arXiv 2108.12409), section 3, and the authors' code for H that are no power of two. The paper is causal, where |i - j| is
+i - j; to the right of a query there is no agreed form, and the distance is ours. The bias is not scaled.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.positions.protocol import PositionScheme, Relation
+
+
+class Alibi(PositionScheme):
+    """A penalty that grows with the distance, at a fixed slope for each head.
+
+    Attributes:
+      strength: what all slopes are multiplied with; 1 in the paper, 0 for no positions.
+    """
+
+    strength: float = 1.0
+
+    hooks = frozenset({"score"})
+
+    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
+        """See `PositionScheme.bias`: -m_h |i - j|, float32 [1,H,Tq,Tk]."""
+        slope = jnp.asarray(slopes(q.shape[1]), jnp.float32)[:, None, None] * self.strength
+        return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(jnp.float32))[None]
+
+
+def slopes(heads: int) -> list[float]:
+    """m_h of every head, in their order."""
+    power = 1 << (heads.bit_length() - 1)
+    return _geometric(power) + _geometric(2 * power)[::2][: heads - power]
+
+
+def _geometric(heads: int) -> list[float]:
+    return [2.0 ** (-8.0 * h / heads) for h in range(1, heads + 1)]

@@ -1,0 +1,78 @@
+"""Rotary positions (Su et al. 2021).
+
+    (y_a, y_b) = (x_a cos t - x_b sin t, x_b cos t + x_a sin t)        t = p f_m, f_m = base^(-2m/R), m = 0..R/2-1
+
+for the R/2 pairs (a, b) of the first R channels of every query and key at position p; the other channels stay. A product of a query
+and a key then depends on their positions through i - j alone. Values are not turned.
+Layouts: "interleaved" pairs channels (2m, 2m+1), as the paper and the original Llama do; "half" pairs (m, m + R/2), as GPT-NeoX and most
+released weights do. One is the other with the channels of queries and keys permuted.
+Axis letters: B batch, H heads, K key heads, T length, D head width, R = share * D. Cost: 3 R FLOPs for each query and key; no parameters.
+Source: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021 (arXiv 2104.09864), section 3.2; a share of the
+channels as in GPT-J and GPT-NeoX; scalings for longer sequences: `rope_scaling`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.positions import SCALINGS
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.positions.rope_scaling import Unscaled
+from attnlab.errors import UserError
+from attnlab.registry import Part, made
+
+
+class Rope(PositionScheme):
+    """Queries and keys turned by angles that grow with their position.
+
+    Attributes:
+      layout: which channels make a pair, "interleaved" (the paper) or "half".
+      share: the part of the head width that is turned, its first channels; above 0, at most 1.
+      base: the ratio of the longest to the shortest wavelength, nearly; 10000 in the paper.
+      scaling: how frequencies change for sequences longer than those trained on.
+    """
+
+    layout: Literal["interleaved", "half"] = "interleaved"
+    share: float = 1.0
+    base: float = 10000.0
+    scaling: Part = "none"
+
+    parts = {"scaling": SCALINGS}
+    hooks = frozenset({"query_key"})
+
+    def setup(self) -> None:
+        if not 0.0 < self.share <= 1.0:
+            raise UserError(f"position scheme rope: share={self.share}, must be above 0 and at most 1")
+        if self.base <= 1.0:
+            raise UserError(f"position scheme rope: base={self.base}, must be above 1")
+        self.scaled: Unscaled = made(SCALINGS, self.scaling)()
+
+    def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
+        """See `PositionScheme.of_query`: q turned by its position."""
+        return self.turned(q, i)
+
+    def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `PositionScheme.of_key`: k turned by its position."""
+        return self.turned(k, j)
+
+    def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """x [B,n,T,D] at positions [T]; angles, sines and products in float32, the result in the dtype of x."""
+        count = self.channels(x.shape[-1])
+        angle = positions.astype(jnp.float32)[:, None] * jnp.asarray(self.scaled.frequencies(self.base, count), jnp.float32)
+        cosine, sine = (self.scaled.temperature * wave for wave in (jnp.cos(angle), jnp.sin(angle)))
+        shape, axis = ((count // 2, 2), -1) if self.layout == "interleaved" else ((2, count // 2), -2)
+        a, b = jnp.unstack(x[..., :count].astype(jnp.float32).reshape(*x.shape[:-1], *shape), axis=axis)
+        pairs = jnp.stack([a * cosine - b * sine, b * cosine + a * sine], axis=axis)
+        return jnp.concatenate([pairs.reshape(*x.shape[:-1], count).astype(x.dtype), x[..., count:]], axis=-1)
+
+    def channels(self, width: int) -> int:
+        """R of a head width; `UserError` if it is odd or nothing."""
+        count = round(self.share * width)
+        if count % 2 or not count:
+            near = " or ".join(str(n) for n in (count - 1, count + 1) if n > 1)
+            where = f"position scheme rope: share={self.share} of a head width of {width} is {count}"
+            raise UserError(f"{where}, but channels turn in pairs; choose share, width and heads so that it is {near or 2}")
+        return count

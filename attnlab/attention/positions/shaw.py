@@ -1,0 +1,81 @@
+"""Relative position representations (Shaw, Uszkoreit, Vaswani 2018).
+
+    r(i,j) = clip(j - i, -k, k) + k                      a row in 0..2k, key minus query
+    e_ij   = q_i . (k_j + a^K[r(i,j)]) * scale           z_i = sum_j w_ij (v_j + a^V[r(i,j)])
+
+Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, Dv value width, k the clip.
+Cost: no [Tq,Tk,D] array is made. Keys: all 2k+1 products of a query, 2 B H Tq (2k+1) D FLOPs, then one of them picked for each pair.
+Values: the weights summed by row, B H Tq Tk additions, then 2 B H Tq (2k+1) Dv FLOPs. Parameters: (2k+1) D and (2k+1) Dv.
+Source: P. Shaw, J. Uszkoreit, A. Vaswani, "Self-Attention with Relative Position Representations", NAACL 2018 (arXiv 1803.02155),
+equations 3, 4 and 5. As there the tables are shared by the heads of a layer; `sides="key"` leaves a^V out.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.projections import GLOROT
+from attnlab.errors import UserError
+
+
+class Shaw(PositionScheme):
+    """A trained vector for each clipped distance, added to keys and, if wanted, to values.
+
+    Attributes:
+      clip: k, the distance from which on all are one.
+      sides: "both" (the paper) adds to keys and values, "key" to keys only.
+    """
+
+    clip: int = 16
+    sides: Literal["key", "both"] = "both"
+
+    hooks = frozenset({"score", "value"})
+
+    def __post_init__(self) -> None:
+        if self.sides == "key":  # an instance names only what it does; the class, all it can do
+            object.__setattr__(self, "hooks", frozenset({"score"}))
+        super().__post_init__()
+
+    def setup(self) -> None:
+        if self.clip < 0:
+            raise UserError(f"position scheme shaw: clip={self.clip}, must be at least 0")
+
+    @nn.compact
+    def table(self, name: str, width: int) -> jax.Array:
+        """The table "keys" or "values", [2k+1, width]."""
+        return jnp.asarray(self.param(name, GLOROT, (2 * self.clip + 1, width)))
+
+    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
+        """See `PositionScheme.bias`: scale * q_i . a^K[r(i,j)], float32 [B,H,Tq,Tk]."""
+        return relation.scale * key_part(q, self.table("keys", q.shape[-1]), self.rows(relation))
+
+    def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
+        """See `PositionScheme.values`: sum_j w_ij a^V[r(i,j)], float32 [B,H,Tq,width]."""
+        return value_part(weights, self.table("values", width), self.rows(relation)) if self.sides == "both" else None
+
+    def rows(self, relation: Relation) -> jax.Array:
+        """r [Tq,Tk], int32."""
+        return clipped(relation.j[None, :] - relation.i[:, None], self.clip)
+
+
+def clipped(distance: jax.Array, clip: int) -> jax.Array:
+    """The row of a table of 2 clip + 1 that a signed distance of any shape stands for."""
+    return jnp.clip(distance, -clip, clip) + clip
+
+
+def key_part(q: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
+    """q_i . table[rows_ij]: q [...,Tq,D], table [R,D], rows [Tq,Tk] to float32 [...,Tq,Tk]."""
+    products = jnp.einsum("...qd,rd->...qr", q, table, preferred_element_type=jnp.float32)
+    return products.at[..., jnp.arange(rows.shape[0])[:, None], rows].get(mode="promise_in_bounds")
+
+
+def value_part(weights: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
+    """sum_j weights_ij table[rows_ij]: weights [...,Tq,Tk], table [R,Dv], rows [Tq,Tk] to float32 [...,Tq,Dv]."""
+    sums = jnp.zeros((*weights.shape[:-1], table.shape[0]), jnp.float32)
+    sums = sums.at[..., jnp.arange(rows.shape[0])[:, None], rows].add(weights.astype(jnp.float32), mode="promise_in_bounds")
+    return jnp.einsum("...qr,rd->...qd", sums, table, preferred_element_type=jnp.float32)

@@ -1,0 +1,125 @@
+"""Positions in a dependency tree (Wang, Tu, Wang, Shi 2019): how deep a word hangs, and how two words are related.
+
+    x_t + tanh(W [PE(t); PE(depth_t)])                 absolute: PE the sinusoid, depth the steps up to the root, 0 at the root itself
+    depth_i - depth_j         where one word is an ancestor of the other, or the same word
+    sgn(i - j) (depth_i + depth_j)         for all other pairs                         relative: `structural_distance`
+
+The trees come as the index of each word's head, so all functions here are pure functions of integer arrays. `tree_distance` is
+the number of edges between two words, beside the paper's signed form.
+
+The relative form is Shaw's with another distance, so its two parts are there: for each row of a batch
+`shaw.key_part(q, table, shaw.clipped(distance, k))` and `shaw.value_part`, added to those of the sequential distance. No scheme offers
+it as a hook: `Relation` knows the places of queries and keys in the sentence only. A mechanism would have to hand over the distances
+[B,Tq,Tk] of its queries and keys (for a memory that grows, those of the words so far), for instance as a field of `Relation`.
+
+Axis letters: B batch, T words, d model width. Cost: depths B T log T steps, relations B T^2 log T, tree distances 2 B T^3 FLOPs, once for a
+batch and not for each layer. Parameters of the absolute form: 2 d^2.
+Source: X. Wang, Z. Tu, L. Wang, S. Shi, "Self-Attention with Structural Position Representations", EMNLP 2019 (D19-1145, arXiv
+1909.00383). The paper merges both positions by a non-linear function; that it is tanh without a bias is our choice, as is reading
+"related" as ancestry (`mode="edge"`: joined by an edge). Words with no tree above them hang from one root that is no word.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.positions.sinusoidal import sinusoid
+from attnlab.attention.projections import GLOROT, matmul
+from attnlab.errors import UserError
+
+
+class Syntax(PositionScheme):
+    """Place in the sentence and depth in its tree, each as a sinusoid, merged by a trained layer and added to embeddings.
+
+    Attributes:
+      base: the ratio of the longest to the shortest wavelength of both.
+    """
+
+    base: float = 10000.0
+
+    hooks = frozenset({"embedding"})
+
+    @nn.compact
+    def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """x [B,T,d], whole sentences, at depths `positions` [B,T] (see `depth`), to [B,T,d] in the dtype of x.
+
+        Raises:
+          UserError: positions [T]: places in a sentence, where a depth for each word of each sentence is wanted.
+        """
+        batch, length, width = x.shape
+        if positions.shape != (batch, length):
+            wanted = f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was given positions {positions.shape}"
+            raise UserError(f"{wanted}; a system without dependency trees can use 'sinusoidal' or 'learned'")
+        places = jnp.broadcast_to(jnp.arange(length), (batch, length))
+        both = jnp.concatenate([sinusoid(where, width, self.base) for where in (places, positions)], axis=-1)
+        kernel = jnp.asarray(self.param("merge", GLOROT, (2 * width, width)))
+        return x + jnp.tanh(matmul(both, kernel.astype(jnp.float32))).astype(x.dtype)
+
+
+def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+    """Steps up to the root, [B,T] int32; 0 at a root and at padding.
+
+    Args:
+      heads: [B,T] int, the place of each word's head in its sentence; negative or the word's own place at a root. No circles.
+      valid: [B,T] bool, True at real words; None means all are.
+    """
+    above = _above(heads, valid)
+    steps = (above != jnp.arange(heads.shape[1])).astype(jnp.int32)
+    for _ in range(_doublings(heads)):
+        steps = steps + jnp.take_along_axis(steps, above, axis=1)
+        above = jnp.take_along_axis(above, above, axis=1)
+    return steps
+
+
+def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+    """[B,T,T] bool, True at (i, j) where j is i or above i; arguments as of `depth`."""
+    above = _above(heads, valid)
+    seen = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
+    for _ in range(_doublings(heads)):  # `above` is 1, 2, 4, ... steps up, `seen` holds all that are fewer
+        seen = seen | jnp.take_along_axis(seen, above[:, :, None], axis=1)
+        above = jnp.take_along_axis(above, above, axis=1)
+    return seen
+
+
+def structural_distance(heads: jax.Array, valid: jax.Array | None = None, mode: Literal["ancestor", "edge"] = "ancestor") -> jax.Array:
+    """The paper's signed distance of words i and j, [B,T,T] int32; 0 where either is padding. Arguments as of `depth`, and:
+
+    Args:
+      mode: which pairs get the difference of depths: "ancestor" (one above the other), "edge" (one the other's head).
+    """
+    place = jnp.arange(heads.shape[1])
+    up = ancestors(heads, valid) if mode == "ancestor" else (_above(heads, valid)[:, :, None] == place) | jnp.eye(len(place), dtype=bool)
+    deep = depth(heads, valid)
+    mine, others = deep[:, :, None], deep[:, None, :]
+    apart = jnp.sign(place[:, None] - place) * (mine + others)
+    return _between_words(jnp.where(up | up.mT, mine - others, apart), valid)
+
+
+def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
+    """Edges on the way from i to j, depth_i + depth_j - 2 depth of their lowest common ancestor: [B,T,T] int32; else as above.
+
+    Words of different trees of one sentence are joined by a root above both.
+    """
+    up, deep = ancestors(heads, valid).astype(jnp.float32), depth(heads, valid)
+    shared = jnp.einsum("bin,bjn->bij", up, up).astype(jnp.int32)  # common ancestors: the lowest is at depth shared - 1
+    return _between_words(deep[:, :, None] + deep[:, None, :] - 2 * (shared - 1), valid)
+
+
+def _above(heads: jax.Array, valid: jax.Array | None) -> jax.Array:
+    """The place one step up, [B,T]; its own at a root and at padding, whatever stands there."""
+    word = (heads >= 0) if valid is None else (heads >= 0) & valid
+    return jnp.where(word, heads, jnp.arange(heads.shape[1]))
+
+
+def _doublings(heads: jax.Array) -> int:
+    """How often a way of one step is doubled to be at least the longest of T words."""
+    return max(heads.shape[1] - 1, 0).bit_length()
+
+
+def _between_words(distance: jax.Array, valid: jax.Array | None) -> jax.Array:
+    return distance if valid is None else jnp.where(valid[:, :, None] & valid[:, None, :], distance, 0)

@@ -1,0 +1,25 @@
+"""Scores: how well a query and a key fit, one number for each pair (see `protocol`). A new one is one file and one line here."""
+
+from attnlab.registry import Table
+
+SCORES = Table(
+    "score",
+    {
+        "dot": "attnlab.attention.scores.products:Dot",
+        "scaled_dot": "attnlab.attention.scores.products:ScaledDot",
+        "general": "attnlab.attention.scores.general:General",
+        "biased_general": "attnlab.attention.scores.general:BiasedGeneral",
+        "activated_general": "attnlab.attention.scores.general:ActivatedGeneral",
+        "additive": "attnlab.attention.scores.additive:Additive",
+        "concat": "attnlab.attention.scores.concat:Concat",
+        "concat_identity": "attnlab.attention.scores.concat:ConcatIdentity",
+        "location": "attnlab.attention.scores.location:Location",
+        "cosine": "attnlab.attention.scores.cosine:Cosine",
+        "euclidean": "attnlab.attention.scores.distances:Euclidean",
+        "gaussian": "attnlab.attention.scores.distances:Gaussian",
+        "qk_norm": "attnlab.attention.scores.qk_norm:QKNorm",
+        "qk_layernorm": "attnlab.attention.scores.qk_norm:QKLayerNorm",
+        "qk_rmsnorm": "attnlab.attention.scores.qk_norm:QKRMSNorm",
+        "soft_capped": "attnlab.attention.scores.soft_capped:SoftCapped",
+    },
+)

@@ -1,0 +1,51 @@
+"""The additive score (Bahdanau, Cho, Bengio 2015): e_ij = v . tanh(q_i W_a + k_j U_a).
+
+Cost: `hidden` tanh evaluations for each pair; k U_a is computed once per source. Parameters: (dq + dk + 1) hidden.
+Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR
+2015 (arXiv 1409.0473), section 3.1 and appendix A.1.2. As there, no biases; W_a and U_a start at N(0, 0.001^2), v at zero,
+so that attention starts exactly uniform.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.projections import Dense
+from attnlab.attention.scores.protocol import Score, at_least
+
+
+class Additive(Score):
+    """e_ij = v . tanh(q_i W_a + k_j U_a); the two sides may have different widths.
+
+    Attributes:
+      hidden: width A of the alignment model.
+    """
+
+    hidden: int = 256
+
+    def setup(self) -> None:
+        at_least(1, "additive", "hidden", self.hidden)
+        tiny = nn.initializers.normal(0.001)
+        self.w_query = Dense(self.hidden, use_bias=False, kernel_init=tiny)
+        self.w_key = Dense(self.hidden, use_bias=False, kernel_init=tiny)
+        self.v = self.param("v", nn.initializers.zeros, (self.hidden,))
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`."""
+        return self.w_query(q)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`."""
+        return self.w_key(k)
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return perceptron(q, k, self.v)
+
+
+def perceptron(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """v . tanh(q + k) for q [B,H,Tq,A], k [B,H,Tk,A] and v [A]: [B,H,Tq,Tk], summed in float32."""
+    hidden = jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :])
+    return jnp.matmul(hidden, v, preferred_element_type=jnp.float32)

@@ -1,0 +1,80 @@
+"""Products with a matrix between query and key: general (bilinear), biased general, activated general.
+
+    general            e_ij = (q_i W) . k_j                      W [dq,dk]
+    biased general     e_ij = (q_i W + b) . k_j                  b [dk]
+    activated general  e_ij = act((q_i W) . k_j + b)             b a scalar; act = tanh in the source
+
+Cost: 2 dq dk FLOPs per query for q W, which leaves the keys as they are (cheap in a decoder that looks at one source many times), and
+2 dk for each pair. Parameters: dq dk, and dk or 1 more for b. W starts Glorot uniform, b at zero.
+A tanh bounds the activated score to [-1, 1]: over N keys no weight of a softmax exceeds e / (e + (N - 1) / e), 0.28 for N = 20, so it
+cannot become sharp, however long it is trained.
+Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section
+3.1 (general); A. Sordoni, P. Bachman, A. Trischler, Y. Bengio, "Iterative Alternating Neural Attention for Machine Reading", 2016
+(biased); D. Ma, S. Li, X. Zhang, H. Wang, "Interactive Attention Networks for Aspect-Level Sentiment Classification", IJCAI 2017
+(activated); the last two as G. Brauwers and F. Frasincar, "A General Survey on Attention Mechanisms in Deep Learning", IEEE TKDE 2023,
+give them. Luong et al. start W at U(-0.1, 0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.projections import Dense
+from attnlab.attention.scores.products import inner
+from attnlab.attention.scores.protocol import Score
+
+ACTS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "identity": lambda x: x,
+}
+
+
+class General(Score):
+    """e_ij = (q_i W) . k_j; the two sides may have different widths."""
+
+    product = True
+    rotary = True
+
+    @nn.compact
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`; A = dk."""
+        return Dense(key_width, use_bias=False, name="w")(q)
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return inner(q, k)
+
+
+class BiasedGeneral(General):
+    """e_ij = (q_i W + b) . k_j: b prefers some keys whatever the query."""
+
+    @nn.compact
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`; A = dk."""
+        return Dense(key_width, use_bias=True, name="w")(q)
+
+
+class ActivatedGeneral(General):
+    """e_ij = act((q_i W) . k_j + b); b is one number.
+
+    Attributes:
+      act: the activation.
+    """
+
+    act: Literal["tanh", "relu", "sigmoid", "identity"] = "tanh"
+
+    product = False
+
+    def setup(self) -> None:
+        self.b = self.param("b", nn.initializers.zeros, (1,))
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return ACTS[self.act](inner(q, k) + self.b.astype(jnp.float32))

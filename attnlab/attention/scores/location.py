@@ -1,0 +1,46 @@
+"""The location score (Luong et al. 2015): e_ij = (q_i W_l)[j], W_l [dq, limit]; the query alone says where to look.
+
+Keys are not used: no gradient reaches them, and what a memory keeps of them is one zero each. Short sources use the first columns of W_l.
+Positions of `limit` and beyond have no column and get the score `NEVER`, -1e30: beside any position below the limit a softmax,
+sparsemax or entmax gives them weight exactly 0, and so does a sigmoid; no gradient reaches W_l from them. An alignment sees scores and
+a mask and nothing else, so a query that may see *only* such positions has equal scores there, and a softmax spreads over them evenly:
+choose a limit of at least the longest source.
+Cost: 2 dq limit FLOPs per query and nothing for a pair. Parameters: dq limit. W_l starts Glorot uniform.
+Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section
+3.1, equation 8 (whose sentences have up to 50 words). They start W_l at U(-0.1, 0.1).
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.projections import Dense
+from attnlab.attention.scores.protocol import NEVER, Score, at_least
+
+
+class Location(Score):
+    """e_ij = (q_i W_l)[j] for j below the limit, `NEVER` from there on.
+
+    Attributes:
+      limit: positions that can get weight, the columns of W_l.
+    """
+
+    limit: int = 50
+
+    def setup(self) -> None:
+        at_least(1, "location", "limit", self.limit)
+        self.w_l = Dense(self.limit, use_bias=False)
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`; A = limit."""
+        return self.w_l(q)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """k [B,K,Tk,dk] to zeros [B,K,Tk,1]: keys are not used, but a memory has a slot for each."""
+        return jnp.zeros((*k.shape[:-1], 1), k.dtype)
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        scores = jnp.take(q, j, axis=-1, mode="clip").astype(jnp.float32)
+        return jnp.where(j < self.limit, scores, NEVER)

@@ -1,0 +1,26 @@
+"""A learned number that stays above zero: softplus(raw) = log(1 + exp(raw))."""
+
+from __future__ import annotations
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+
+class Positive(nn.Module):
+    """softplus(raw), one number; raw starts where that is `start`.
+
+    Attributes:
+      start: the value at the start, above 0.
+    """
+
+    start: float
+
+    @nn.compact
+    def __call__(self, shift: jax.Array | float = 0.0) -> jax.Array:
+        """softplus(raw + shift), float32: [1], or the shape of a shift [...,1]."""
+        inverse = self.start + math.log(-math.expm1(-self.start))
+        raw = self.param("raw", nn.initializers.constant(inverse), (1,))
+        return jax.nn.softplus(raw.astype(jnp.float32) + shift)

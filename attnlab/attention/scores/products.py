@@ -1,0 +1,43 @@
+"""Inner products: e_ij = q_i . k_j (Luong et al. 2015) and e_ij = q_i . k_j / sqrt(D) (Vaswani et al. 2017).
+
+Cost: 2 D FLOPs for each pair, no parameters. With components of unit variance a product over D of them has variance D, which the
+root takes back to 1.
+Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP
+2015, section 3.1; A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, equation 1.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.scores.protocol import Score, same_width
+
+
+class Dot(Score):
+    """e_ij = q_i . k_j; both sides equally wide."""
+
+    product = True
+    rotary = True
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`."""
+        same_width(type(self).__name__, q.shape[-1], key_width)
+        return q
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return inner(q, k)
+
+
+class ScaledDot(Dot):
+    """e_ij = q_i . k_j / sqrt(D), D the width of both."""
+
+    def scale(self, width: int) -> float:
+        """1 / sqrt(D)."""
+        return width**-0.5
+
+
+def inner(q: jax.Array, k: jax.Array) -> jax.Array:
+    """q [B,H,Tq,A] and k [B,H,Tk,A] to q k^T [B,H,Tq,Tk], summed in float32."""
+    return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=jnp.float32)

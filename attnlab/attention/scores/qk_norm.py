@@ -1,0 +1,104 @@
+"""Products of normalised queries and keys: bounded scores, whatever the projections grow to.
+
+    qk_norm       e_ij = g (q_i / |q_i|) . (k_j / |k_j|)                        Henry et al. 2020
+    qk_layernorm  e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D)                        Dehghani et al. 2023
+    qk_rmsnorm    e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D)                      Qwen3, Gemma 3
+
+    LN(x) = s (x - mean(x)) / sqrt(var(x) + epsilon)        RMS(x) = s x / sqrt(mean(x^2) + epsilon)        over the D of a head
+
+g is a learned number, s a learned scale of each channel [D] (one for queries, one for keys) that starts at 1, without bias; all are shared
+by the heads. |e| <= |g|, and |e| <= sqrt(D) max|s_q| max|s_k|. Statistics in float32. Normalised before a position scheme turns queries and
+keys, for a scale of channels does not commute with a rotation; what a memory keeps is the normalised key.
+Cost: 2 D FLOPs for each pair, about 6 D for each query and key. Parameters: 1; 2 D.
+Source: A. Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings of EMNLP 2020 (arXiv
+2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile of the lengths of the training sequences; M. Dehghani et al.,
+"Scaling Vision Transformers to 22 Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma writes its scale
+as 1 + w with w = 0 at the start: the same function, weights carry over by adding 1. Another function is the norm of OLMo 2, whose
+statistics run over all heads together.
+"""
+
+from __future__ import annotations
+
+import math
+
+import flax.linen as nn
+import jax
+
+from attnlab.attention.scores.cosine import unit
+from attnlab.attention.scores.products import Dot, ScaledDot
+from attnlab.attention.scores.protocol import above_zero, at_least, same_width
+
+
+class QKNorm(Dot):
+    """e_ij = g (q_i / |q_i|) . (k_j / |k_j|); both sides equally wide.
+
+    Attributes:
+      length: n, how long the training sequences are (their 97.5th percentile); g starts at log2(n^2 - n).
+      epsilon: norms are at least this.
+    """
+
+    length: int = 64
+    epsilon: float = 1e-6
+
+    def setup(self) -> None:
+        at_least(2, "qk_norm", "length", self.length)
+        above_zero("qk_norm", "epsilon", self.epsilon)
+        start = math.log2(self.length**2 - self.length)
+        self.g = self.param("g", nn.initializers.constant(start), (1,))
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`: g q / |q|."""
+        same_width("qk_norm", q.shape[-1], key_width)
+        return (unit(q, self.epsilon) * self.g).astype(q.dtype)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`: k / |k|."""
+        return unit(k, self.epsilon).astype(k.dtype)
+
+
+class QKLayerNorm(ScaledDot):
+    """e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D), with scales and without biases; both sides equally wide.
+
+    Attributes:
+      epsilon: added to the variances.
+    """
+
+    epsilon: float = 1e-6
+
+    def setup(self) -> None:
+        above_zero("qk_layernorm", "epsilon", self.epsilon)
+        self.query_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False)
+        self.key_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False)
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`: LN_q(q)."""
+        same_width("qk_layernorm", q.shape[-1], key_width)
+        return self.query_norm(q).astype(q.dtype)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`: LN_k(k)."""
+        return self.key_norm(k).astype(k.dtype)
+
+
+class QKRMSNorm(ScaledDot):
+    """e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D), with scales; both sides equally wide.
+
+    Attributes:
+      epsilon: added to the mean squares.
+    """
+
+    epsilon: float = 1e-6
+
+    def setup(self) -> None:
+        above_zero("qk_rmsnorm", "epsilon", self.epsilon)
+        self.query_norm = nn.RMSNorm(epsilon=self.epsilon)
+        self.key_norm = nn.RMSNorm(epsilon=self.epsilon)
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`: RMS_q(q)."""
+        same_width("qk_rmsnorm", q.shape[-1], key_width)
+        return self.query_norm(q).astype(q.dtype)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`: RMS_k(k)."""
+        return self.key_norm(k).astype(k.dtype)

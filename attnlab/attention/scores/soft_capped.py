@@ -1,0 +1,58 @@
+"""Logit soft-capping (Gemma 2, 2024) of any other score: e_ij = c tanh(s_ij / c), s the score inside.
+
+The cap comes after the scale and before position biases and the mask: capped later, a mask's -1e30 would become -c and leak. For the same
+reason a score of `NEVER` inside (positions beyond the limit of the location score) stays what it is. The gradient is that of s times
+1 - tanh^2(s / c); for |s| well below c nothing changes.
+Cost: that of the score inside and one tanh for each pair; no longer an inner product, so kernels for dot products do not apply.
+Parameters: those of the score inside.
+Source: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 (arXiv 2408.00118), section 2: c = 50 for attention.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.scores import SCORES
+from attnlab.attention.scores.protocol import NEVER, Score, above_zero
+from attnlab.registry import Part, made
+
+
+class SoftCapped(Score):
+    """e_ij = cap tanh(s_ij / cap), s another score.
+
+    Attributes:
+      score: the score inside.
+      cap: bound of the scores, c.
+    """
+
+    score: Part = "scaled_dot"
+    cap: float = 50.0
+
+    parts = {"score": SCORES}
+
+    def setup(self) -> None:
+        above_zero("soft_capped", "cap", self.cap)
+        self.inside = made(SCORES, self.score)()
+
+    @property
+    def rotary(self) -> bool:  # type: ignore[override]  # a property of the instance: it depends on the part
+        """Whether the score inside may be turned; read it from an instance, not from the class."""
+        return bool(made(SCORES, self.score)(parent=None).rotary)
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`."""
+        return self.inside.of_query(q, key_width)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`."""
+        return self.inside.of_key(k)
+
+    def scale(self, width: int) -> float:
+        """That of the score inside."""
+        return self.inside.scale(width)
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        scores = self.inside.pairs(q, k, j)
+        return jnp.where(scores > 0.5 * NEVER, self.cap * jnp.tanh(scores / self.cap), scores)

@@ -1,0 +1,94 @@
+"""BigBird: blocks of global tokens, a window of blocks, and random blocks (Zaheer et al. 2020, the ITC form).
+
+With positions in blocks of b, block row I sees block column J if
+
+    |I - J| <= 1   or   I or J is the first or the last block   or   J is one of r blocks drawn for (head, I)
+
+The r blocks are drawn without replacement from those that the row does not see anyway; all of these if there are no more than r. They
+are drawn once, with NumPy from the seed, when the rule is first asked: constants of the compiled program, the same in training and after.
+Cost where a kernel skips what is not touched: 4 T (5 + r) b d FLOPs.
+Source: M. Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020, section 2. For encoders: the last block is global, so
+the pattern depends on T and cannot be causal. The authors' code turns to full attention on short sequences; ours never does.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.visibility.longformer import Global
+from attnlab.attention.visibility.rule import Rule, at_least
+from attnlab.attention.visibility.sparse_transformer import Local
+
+
+@flax.struct.dataclass
+class RandomBlocks(Rule):
+    """Each block of queries sees a few random blocks of keys: never its neighbours, never the first or the last, which draw none either.
+
+    Attributes:
+      length: T; positions outside see and are seen by nothing.
+      block: positions of a block; the last may be shorter.
+      count: r, blocks drawn for each row and head.
+      heads: H, or 1 for the same blocks in all heads.
+      seed: of the draw.
+    """
+
+    length: int = flax.struct.field(pytree_node=False)
+    block: int = flax.struct.field(pytree_node=False)
+    count: int = flax.struct.field(pytree_node=False)
+    heads: int = flax.struct.field(pytree_node=False, default=1)
+    seed: int = flax.struct.field(pytree_node=False, default=0)
+
+    def __post_init__(self) -> None:
+        for name, least in (("length", 1), ("block", 1), ("count", 0), ("heads", 1), ("seed", 0)):
+            at_least(least, f"RandomBlocks: {name}", getattr(self, name))
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        drawn = self._drawn()
+        rows, columns = (jnp.clip(at // self.block, 0, drawn.shape[1] - 1) for at in (i, j))
+        return jnp.take(jnp.take(jnp.asarray(drawn), rows, axis=1), columns, axis=2)[None]
+
+    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.touches`."""
+        return bool(self._blocks(i0, i1, j0, j1).any())
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return bool(self._blocks(i0, i1, j0, j1).all())
+
+    def _blocks(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
+        """The part of the drawn blocks that a range of queries and keys lies on."""
+        drawn = self._drawn()
+        first_row, last_row, first_column, last_column = (
+            min(max(at // self.block, 0), drawn.shape[1] - 1) for at in (i0, i1 - 1, j0, j1 - 1)
+        )
+        return drawn[:, first_row : last_row + 1, first_column : last_column + 1]
+
+    def _drawn(self) -> np.ndarray:
+        # Positions outside may be looked up in the first and last block: those are empty.
+        return draw(-(-self.length // self.block), self.count, self.heads, self.seed)
+
+
+@functools.lru_cache(maxsize=64)
+def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
+    """[heads,blocks,blocks] bool, read-only: `count` random columns for each inner row, none near it, none first or last."""
+    rng = np.random.default_rng(seed)
+    drawn = np.zeros((heads, blocks, blocks), bool)
+    inner = np.arange(1, max(blocks - 1, 1))
+    for head, row in itertools.product(range(heads), inner):
+        drawn[head, row, rng.permutation(inner[abs(inner - row) > 1])[:count]] = True
+    drawn.flags.writeable = False
+    return drawn
+
+
+def bigbird(length: int, heads: int = 1, block: int = 64, random: int = 3, seed: int = 0) -> Rule:
+    """BigBird's pattern for sequences of `length`, with `random` blocks drawn for each row of blocks in each of the `heads`."""
+    drawn = RandomBlocks(length, block, random, heads, seed)
+    last = (length - 1) // block * block
+    return Local(block, reach=1) | Global((*range(min(block, length)), *range(max(last, block), length))) | drawn

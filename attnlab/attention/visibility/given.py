@@ -1,0 +1,105 @@
+"""Rules that arrays give: prefix-LM, packed segments, and any boolean array.
+
+    Prefix(p)                         j < p, for every query; with `Causal() |` the prefix-LM
+    Segments(ids)                     ids_i = ids_j
+    Dense(allowed)                    allowed_ij
+
+Arrays are looked up by absolute position, so they cover the whole sequence, not one call: in cached decoding give the ids of all positions
+the cache has room for, and the step at position t finds row t. Where there are fewer or more rows than columns, the last row belongs to
+the query on the last column, as elsewhere the last query stands on the last key: so a cross-attention takes [Tq,Tk] arrays as they
+come. Positions that an array does not cover see nothing and are seen by nothing.
+Cost: that of full attention; blocks are never skipped, for the arrays may be traced.
+Source: prefix-LM: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", JMLR 2020,
+section 3.2.1.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.visibility.bands import Causal
+from attnlab.attention.visibility.rule import Rule, grid
+
+
+@flax.struct.dataclass
+class Prefix(Rule):
+    """Every query sees the keys of the prefix, j < length, and no others.
+
+    Attributes:
+      length: static, the same in every row.
+      lengths: [B] int32, of each row, where `length` is less; None for no more.
+    """
+
+    length: int = flax.struct.field(pytree_node=False, default=0)
+    lengths: jax.Array | None = None
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        j = grid(i, j)[1]
+        return j < self.length if self.lengths is None else j < jnp.maximum(self.lengths, self.length)[:, None, None, None]
+
+    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.touches`."""
+        return self.lengths is not None or j0 < self.length
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return j1 <= self.length
+
+
+@flax.struct.dataclass
+class Segments(Rule):
+    """Packed sequences: only tokens with the same segment id see one another.
+
+    Attributes:
+      ids: [B or 1,T] integers, by position; of the queries only where `keys` is given.
+      keys: [B or 1,Tk] integers, by position, where the keys are another sequence; None where they are the same.
+    """
+
+    ids: jax.Array
+    keys: jax.Array | None = None
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        keys = self.ids if self.keys is None else self.keys
+        of_query, query_known = looked_up(self.ids, i, axis=1, first=keys.shape[1] - self.ids.shape[1])
+        of_key, key_known = looked_up(keys, j, axis=1)
+        same = of_query[:, :, None] == of_key[:, None, :]
+        return (same & query_known[:, :, None] & key_known[:, None, :])[:, None]
+
+
+@flax.struct.dataclass
+class Dense(Rule):
+    """Any boolean array, True may be seen.
+
+    Attributes:
+      allowed: broadcastable to [B,H,T,T], by position; an axis of 1 means all positions.
+    """
+
+    allowed: jax.Array
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        allowed = jnp.asarray(self.allowed)
+        allowed = allowed.reshape((1,) * (4 - allowed.ndim) + allowed.shape)
+        rows, columns = allowed.shape[2:]
+        for axis, at, first in ((2, i, 0 if columns == 1 else columns - rows), (3, j, 0)):
+            if allowed.shape[axis] > 1:
+                values, known = looked_up(allowed, at, axis, first)
+                allowed = values & known
+        return allowed
+
+
+def prefix_lm(length: int | jax.Array) -> Rule:
+    """The prefix-LM, j <= i or j < length; a static length, or [B] int32."""
+    return Causal() | (Prefix(length) if isinstance(length, int) else Prefix(lengths=length))
+
+
+def looked_up(x: jax.Array, at: jax.Array, axis: int, first: int = 0) -> tuple[jax.Array, jax.Array]:
+    """The entries of x at positions [t] along an axis, whose first entry stands at `first`; and which are known, broadcastable to them."""
+    x = jnp.asarray(x)
+    index = at - first
+    known = (index >= 0) & (index < x.shape[axis])
+    return jnp.take(x, index, axis=axis, mode="clip"), known.reshape([-1 if a == axis else 1 for a in range(x.ndim)])

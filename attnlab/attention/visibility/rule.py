@@ -1,0 +1,178 @@
+"""What a rule is, and how rules combine: `a & b` (both allow the pair), `a | b` (either does), `PerHead` (one rule for each head).
+
+A rule is a function of absolute positions, so it may be asked about any block of queries and keys, in a full pass as in cached
+decoding. Its numbers are static: two rules with the same numbers are equal, hash alike and share a compiled program. Its arrays are
+leaves of the pytree, may be traced, and are looked up by position (see `given.py`).
+
+Axis letters: B batch, H heads, tq and tk the queries and keys asked about.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.errors import UserError
+
+
+class Rule:
+    """Base of every rule. A subclass implements `allows`, and the other three where it knows better than "perhaps"."""
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """Whether queries at positions i [tq] may see keys at positions j [tk]: boolean [1 or B, 1 or H, 1 or tq, 1 or tk]."""
+        raise NotImplementedError
+
+    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """False only if certainly no query at i0 <= i < i1 sees a key at j0 <= j < j1; both ranges hold something."""
+        return True
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """True only if certainly every query at i0 <= i < i1 sees every key at j0 <= j < j1."""
+        return False
+
+    @property
+    def is_causal(self) -> bool:
+        """True only if certainly no query sees a later key."""
+        return False
+
+    def __and__(self, other: Rule) -> Rule:
+        """Both rules must allow the pair."""
+        if not isinstance(other, Rule):
+            return NotImplemented
+        rules = [rule for rule in _parts(self, AllOf) + _parts(other, AllOf) if not isinstance(rule, Everything)]
+        return AllOf(tuple(rules)) if len(rules) > 1 else (rules or [Everything()])[0]
+
+    def __or__(self, other: Rule) -> Rule:
+        """One of the rules must allow the pair."""
+        if not isinstance(other, Rule):
+            return NotImplemented
+        rules = _parts(self, AnyOf) + _parts(other, AnyOf)
+        return Everything() if any(isinstance(rule, Everything) for rule in rules) else AnyOf(tuple(rules))
+
+
+@flax.struct.dataclass
+class Everything(Rule):
+    """Every query sees every key."""
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        return jnp.ones((1, 1, 1, 1), bool)
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return True
+
+
+@flax.struct.dataclass
+class AllOf(Rule):
+    """All rules must allow the pair; written `a & b`.
+
+    Attributes:
+      rules: at least one.
+    """
+
+    rules: tuple[Rule, ...]
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        first, *others = (rule.allows(i, j) for rule in self.rules)
+        for other in others:
+            first = first & other
+        return first
+
+    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.touches`."""
+        return all(rule.touches(i0, i1, j0, j1) for rule in self.rules)
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return all(rule.everywhere(i0, i1, j0, j1) for rule in self.rules)
+
+    @property
+    def is_causal(self) -> bool:
+        """See `Rule.is_causal`."""
+        return any(rule.is_causal for rule in self.rules)
+
+
+@flax.struct.dataclass
+class AnyOf(Rule):
+    """One of the rules must allow the pair; written `a | b`.
+
+    Attributes:
+      rules: at least one.
+    """
+
+    rules: tuple[Rule, ...]
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        first, *others = (rule.allows(i, j) for rule in self.rules)
+        for other in others:
+            first = first | other
+        return first
+
+    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.touches`."""
+        return any(rule.touches(i0, i1, j0, j1) for rule in self.rules)
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return any(rule.everywhere(i0, i1, j0, j1) for rule in self.rules)
+
+    @property
+    def is_causal(self) -> bool:
+        """See `Rule.is_causal`."""
+        return all(rule.is_causal for rule in self.rules)
+
+
+@flax.struct.dataclass
+class PerHead(Rule):
+    """Head h obeys the h-th rule: other dilations, or other halves of a factorised pattern, in other heads.
+
+    Attributes:
+      rules: H rules, none of which tells heads apart itself.
+    """
+
+    rules: tuple[Rule, ...]
+
+    def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Rule.allows`."""
+        heads = jnp.broadcast_arrays(*(rule.allows(i, j) for rule in self.rules))
+        if heads[0].shape[1] != 1:
+            raise UserError(f"PerHead: a rule of it has {heads[0].shape[1]} heads of its own; each must have one")
+        return jnp.concatenate(heads, axis=1)
+
+    def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.touches`."""
+        return any(rule.touches(i0, i1, j0, j1) for rule in self.rules)
+
+    def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
+        """See `Rule.everywhere`."""
+        return all(rule.everywhere(i0, i1, j0, j1) for rule in self.rules)
+
+    @property
+    def is_causal(self) -> bool:
+        """See `Rule.is_causal`."""
+        return all(rule.is_causal for rule in self.rules)
+
+
+def grid(i: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Positions [tq] and [tk] as [1,1,tq,1] and [1,1,1,tk], which broadcast to every pair."""
+    return i[None, None, :, None], j[None, None, None, :]
+
+
+def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:
+    """The least and the greatest i - j of a block; every integer between them occurs."""
+    return i0 - (j1 - 1), (i1 - 1) - j0
+
+
+def at_least(least: int, where: str, value: int) -> None:
+    """Raise `UserError` if a static number is too small to mean anything."""
+    if value < least:
+        raise UserError(f"{where}={value} is too small; the least is {least}")
+
+
+def _parts(rule: Rule, kind: type[AllOf] | type[AnyOf]) -> list[Rule]:
+    """The rules of a combination of this kind, or the rule itself."""
+    return list(rule.rules) if isinstance(rule, kind) else [rule]

@@ -1,0 +1,176 @@
+"""Float64 NumPy references of the scores: (params, fields, q [dq], k [dk], position j of the key) to one number.
+
+Each is in three steps, as the papers with rotary positions have it: what becomes of the query, what of the key, and what of the two; a
+reference of a mechanism may turn queries and keys between the steps. Written with plain loops from the formulas.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+NEVER = -1e30
+
+
+def untouched(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
+    """x."""
+    return x
+
+
+@dataclasses.dataclass(frozen=True)
+class Oracle:
+    """pair(query(q), key(k), j)."""
+
+    pair: Callable[[Any, Any, np.ndarray, np.ndarray, int], float]
+    query: Callable[[Any, Any, np.ndarray], np.ndarray] = untouched
+    key: Callable[[Any, Any, np.ndarray], np.ndarray] = untouched
+
+    def __call__(self, params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+        """The score of one query and one key."""
+        return float(self.pair(params, fields, self.query(params, fields, q), self.key(params, fields, k), j))
+
+
+def dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """q . k."""
+    return float(sum(a * b for a, b in zip(q, k, strict=True)))
+
+
+def scaled_dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """q . k / sqrt(D)."""
+    return dot(params, fields, q, k, j) / float(np.sqrt(len(q)))
+
+
+def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """v . tanh(W_a q + U_a k)."""
+    return float(params["v"] @ np.tanh(params["w_query"]["kernel"].T @ q + params["w_key"]["kernel"].T @ k))
+
+
+def times_w(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+    """q W."""
+    kernel = params["w"]["kernel"]
+    return np.array([sum(q[a] * kernel[a, c] for a in range(len(q))) for c in range(kernel.shape[1])])
+
+
+def times_w_and_b(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+    """q W + b."""
+    return times_w(params, fields, q) + params["w"]["bias"]
+
+
+def activated(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """act(q . k + b)."""
+    x = dot(params, fields, q, k, j) + params["b"][0]
+    acts = {"tanh": math.tanh, "relu": lambda x: max(x, 0.0), "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "identity": float}
+    return acts[fields.get("act", "tanh")](x)
+
+
+def concat(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """v . tanh([q ; k] W_a)."""
+    both, kernel = [*q, *k], params["w_a"]["kernel"]
+    return sum(params["v"][a] * math.tanh(sum(both[r] * kernel[r, a] for r in range(len(both)))) for a in range(len(params["v"])))
+
+
+def concat_identity(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """v . tanh(q W_a + k)."""
+    kernel, v = params["w_a"]["kernel"], params["v"]["kernel"][:, 0]
+    return sum(v[a] * math.tanh(sum(q[r] * kernel[r, a] for r in range(len(q))) + k[a]) for a in range(len(k)))
+
+
+def location(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """(q W_l)[j] below the limit."""
+    return sum(q[r] * params["w_l"]["kernel"][r, j] for r in range(len(q))) if j < fields.get("limit", 50) else NEVER
+
+
+def length_one(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
+    """x / max(|x|, epsilon)."""
+    return x / max(math.sqrt(sum(a * a for a in x)), fields.get("epsilon", 1e-6))
+
+
+def sharpened(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+    """beta q / |q|; beta fixed, or log(1 + exp(.)) of a number, or of one that the query moves."""
+    if fields.get("strength") == "fixed":
+        return fields.get("beta", 5.0) * length_one(params, fields, q)
+    raw = params["positive"]["raw"][0]
+    if fields.get("strength") == "emitted":
+        raw = raw + sum(q[a] * params["emit"]["kernel"][a, 0] for a in range(len(q)))
+    return math.log(1 + math.exp(raw)) * length_one(params, fields, q)
+
+
+def euclidean(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """-|q - k|."""
+    return -math.sqrt(sum((a - b) ** 2 for a, b in zip(q, k, strict=True)))
+
+
+def gaussian(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """-|q - k|^2 / (2 tau)."""
+    tau = fields.get("tau", 1.0) if fields.get("spread") == "fixed" else math.log(1 + math.exp(params["positive"]["raw"][0]))
+    return -sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) / (2 * tau)
+
+
+def layernorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+    """Of the query or the key: s (x - mean) / sqrt(var + epsilon), the variance over D and not D - 1."""
+
+    def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
+        mean = sum(x) / len(x)
+        var = sum((a - mean) ** 2 for a in x) / len(x)
+        return params[f"{side}_norm"]["scale"] * (x - mean) / math.sqrt(var + fields.get("epsilon", 1e-6))
+
+    return norm
+
+
+def rmsnorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+    """Of the query or the key: s x / sqrt(mean(x^2) + epsilon)."""
+
+    def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
+        return params[f"{side}_norm"]["scale"] * x / math.sqrt(sum(a * a for a in x) / len(x) + fields.get("epsilon", 1e-6))
+
+    return norm
+
+
+def inside(params: Any, fields: Any) -> tuple[Oracle, Any, Any]:
+    """The score inside a soft cap, its parameters and its fields."""
+    node = fields.get("score", "scaled_dot")
+    node = {"name": node} if isinstance(node, str) else dict(node)
+    return SCORES[node.pop("name")], params.get("inside", {}), node
+
+
+def inside_query(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
+    """What the score inside makes of a query."""
+    score, own, node = inside(params, fields)
+    return score.query(own, node, q)
+
+
+def inside_key(params: Any, fields: Any, k: np.ndarray) -> np.ndarray:
+    """What the score inside makes of a key."""
+    score, own, node = inside(params, fields)
+    return score.key(own, node, k)
+
+
+def capped(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """c tanh(s / c); where the score inside never gives weight, this one does not either."""
+    score, own, node = inside(params, fields)
+    s, c = score.pair(own, node, q, k, j), fields.get("cap", 50.0)
+    return s if s == NEVER else c * math.tanh(s / c)
+
+
+SCORES: dict[str, Oracle] = {
+    "dot": Oracle(dot),
+    "scaled_dot": Oracle(scaled_dot),
+    "general": Oracle(dot, query=times_w),
+    "biased_general": Oracle(dot, query=times_w_and_b),
+    "activated_general": Oracle(activated, query=times_w),
+    "additive": Oracle(additive),
+    "concat": Oracle(concat),
+    "concat_identity": Oracle(concat_identity),
+    "location": Oracle(location),
+    "cosine": Oracle(dot, query=sharpened, key=length_one),
+    "euclidean": Oracle(euclidean),
+    "gaussian": Oracle(gaussian),
+    "qk_norm": Oracle(dot, query=lambda params, fields, q: params["g"][0] * length_one(params, fields, q), key=length_one),
+    "qk_layernorm": Oracle(scaled_dot, query=layernorm("query"), key=layernorm("key")),
+    "qk_rmsnorm": Oracle(scaled_dot, query=rmsnorm("query"), key=rmsnorm("key")),
+    "soft_capped": Oracle(capped, query=inside_query, key=inside_key),
+}

@@ -1,0 +1,270 @@
+"""What is particular to each family of alignments: reference values, exact reductions, limits. Promises of all: `test_alignments.py`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.entmax import LEAST, bisected, entmax, sorted_linear, sorted_square
+from attnlab.attention.alignments.monotonic import expected
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.alignments.softmax import log_softmax, softmax
+from attnlab.errors import UserError
+from tests.attention import alignment_oracles
+
+sparsemax = jax.jit(lambda z, mask=None: entmax(z, mask, 1.0, sorted_linear))
+entmax15 = jax.jit(lambda z, mask=None: entmax(z, mask, 0.5, sorted_square))
+bisect = jax.jit(lambda z, excess, mask=None: entmax(z, mask, excess, bisected))
+
+
+@pytest.fixture
+def scores() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+
+
+def weigh(
+    name: str, fields: Any, params: Any, scores: Any, query: Any = None, first: int = 0, lengths: Any = None, **how: Any
+) -> jax.Array:
+    """Weights of scores [B,H,Tq,Tk] whose first query stands at `first`; every key may be seen, or those before `lengths`."""
+    batch, _, queries, keys = np.shape(scores)
+    lengths = np.full(batch, keys) if lengths is None else np.asarray(lengths)
+    mask = (np.arange(keys) < lengths[:, None])[:, None, None]
+    query = jnp.zeros((batch, queries, 1)) if query is None else query
+    place = Place(query, first + jnp.arange(queries), jnp.arange(keys), jnp.asarray(lengths))
+    return ALIGNMENTS.resolve(name)(**fields).apply({"params": params}, jnp.asarray(scores), mask, place, **how)
+
+
+@pytest.mark.quick
+def test_softmax_is_the_formula_and_a_constant_changes_nothing(scores: np.ndarray) -> None:
+    mask = np.random.default_rng(1).random((4, 6)) < 0.6
+    mask[:, 0] = True
+    raised = np.exp(scores.astype(np.float64)) * mask
+    np.testing.assert_allclose(softmax(scores, mask), raised / raised.sum(-1, keepdims=True), atol=1e-7)
+    np.testing.assert_allclose(np.exp(log_softmax(scores, mask)) * mask, softmax(scores, mask), atol=1e-7)
+    np.testing.assert_allclose(softmax(scores, None), softmax(scores, np.ones_like(mask)), atol=1e-7)
+    np.testing.assert_allclose(softmax(scores + 50.0, mask), softmax(scores, mask), atol=1e-5)
+    assert np.asarray(log_softmax(np.array([[0.0, -1e4]]), None))[0, 1] == -1e4  # where the weight itself is 0
+
+
+def test_softmax_gradients(scores: np.ndarray) -> None:
+    mask = np.array([True, True, False, True, True, False])
+    check_grads(lambda s: softmax(s, mask), (jnp.asarray(scores),), order=1, modes=["rev"], atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.quick
+def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
+    scores = scores[None, :2, None]  # two heads
+    logit = np.array([0.7, -1.2], np.float32)
+    found = np.asarray(weigh("sink", {}, {"logit": logit}, scores))
+    lse = np.log(np.exp(scores.astype(np.float64)).sum(-1, keepdims=True))
+    kept = 1.0 / (1.0 + np.exp(-(lse - logit[:, None, None])))
+    np.testing.assert_allclose(found, softmax(scores, None) * kept, atol=1e-6)
+    np.testing.assert_allclose(weigh("sink", {}, {"logit": np.zeros(2)}, scores), weigh("softmax_plus_one", {}, {}, scores), atol=1e-7)
+    np.testing.assert_allclose(weigh("sink", {}, {"logit": np.full(2, -1e9)}, scores), softmax(scores, None), atol=1e-6)
+    for low in (-200.0, -1e30):  # a head that wants nothing gets nothing
+        assert (np.asarray(weigh("softmax_plus_one", {}, {}, np.full_like(scores, low))) == 0.0).all()
+
+
+@pytest.mark.quick
+def test_reference_values_of_the_sparse_family() -> None:
+    z = np.array([1.0, 0.8, 0.1, -1.0], np.float32)
+    for mask in (np.array([True, True, True, False]), np.ones(4, bool)):
+        soft = [[0.449378, 0.367919, 0.182703, 0.0], [0.423615, 0.346826, 0.172229, 0.057330]][int(mask[3])]
+        np.testing.assert_allclose(softmax(z, mask), soft, atol=1e-6)
+        np.testing.assert_allclose(sparsemax(z, mask), [0.6, 0.4, 0.0, 0.0], atol=1e-6)
+        for found in (entmax15(z, mask), bisect(z, 0.5, mask)):
+            np.testing.assert_allclose(found, [0.529248, 0.393749, 0.077003, 0.0], atol=1e-6)
+
+
+@pytest.mark.quick
+def test_entmax_runs_from_softmax_to_sparsemax(scores: np.ndarray) -> None:
+    mask = np.random.default_rng(1).random((4, 6)) < 0.6
+    mask[:, 0] = True
+    np.testing.assert_allclose(bisect(scores, 1e-4, mask), softmax(scores, mask), atol=1e-4)
+    np.testing.assert_allclose(bisect(scores, LEAST, mask), softmax(scores, mask), atol=2e-6)
+    np.testing.assert_allclose(bisect(scores, 0.5, mask), entmax15(scores, mask), atol=1e-6)
+    np.testing.assert_allclose(bisect(scores, 1.0, mask), sparsemax(scores, mask), atol=1e-6)
+    np.testing.assert_allclose(bisect(scores, np.array([[1e-4], [0.5], [1.0], [0.5]]), mask)[1:2], entmax15(scores, mask)[1:2], atol=1e-6)
+    many = np.concatenate([scores, np.full((4, 500), 5.0, np.float32)], axis=1)  # the bounds count the keys that may be seen
+    np.testing.assert_allclose(bisect(many, 0.3, np.arange(506) < 6)[:, :6], bisect(scores, 0.3), atol=1e-6)
+
+
+@pytest.mark.parametrize("excess", [0.01, 0.3, 0.5, 0.9, 1.0, 2.0])
+def test_entmax_is_the_best_distribution_and_keeps_the_order(excess: float, scores: np.ndarray) -> None:
+    """p maximises p.z + sum(p - p^alpha) / (alpha (alpha - 1)) (Peters et al. 2019), and a larger score never weighs less."""
+    found = np.asarray(bisect(scores, excess), np.float64)
+    gain = lambda p: (p * scores).sum(-1) + (p - p ** (1 + excess)).sum(-1) / (excess * (1 + excess))  # noqa: E731
+    rivals = np.random.default_rng(2).dirichlet(np.full(6, 0.5), size=(300, 4))
+    near = 0.99 * found + 0.01 * rivals
+    assert (gain(found) >= gain(rivals)).all() and (gain(found) >= gain(near) - 1e-9).all()
+    order = np.argsort(scores, axis=-1)
+    assert (np.diff(np.take_along_axis(found, order, axis=-1), axis=-1) >= 0.0).all()
+
+
+def test_sparsemax_projects() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(50, 2)).astype(np.float32)
+    np.testing.assert_allclose(sparsemax(z)[:, 0], np.clip((z[:, 0] - z[:, 1] + 1) / 2, 0, 1), atol=1e-6)
+    inside = rng.dirichlet(np.ones(6), size=20).astype(np.float32)
+    np.testing.assert_allclose(sparsemax(inside), inside, atol=1e-6)  # what is a distribution already stays
+
+
+@pytest.mark.parametrize("find", [lambda z: softmax(z, None), sparsemax, entmax15, functools.partial(bisect, excess=0.3)])
+def test_constant_scores_average_and_one_large_score_wins(find: Any) -> None:
+    np.testing.assert_allclose(find(np.full((1, 6), 3.0, np.float32)), np.full((1, 6), 1 / 6), atol=1e-7)
+    best = np.eye(6, dtype=np.float32)[2]
+    np.testing.assert_array_equal(np.round(find(50.0 * best), 15), best)
+    jacobian = np.asarray(jax.jacobian(find)(np.array([0.3, 0.3, -0.2, 0.9, 0.25], np.float32)))  # a tie among them
+    np.testing.assert_allclose(jacobian.sum(-1), 0.0, atol=1e-6)
+    np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("excess", [1e-5, 0.01, 0.5, 0.99, 1.5])
+def test_derivative_in_alpha_is_that_of_the_paper(excess: float, scores: np.ndarray) -> None:
+    """Proposition 1 of Correia et al. 2019 in float64, and its limit at alpha = 1; forward mode too."""
+    _, found = jax.jvp(lambda e: bisect(scores, e), (jnp.float32(excess),), (jnp.float32(1.0),))
+    row = lambda z: alignment_oracles.entmax({}, {"alpha": 1 + excess}, z.astype(np.float64), np.ones(6, bool), z, 0)  # noqa: E731
+    p = np.stack([row(z) for z in scores])  # in float64: the paper's form loses digits by the square of alpha - 1
+    logs = np.log(np.where(p > 0, p, 1.0))
+    if excess < 1e-3:
+        wanted = p * ((p * logs**2).sum(-1, keepdims=True) - logs**2) / 2
+    else:
+        tilted = np.where(p > 0, np.where(p > 0, p, 1.0) ** (1 - excess), 0.0)
+        tilted /= tilted.sum(-1, keepdims=True)
+        h = -p * logs
+        wanted = (p - tilted) / excess**2 + (h - tilted * h.sum(-1, keepdims=True)) / excess
+    np.testing.assert_allclose(found, wanted, atol=2e-5 if excess < 1e-3 else 5e-6)
+
+
+def test_every_head_learns_its_own_alpha() -> None:
+    scores = np.random.default_rng(0).normal(size=(1, 3, 2, 5)).astype(np.float32)
+    logit = np.array([-30.0, 0.0, 30.0], np.float32)  # softmax, 1.5, sparsemax
+    found = weigh("learned_entmax", {}, {"logit": logit}, scores)
+    for head, same in enumerate((lambda z: softmax(z, None), entmax15, sparsemax)):
+        np.testing.assert_allclose(found[0, head], same(scores[0, head]), atol=2e-6)
+    start = ALIGNMENTS.resolve("learned_entmax")(alpha=1.2)
+    place = Place(jnp.zeros((1, 2, 1)), jnp.arange(2), jnp.arange(5), jnp.array([5]))
+    np.testing.assert_allclose(
+        1 + jax.nn.sigmoid(start.init(jax.random.key(0), scores, None, place)["params"]["logit"]), [1.2] * 3, atol=1e-6
+    )
+
+
+def test_above_two_gradients_stay_finite() -> None:
+    for z in (np.array([1.0, 1.0, 0.5, 0.5], np.float32), np.array([0.25, 0.0, -0.24999999, -3.0], np.float32)):
+        for excess in (2.0, 9.0, 50.0):
+            weights, pull = jax.vjp(lambda z, e: bisect(z, e), z, jnp.float32(excess))
+            assert np.isfinite(weights).all() and all(np.isfinite(grad).all() for grad in pull(jnp.arange(4.0)))
+
+
+@pytest.mark.quick
+def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
+    scores = np.random.default_rng(0).normal(size=(2, 1, 3, 6)).astype(np.float32)
+    np.testing.assert_allclose(weigh("sigmoid", {}, {}, 0 * scores), np.full(scores.shape, 1 / 7), atol=1e-7)
+    np.testing.assert_allclose(weigh("sigmoid", {"bias": 0.0}, {}, scores), jax.nn.sigmoid(scores), atol=1e-7)
+    whole = weigh("sigmoid", {}, {}, scores, lengths=[6, 4])
+    module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
+    for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all
+        j = start + jnp.arange(3)
+        place = Place(jnp.zeros((2, 3, 1)), jnp.arange(3), j, seen[:, 0, 0, 0], seen)
+        block = module.apply({}, scores[..., start : start + 3], (j < seen), place)
+        np.testing.assert_allclose(block, whole[..., start : start + 3], atol=1e-7)
+
+
+def centred(p: float, n: int) -> Any:
+    """Parameters with which a query of one 1.0 predicts p of n."""
+    return {"w_position": {"kernel": np.ones((1, 1))}, "v": np.array([[np.log(p / (n - p)) / np.tanh(1.0)]])}
+
+
+@pytest.mark.quick
+def test_local_windows_stand_where_the_paper_puts_them() -> None:
+    flat, one = np.zeros((1, 1, 1, 41), np.float32), jnp.ones((1, 1, 1))
+    found = np.asarray(weigh("local_p", {"reach": 10}, centred(20.0 + 1e-4, 41), flat, one))[0, 0, 0]
+    assert found.sum() == pytest.approx(0.576, abs=1e-3) and (np.flatnonzero(found) == np.arange(10, 31)).all()
+    found = np.asarray(weigh("local_p", {"reach": 2}, centred(3.4, 41), flat, one))[0, 0, 0]
+    assert (np.flatnonzero(found) == np.arange(1, 6)).all()  # around floor(3.4)
+    gauss = np.exp(-((np.arange(1, 6) - 3.4) ** 2) / 2)
+    np.testing.assert_allclose(found[1:6], gauss / 5, atol=1e-6)
+    assert gauss[1:].sum() / 4 == pytest.approx(0.603, abs=1e-3)  # the four keys at most 2 from 3.4 itself
+    end = weigh("local_p", {"reach": 1}, {"w_position": {"kernel": np.ones((1, 1))}, "v": np.full((1, 1), 1e4)}, flat, one, lengths=[5])
+    assert np.flatnonzero(end).tolist() == [3, 4]  # a sigmoid of 1 still centres on a real key
+    scores = np.zeros((2, 1, 6, 6), np.float32)
+    found = np.asarray(weigh("local_m", {"reach": 1}, {}, scores, lengths=[6, 3]))
+    for b, i in np.ndindex(2, 6):
+        at = min(i, [6, 3][b] - 1)
+        assert np.flatnonzero(found[b, 0, i]).tolist() == [j for j in (at - 1, at, at + 1) if 0 <= j < [6, 3][b]]
+    assert np.flatnonzero(weigh("local_m", {"reach": 0}, {}, scores[:1, :, :1], first=4)).tolist() == [4]  # one step of a decoder
+
+
+def test_a_wide_window_is_global_and_only_the_gaussian_teaches_the_place() -> None:
+    rng = np.random.default_rng(0)
+    scores, query = rng.normal(size=(2, 3, 4, 6)).astype(np.float32), rng.normal(size=(2, 4, 5)).astype(np.float32)
+    params = {"w_position": {"kernel": rng.normal(size=(5, 5))}, "v": rng.normal(size=(5, 3))}
+    whole = softmax(scores, (np.arange(6) < np.array([[6], [4]]))[:, None, None])
+    for name, reach in (("local_m", 6), ("local_p", 2_000_000), ("local_p_renormalised", 2_000_000)):
+        fields, given = {"reach": reach}, {} if name == "local_m" else params
+        np.testing.assert_allclose(weigh(name, fields, given, scores, query, lengths=[6, 4]), whole, atol=1e-6)
+    slope = jax.grad(lambda p, reach: (weigh("local_p", {"reach": reach}, p, scores, query) * scores).sum())
+    assert all(abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(slope(params, 2)))
+    assert all(abs(leaf).max() < 1e-9 for leaf in jax.tree.leaves(slope(params, 2_000_000)))
+
+
+@pytest.mark.quick
+def test_monotonic_is_the_expectation_of_the_walk() -> None:
+    """Every outcome of every coin, with its probability: the reader starts at the first key and never goes back."""
+    stop = np.random.default_rng(0).random((2, 3))
+    wanted = np.zeros((2, 3))
+    for coins in itertools.product((0, 1), repeat=6):
+        z = np.array(coins).reshape(2, 3)
+        chance, at = np.prod(np.where(z == 1, stop, 1 - stop)), 0
+        for i in range(2):
+            hits = [j for j in range(at, 3) if z[i, j]]
+            if not hits:
+                break  # off the end: this query and all after it get nothing
+            at = hits[0]
+            wanted[i, at] += chance
+    begin = jnp.array([[[1.0, 0.0, 0.0]]])
+    found = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
+    np.testing.assert_allclose(found[0, 0], wanted, atol=1e-6)
+    second = expected(jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool), found[:, :, 0])  # the carry is all it takes
+    np.testing.assert_allclose(second[0, 0, 0], wanted[1], atol=1e-6)
+
+
+def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None:
+    scores = np.random.default_rng(0).normal(size=(1, 1, 3, 5)).astype(np.float32)
+    params = {"offset": np.zeros(1)}
+    alone = weigh("monotonic", {}, params, scores[:, :, 2:], first=2)
+    stop = 1 / (1 + np.exp(-scores[0, 0, 2]))
+    np.testing.assert_allclose(alone[0, 0, 0], stop * np.cumprod(np.append(1.0, 1 - stop[:-1])), atol=1e-6)
+    sure = np.where(np.array([[0, 1, 0, 0, 1], [1, 0, 0, 1, 0], [0, 0, 0, 0, 0]]), 1e3, -1e3).astype(np.float32)[None, None]
+    path, pull = jax.vjp(lambda s: weigh("monotonic", {}, params, s), sure)
+    np.testing.assert_array_equal(path[0, 0], [*np.eye(5)[[1, 3]].tolist(), [0.0] * 5])  # stops, goes on, runs off
+    assert np.isfinite(pull(path)[0]).all()
+    still, how = weigh("monotonic", {}, params, scores), {"rngs": {"sample": jax.random.key(0)}}
+    assert abs(weigh("monotonic", {}, params, scores, **how) - still).max() > 1e-2
+    np.testing.assert_array_equal(weigh("monotonic", {"noise": 0.0}, params, scores, **how), still)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("entmax", {"alpha": 1.0}, "entmax.*alpha=1.0.*softmax"),
+        ("entmax", {"alpha": float("nan")}, "entmax.*alpha=nan"),
+        ("learned_entmax", {"alpha": 2.0}, "learned_entmax.*between 1 and 2"),
+        ("local_m", {"reach": -1}, "local_m.*reach=-1.*at least 0"),
+        ("local_p", {"reach": 0}, "local_p.*reach=0.*at least 1"),
+        ("monotonic", {"noise": -0.5}, "monotonic.*noise=-0.5"),
+        ("hard", {"soft": 1.5}, "hard.*soft=1.5.*0 to 1"),
+        ("gumbel", {"tau": 0.0}, "gumbel.*tau=0.0.*above 0"),
+    ],
+)
+def test_impossible_fields_are_refused_by_name(name: str, fields: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        weigh(name, fields, {"logit": np.zeros(1), "offset": np.zeros(1)}, np.zeros((1, 1, 1, 3), np.float32))

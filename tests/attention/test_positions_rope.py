@@ -1,0 +1,181 @@
+"""Rotary positions: layouts, shares, lengths beyond training."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.positions import SCALINGS
+from attnlab.attention.positions.rope import Rope
+from attnlab.attention.positions.rope_scaling import Linear, Llama3, Ntk, Unscaled, Yarn
+from attnlab.attention.visibility import CAUSAL
+from attnlab.errors import UserError
+from tests.attention.position_oracles import rope_frequency
+
+
+def turned(x: Any, positions: Any, **fields: Any) -> np.ndarray:
+    return np.asarray(jax.jit(functools.partial(Rope(**fields).apply, {}, method="of_query"))(x, positions))
+
+
+def heads(width: int, length: int = 6) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(2, 3, length, width)).astype(np.float32)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_position_zero_is_the_identity_and_norms_stay(layout: Any) -> None:
+    x = heads(8)
+    np.testing.assert_array_equal(turned(x, np.zeros(6, np.int32), layout=layout), x)
+    found = turned(x, np.arange(100, 106), layout=layout)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), np.linalg.norm(x, axis=-1), atol=2e-6)
+    assert np.abs(found - x).max() > 0.1
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_layouts_agree_under_a_permutation_of_channels(share: float) -> None:
+    """Channel n of "half" is channel order[n] of "interleaved", order = 0, 2, 4, ..., 1, 3, 5, ..."""
+    x, count = heads(8), int(8 * share)
+    order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2), np.arange(count, 8)])
+    places = np.array([0, 3, 1, 400, 7, 7])
+    half = turned(x[..., order], places, layout="half", share=share)
+    np.testing.assert_allclose(half, turned(x, places, layout="interleaved", share=share)[..., order], atol=1e-6)
+    assert np.abs(half - turned(x[..., order], places, layout="interleaved", share=share)).max() > 0.1
+
+
+def test_a_share_leaves_the_other_channels_alone() -> None:
+    x = heads(8)
+    for layout in ("interleaved", "half"):
+        found = turned(x, np.arange(6), share=0.25, layout=layout)
+        np.testing.assert_array_equal(found[..., 2:], x[..., 2:])
+        np.testing.assert_allclose(found[..., :2], turned(x[..., :2], np.arange(6)), atol=1e-6)  # frequencies of the share's own width
+
+
+def test_equal_positions_are_no_positions() -> None:
+    q, k = heads(8), heads(8)[:, :, ::-1]
+    scores = np.einsum("bhqd,bhkd->bhqk", turned(q, np.full(6, 23)), turned(k, np.full(6, 23)))
+    np.testing.assert_allclose(scores, np.einsum("bhqd,bhkd->bhqk", q, k), atol=1e-5)
+
+
+def test_angles_are_float32_under_bfloat16() -> None:
+    """In bfloat16, 4097 is 4096: neighbours would share their angle."""
+    x = jnp.asarray(heads(8, length=2), jnp.bfloat16)
+    found = turned(x, np.array([4096, 4097]))
+    expected = turned(x.astype(jnp.float32), np.array([4096, 4097]))
+    np.testing.assert_allclose(np.asarray(found, np.float32), expected, atol=2e-2)
+    assert np.abs(expected[:, :, 1] - turned(x.astype(jnp.float32), np.array([4096, 4096]))[:, :, 1]).max() > 0.5
+
+
+@pytest.mark.quick
+def test_impossible_fields_are_refused() -> None:
+    x = np.zeros((1, 3, 21), np.float32)
+    with pytest.raises(UserError, match=r"rope: share=1.0 of a head width of 7 is 7, but channels turn in pairs; .* so that it is 6 or 8"):
+        MultiHead(width=21, heads=3, positions="rope").init(jax.random.key(0), x, x)
+    for width, share, words in ((8, 0.4, "is 3, .* it is 2 or 4"), (8, 0.01, "is 0, .* it is 2"), (1, 1.0, "is 1, .* it is 2")):
+        with pytest.raises(UserError, match=words):
+            turned(heads(width), np.arange(6), share=share)
+    for fields, words in (
+        ({"share": 0.0}, "share=0.0, must be above 0"),
+        ({"share": 1.5}, "share=1.5, must be above 0"),
+        ({"base": 1.0}, "base=1.0, must be above 1"),
+        ({"scaling": {"name": "linear", "factor": 0.5}}, "scaling linear: factor=0.5, must be at least 1"),
+        ({"scaling": {"name": "yarn", "fast": 1.0}}, "scaling yarn: slow=1.0 must be above 0 and below fast=1.0"),
+        ({"scaling": {"name": "yarn", "length": 6}}, "scaling yarn: length=6 with slow=1.0, must be at least 7"),
+        ({"scaling": {"name": "llama3", "low": 5.0}}, "scaling llama3: low=5.0 must be above 0 and below high=4.0"),
+        ({"scaling": {"name": "llama3", "length": 0}}, "scaling llama3: length=0, must be at least 1"),
+        ({"scaling": "yarm"}, "unknown rope scaling 'yarm'; did you mean 'yarn'"),
+    ):
+        with pytest.raises(UserError, match=words):
+            turned(heads(8), np.arange(6), **fields)
+
+
+SCALED: list[dict[str, Any]] = [
+    {"name": "none"},
+    {"name": "linear", "factor": 3.0},
+    {"name": "ntk", "factor": 4.0},
+    {"name": "yarn", "factor": 4.0, "length": 4096, "fast": 32.0, "slow": 1.0},
+    {"name": "yarn", "factor": 16.0, "length": 64, "fast": 32.0, "slow": 1.0},
+    {"name": "yarn", "factor": 2.0, "length": 20000000, "fast": 32.0, "slow": 31.0},
+    {"name": "llama3", "factor": 8.0, "length": 8192, "low": 1.0, "high": 4.0},
+]
+
+
+@pytest.mark.parametrize("fields", SCALED, ids=str)
+@pytest.mark.parametrize(("width", "base"), [(128, 10000.0), (64, 500000.0), (6, 10000.0)])
+def test_frequencies_equal_the_oracle(fields: dict[str, Any], width: int, base: float) -> None:
+    name, rest = fields["name"], {key: value for key, value in fields.items() if key != "name"}
+    scaling = SCALINGS.resolve(name)(**rest)
+    expected = [rope_frequency(m, width, base, name, rest) for m in range(width // 2)]
+    np.testing.assert_allclose(scaling.frequencies(base, width), [theta for theta, _ in expected], rtol=1e-12)
+    assert scaling.temperature == pytest.approx(expected[0][1], abs=1e-15)
+
+
+def test_every_scaling_is_tested_and_by_one_is_the_identity() -> None:
+    assert {fields["name"] for fields in SCALED} == set(SCALINGS.names())
+    plain = Unscaled().frequencies(10000.0, 32)
+    for scaling in (Linear(factor=1.0), Ntk(factor=1.0), Yarn(factor=1.0), Llama3(factor=1.0)):
+        np.testing.assert_allclose(scaling.frequencies(10000.0, 32), plain, rtol=1e-12)
+        assert scaling.temperature == 1.0
+
+
+@pytest.mark.quick
+def test_published_numbers() -> None:
+    assert pytest.approx(40889.9, abs=0.05) == 10000 * 4 ** (128 / 126)  # the base that "ntk" stands for
+    np.testing.assert_allclose(Ntk(factor=4.0).frequencies(10000.0, 128), 40889.9 ** -(np.arange(0, 128, 2) / 128), rtol=2e-6)
+    ntk, plain = Ntk(factor=4.0).frequencies(10000.0, 128), Unscaled().frequencies(10000.0, 128)
+    assert ntk[0] == plain[0] and ntk[-1] == pytest.approx(plain[-1] / 4, rel=1e-12)
+    assert Ntk(factor=4.0).frequencies(10000.0, 2).tolist() == [1.0]
+    assert Yarn(length=4096).bounds(10000.0, 128) == (20, 46)
+    assert Yarn(length=2048).bounds(10000.0, 128) == (16, 41)
+    assert Yarn(length=2048).bounds(10000.0, 64) == (8, 21)
+    np.testing.assert_array_equal(Yarn(length=10**12).frequencies(10000.0, 4), Unscaled().frequencies(10000.0, 4))  # all turn fast
+    yarn = Yarn(factor=4.0, length=4096)
+    assert yarn.temperature == pytest.approx(0.1 * math.log(4) + 1)
+    ratio = yarn.frequencies(10000.0, 128) / plain
+    np.testing.assert_allclose(ratio[:21], 1.0)
+    np.testing.assert_allclose(ratio[46:], 0.25)
+    assert (np.diff(ratio[20:47]) < 0).all()
+    llama, own = Llama3().frequencies(500000.0, 128), Unscaled().frequencies(500000.0, 128)
+    wave = 2 * math.pi / own
+    np.testing.assert_array_equal(llama[wave < 2048], own[wave < 2048])
+    np.testing.assert_allclose(llama[wave > 8192], own[wave > 8192] / 8)
+
+
+def test_scaling_acts_on_queries_and_keys() -> None:
+    x = heads(8)
+    stretched = turned(x, 3 * np.arange(6), scaling={"name": "linear", "factor": 3.0})
+    np.testing.assert_allclose(stretched, turned(x, np.arange(6)), atol=1e-6)
+    warm = Rope(scaling={"name": "yarn", "factor": 4.0})
+    for method in ("of_query", "of_key"):  # sines and cosines times t: a score by t squared
+        found = warm.apply({}, x, jnp.zeros(6, jnp.int32), method=method)
+        np.testing.assert_allclose(found, x * (0.1 * math.log(4) + 1), rtol=1e-6)
+    part = turned(x, np.zeros(6, np.int32), share=0.5, scaling={"name": "yarn", "factor": 4.0})
+    np.testing.assert_array_equal(part[..., 4:], x[..., 4:])
+
+
+def test_a_memory_keeps_turned_keys_and_no_turned_values() -> None:
+    module = MultiHead(width=12, heads=3, key_heads=1, positions={"name": "rope", "layout": "half"})
+    x = np.random.default_rng(1).normal(size=(2, 5, 12)).astype(np.float32)
+    call = functools.partial(module.apply, jax.jit(module.init)(jax.random.key(0), x, x))
+
+    @jax.jit
+    def memories() -> tuple[Any, Any, jax.Array, jax.Array]:
+        grown = call(x[:, :2], capacity=5, method="remember")
+        for t in range(2, 5):
+            grown = call(grown, x[:, t : t + 1], method="extend")
+        last = call(x[:, 4:], grown, CAUSAL, method="read").context[:, 0]
+        return grown, call(x, method="remember"), last, call(x, x, CAUSAL).context[:, 4]
+
+    grown, whole, last, expected = memories()
+    np.testing.assert_allclose(grown.keys, whole.keys, atol=1e-6)
+    np.testing.assert_allclose(last, expected, atol=2e-6)
+    params = call.args[0]["params"]
+    bare, values = (x @ np.asarray(params[name]["kernel"]) for name in ("w_key", "w_value"))
+    np.testing.assert_allclose(whole.values[:, 0], values, atol=2e-6)
+    np.testing.assert_allclose(whole.keys, turned(bare[:, None], np.arange(5), layout="half"), atol=2e-6)
