@@ -117,6 +117,7 @@ def complete(place: Place) -> None:
                 place.node[field] = float(place.node[field])
     for key, value in list(place.node.items()):
         if isinstance(value, str) and key in place.tables:
+            del place.node[key]  # a ConfigDict keeps the type of what it holds
             place.node[key] = ConfigDict({"name": value})
         elif isinstance(value, list):
             del place.node[key]  # a ConfigDict turns a tuple set over a list back into a list

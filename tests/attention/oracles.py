@@ -129,8 +129,9 @@ def hops(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndar
 def multi_step(
     params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False
 ) -> Result:
-    """q_{n+1} = q_n + context(q_n), `steps` times; the sum of the contexts, and the maps of all steps as heads."""
+    """q_0 = x W_q, q_{n+1} = q_n + context(q_n), `steps` times; the sum of the contexts, and the maps of all steps as heads."""
     name, fields = part(config, "looks", "multihead")
+    query = _affine(params["w_query"], query)
     total, maps = np.zeros(query.shape), []
     for _ in range(config["steps"]):
         context, weights = ORACLES[name](params["look"], fields, query + total, source, mask, causal)

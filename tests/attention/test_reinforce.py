@@ -168,7 +168,7 @@ def test_rewards_and_their_moving_baseline() -> None:
     np.testing.assert_allclose(total(episode), [[-7.0], [-3.0]])
     np.testing.assert_allclose(to_go(episode), [[-7.0, -6.0, -4.0], [-3.0, 0.0, 0.0]])
     np.testing.assert_allclose(followed(jnp.array([-2.0]), total(episode), valid), [0.9 * -2.0 + 0.1 * -5.0], atol=1e-6)
-    moved = followed(jnp.array([-2.0, -1.0, 0.0]), to_go(episode), valid)
+    moved = followed(jnp.array([-2.0, -1.0, 0.0]), jnp.where(valid, to_go(episode), 1e4), valid)
     np.testing.assert_allclose(moved, [-2.3, -0.9 - 0.6, -0.4], atol=1e-6)  # later steps: only the row that has them
     np.testing.assert_allclose(followed(moved, to_go(episode), np.zeros_like(valid)), moved)
     assert reinforce.DECAY == 0.9

@@ -37,7 +37,6 @@ from attnlab.errors import UserError
 
 HALVINGS = 32  # of an interval of width log Tk at most: past the resolution of float32
 LEAST = 1e-6  # alpha - 1 is not taken below; there entmax and softmax are one to float32
-TALL = 60.0  # powers of weights stop at exp(60), so that their sums stay finite where alpha > 2
 
 Solver = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """(depth [..., Tk], excess, keys allowed [..., 1]) to weights: depth is (alpha - 1) (e - max e), at least -2; excess is alpha - 1."""
@@ -165,7 +164,7 @@ def _turn(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Ar
     logs = jnp.log(jnp.where(weights > 0.0, weights, 1.0))
     turned = jnp.zeros_like(weights)
     if not isinstance(tangents[0], SymbolicZero):
-        slope = jnp.where(weights > 0.0, jnp.exp(jnp.minimum((1.0 - excess) * logs, TALL)), 0.0)
+        slope = jnp.where(weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0)  # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
         total = slope.sum(axis=-1, keepdims=True)
         share = slope / jnp.where(total == 0.0, 1.0, total)
         turned = turned + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
@@ -179,7 +178,7 @@ _entmax.defjvp(_turn, symbolic_zeros=True)
 
 def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Array:
     """d weights / d alpha, see the head of the file; `logs` are the logarithms of the weights, 0 off the support."""
-    x = jnp.minimum(-excess * logs, TALL)
+    x = -excess * logs
     near = jnp.minimum(x, 0.5)  # there the difference exp(x) - 1 - x has lost its digits and the series is taken
     series = jnp.polyval(jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2]), near)
     far = jnp.maximum(x, 0.5)

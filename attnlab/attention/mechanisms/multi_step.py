@@ -1,12 +1,12 @@
 """Multi-step attention: the same memory is read several times, each time with what the last look found.
 
-    q_0 = x        q_{n+1} = q_n + context(q_n)        y = q_N - x = sum of the contexts
+    q_0 = x W_q        q_{n+1} = q_n + context(q_n)        y = q_N - q_0 = sum of the contexts
 
 Source: S. Sukhbaatar, A. Szlam, J. Weston, R. Fergus, "End-To-End Memory Networks", NeurIPS 2015 (arXiv 1503.08895), section 2.2 (its
 layer-wise form without H); Z. Yang et al., "Stacked Attention Networks for Image Question Answering", CVPR 2016, adds the same way.
 Here any mechanism may look, every step has the same parameters, and the query itself is left out of the result: a residual
 connection adds it.
-Cost: `steps` reads of one memory. Queries must be as wide as contexts.
+W_q, ours, makes queries as wide as contexts. Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.projections import Dense
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
@@ -47,6 +48,7 @@ class MultiStep(Attention):
     def setup(self) -> None:
         if self.steps < 1:
             raise UserError(f"multi_step: steps={self.steps}, must be at least 1")
+        self.w_query = Dense(self.width, use_bias=False)
         self.look = made(MECHANISMS, self.looks)(width=self.width)
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
@@ -58,11 +60,8 @@ class MultiStep(Attention):
         return self.look.extend(memory, source, valid)
 
     def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING) -> Reading:
-        """See `Attention.read`; raises `UserError` for a query that is not as wide as the context."""
-        if query.shape[-1] != self.width:
-            raise UserError(
-                f"multi_step: the query is {query.shape[-1]} wide, the context {self.width}; they are added, so they must agree"
-            )
+        """See `Attention.read`."""
+        query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
         losses: dict[str, jax.Array] = {}
         for step in range(self.steps):
