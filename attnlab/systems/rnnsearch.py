@@ -9,7 +9,8 @@ Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
     logits_i = t_i W_o
 
 Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR 2015
-(arXiv 1409.0473), sections 3 and A.1-A.2. `readout` settles the paper's own inconsistency about which state the output sees.
+(arXiv 1409.0473), sections 3 and A.1-A.2. `readout` settles the paper's own inconsistency about which state the output sees, and when
+the state reads a word: by the formulas above the attention for word i does not know word i-1, in the authors' released code it does.
 Beyond the paper: dropout, and a decoder state whose width may differ from the encoder's. Its weights start Glorot uniform
 (the paper: N(0, 0.01^2)), recurrent ones orthogonal as there.
 
@@ -44,10 +45,11 @@ class Encoded:
 
 @flax.struct.dataclass
 class Decoding:
-    """Tokens fed so far, [] int32, and the state s [B,G]."""
+    """Tokens fed so far, [] int32; the state s [B,G] and the last context c [B,2H]."""
 
     fed: jax.Array
     s: jax.Array
+    c: jax.Array
 
 
 class RNNsearch(Seq2Seq):
@@ -59,8 +61,9 @@ class RNNsearch(Seq2Seq):
       encoder: H, state width of each encoder direction.
       decoder: G, state width of the decoder.
       maxout: number of output pairs l (so 2l units before the maximum).
-      readout: which state the output layer sees: "current" s_i (the paper's main text) or "previous" s_{i-1} (its appendix,
-        to the letter; the authors' released code also lets the recurrence read y_i before that).
+      readout: which state the output layer sees: "current" s_i (the paper's main text), "previous" s_{i-1} (its appendix, to the
+        letter), or "released" (the authors' code): s_{i-1} too, but a state that has read y_{i-1}, for there the update comes last,
+        s_i = GRU(s_{i-1}, y_i W + c_i C), so that attention knows the word before the one it looks for.
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
     """
 
@@ -69,7 +72,7 @@ class RNNsearch(Seq2Seq):
     encoder: int = 64
     decoder: int = 128
     maxout: int = 64
-    readout: Literal["current", "previous"] = "current"
+    readout: Literal["current", "previous", "released"] = "current"
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
@@ -101,39 +104,42 @@ class RNNsearch(Seq2Seq):
         """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
         words = self.drop(self.embed_target(target_in))  # [B,T,E]
 
-        def step(
-            system: RNNsearch, state: jax.Array, inputs: tuple[jax.Array, jax.Array], attended: Any
-        ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            word, i = inputs
-            following, context = system._transition(state, word, attended, i)
-            return following, (following if system.readout == "current" else state, context)
+        def step(system: RNNsearch, state: Decoding, word: jax.Array, attended: Any) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+            seen, following = system._transition(state, word, attended)
+            return following, (seen, following.c)
 
         scan = nn.scan(
             step,
             variable_broadcast="params",
             variable_axes={MAPS: 2},  # weights [B,H,1,S] of each step stack along the query axis: [B,H,T,1,S]
             split_rngs={"params": False, "dropout": True, "sample": True},
-            in_axes=((1, 0), nn.broadcast),
+            in_axes=(1, nn.broadcast),
             out_axes=1,
         )
-        _, (states, contexts) = scan(self, memory.first, (self.of_word(words), jnp.arange(target_in.shape[1])), memory.attended)
+        _, (states, contexts) = scan(self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended)
         return self._generate(states, words, contexts)
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        return Decoding(jnp.zeros((), jnp.int32), memory.first)
+        nothing = jnp.zeros((len(memory.first), 2 * self.encoder), memory.first.dtype)
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing)
 
     def step(self, state: Decoding, memory: Encoded, tokens: jax.Array) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
         word = self.embed_target(tokens)
-        following, context = self._transition(state.s, self.of_word(word), memory.attended, state.fed)
-        seen = following if self.readout == "current" else state.s
-        return self._generate(seen, word, context), Decoding(state.fed + 1, following)
+        seen, following = self._transition(state, self.of_word(word), memory.attended)
+        return self._generate(seen, word, following.c), following
 
-    def _transition(self, state: jax.Array, word: jax.Array, attended: Any, i: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Look and Update of step i: state [B,G] and the word's contribution [B,3G] to the next state and the context [B,2H]."""
-        context = self.search.read(state[:, None], attended, Visibility(offset=i)).context[:, 0]
-        return self.cell(state, word + self.of_context(context)), context
+    def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> tuple[jax.Array, Decoding]:
+        """Step i, in the order of `readout`: the state the output sees [B,G] and what the next step gets; `word` [B,3G] is y_{i-1} W."""
+        s = state.s
+        if self.readout == "released":  # Update with the last context (there is none before the first word), then Look
+            s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
+        context = self.search.read(s[:, None], attended, Visibility(offset=state.fed)).context[:, 0]
+        if self.readout == "released":
+            return s, Decoding(state.fed + 1, s, context)
+        following = self.cell(s, word + self.of_context(context))
+        return following if self.readout == "current" else s, Decoding(state.fed + 1, following, context)
 
     def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
         """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""

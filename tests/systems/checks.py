@@ -29,6 +29,7 @@ def _attentions(one: dict[str, Any]) -> dict[str, Any]:
 SPECS: dict[str, dict[str, Any]] = {
     "rnnsearch": {**_SMALL_RNN, "attention": _ADDITIVE},
     "rnnsearch-previous": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "previous"},
+    "rnnsearch-released": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "released"},
     "rnnsearch-multihead": {**_SMALL_RNN, "attention": _HEADS},
     "transformer": {**_SMALL_TRANSFORMER, **_attentions(_HEADS)},
     "transformer-post-additive": {**_SMALL_TRANSFORMER, **_attentions(_ADDITIVE), "norm": "post", "share": "none"},

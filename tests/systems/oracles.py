@@ -26,16 +26,23 @@ def softmax(scores: Vector) -> Vector:
 
 
 def rnnsearch(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
-    """Bahdanau, Cho, Bengio 2015, appendix A; the output sees s_i (section 3) or s_{i-1} (appendix), as `settings["readout"]` says."""
+    """Bahdanau, Cho, Bengio 2015, appendix A; the output sees s_i (section 3) or s_{i-1} (appendix), as `settings["readout"]` says.
+
+    "released", the authors' code: s_{i-1} has read y_{i-1} and c_{i-1} when attention and output see it.
+    """
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b in range(len(source)):
         annotations, backward_at_first = _read_both_ways(params, source[b][source[b] != 0])
         state = np.tanh(backward_at_first @ params["first_state"]["kernel"])  # s_0 = tanh(W_s h_1 from the right)
+        late, context = settings.get("readout") == "released", None
         for i, token in enumerate(target_in[b]):
             word, previous = params["embed_target"]["embedding"][token], state
+            of_word = word @ params["of_word"]["kernel"] + params["of_word"]["bias"]
+            if late and context is not None:
+                previous = state = _gru(params["cell"], previous, of_word + context @ params["of_context"]["kernel"])
             context = _additive(params["search"], previous, annotations)
-            inputs = word @ params["of_word"]["kernel"] + params["of_word"]["bias"] + context @ params["of_context"]["kernel"]
-            state = _gru(params["cell"], previous, inputs)
+            if not late:
+                state = _gru(params["cell"], previous, of_word + context @ params["of_context"]["kernel"])
             seen = previous if settings.get("readout") == "previous" else state
             units = seen @ params["out_state"]["kernel"] + params["out_state"]["bias"]
             units = units + word @ params["out_word"]["kernel"] + context @ params["out_context"]["kernel"]

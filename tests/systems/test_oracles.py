@@ -15,7 +15,7 @@ from tests.systems.checks import SPECS, batch, make, parameters
 from tests.systems.oracles import ORACLES
 
 CASES: dict[str, dict[str, Any]] = {
-    **{f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout} for readout in ("current", "previous")},
+    **{f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout} for readout in ("current", "previous", "released")},
     **{
         f"transformer-{norm}-{share}": {**SPECS["transformer"], "norm": norm, "share": share}
         for norm, share in itertools.product(("pre", "post"), ("all", "output", "none"))
