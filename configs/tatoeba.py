@@ -1,10 +1,12 @@
-"""Tatoeba English to French: short everyday sentences, to look at what the attention learns about which word is which.
+"""Tatoeba English to French, sentences joined into longer texts, to look at what the attention learns about which word is which.
 
-    python launch.py train --config=configs/tatoeba.py:rnnsearch --config.data.directory=FOLDER --workdir=runs/tatoeba
+    python launch.py train --config=configs/tatoeba.py:rnnsearch --config.data.of.directory=FOLDER --workdir=runs/tatoeba
     python -m benchmarks.alignment_error runs/tatoeba --gold=GOLD/test
 
 FOLDER holds train.tsv and valid.tsv (plain, .gz or .xz), two columns, English TAB French, as manythings.org gives them out (CC BY 2.0;
 154,000 training pairs of 6 English words on average were used here). GOLD/test.{en,fr,align} are gold word alignments.
+Training joins runs of 1 to 4 pairs, each pair twice, in another run each time: on sentences of six words alone attention need not be exact.
+RNNsearch is the one its authors released (`readout`), whose attention knows the word before the one it looks for.
 There is no split of its own for the test: its scores are those of the validation split, which also picks the checkpoint.
 Argument: rnnsearch or transformer. Time on two CPU cores, BLEU and alignment error rate: docs/results.md.
 """
@@ -23,16 +25,16 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
     systems = {"rnnsearch": _rnnsearch, "transformer": _transformer}
     if system not in systems:
         raise UserError(f"configs/tatoeba.py has no system {system!r}; {nearest(system, systems)}")
-    steps = {"rnnsearch": 3000, "transformer": 2400}[system]  # 2.5 and 2 epochs
+    table = {"name": "table", "directory": "", "train": "train.tsv", "valid": "valid.tsv", "test": "valid.tsv"}
     shared = {
         "task": "translation",
         "seed": 0,
-        "data": {"name": "table", "directory": "", "train": "train.tsv", "valid": "valid.tsv", "test": "valid.tsv"},
+        "data": {"name": "joined", "of": table, "most": 4, "copies": 2},
         "vocabulary": {"kind": "bpe", "size": 6000, "min_frequency": 2, "lowercase": True, "shared": True},
-        "batch": {"size": 128, "unit": "sentences", "buckets": (8, 10, 12, 16, 24, 40), "max_length": 40},
+        "batch": {"size": 64, "unit": "sentences", "buckets": (10, 16, 24, 34, 48, 64), "max_length": 64},
         "optimizer": {"name": "adam", "b2": 0.98},
         "training": {
-            "steps": steps,
+            "steps": 6500,  # 3.4 times through the joined pairs
             "accumulate": 1,
             "clip": 1.0,
             "label_smoothing": 0.1,
@@ -40,9 +42,9 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
             "ema": 0.0,
             "compute": "float32",
             "log_every": 50,
-            "evaluate_every": 600,
+            "evaluate_every": 1000,
         },
-        "checkpoint": {"every": 600, "keep": 2},
+        "checkpoint": {"every": 500, "keep": 2},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "batch": 128},
     }
@@ -50,7 +52,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
 
 
 def _rnnsearch() -> dict[str, Any]:
-    sizes = {"embedding": 128, "encoder": 128, "decoder": 256, "maxout": 128, "dropout": 0.1}
+    sizes = {"embedding": 128, "encoder": 128, "decoder": 256, "maxout": 128, "readout": "released", "dropout": 0.1}
     return {
         "system": {"name": "rnnsearch", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}},
         "schedule": {"name": "linear", "peak": 2e-3, "warmup": 200},
