@@ -70,6 +70,9 @@ def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> N
     for name, limit in LIMITS.items():
         if name in values:
             _check_limit(name, values[name], limit)
+    for name in values:
+        if name.startswith("auxiliary."):
+            _check_limit(name, values[name], _AT_LEAST_ZERO)
     _check_buckets(values)
     if "decoding" in config:
         from attnlab.decoding.settings import validate as validate_decoding

@@ -23,7 +23,7 @@ TABLES: Mapping[str, str] = {
 }
 """Which table the components at the top of the tree come from; below them, a component's `parts` say it."""
 
-NODES: Mapping[str, str] = {"decoding": "attnlab.decoding.settings:Settings"}
+NODES: Mapping[str, str] = {"decoding": "attnlab.decoding.settings:Settings", "reinforce": "attnlab.tasks.auxiliary:Reinforce"}
 """Nodes at the top of the tree that are always the fields of one and the same class, so they need no name."""
 
 

@@ -41,6 +41,8 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
             "log_every": 50,
             "evaluate_every": 458,
         },
+        "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
+        "reinforce": {},
         "checkpoint": {"every": 458, "keep": 2},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "max_ratio": 1.5, "max_extra": 5},

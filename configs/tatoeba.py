@@ -44,6 +44,8 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
             "log_every": 50,
             "evaluate_every": 1000,
         },
+        "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
+        "reinforce": {},
         "checkpoint": {"every": 500, "keep": 2},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "batch": 128},

@@ -46,6 +46,8 @@ def _shared() -> dict[str, Any]:
             "log_every": 50,
             "evaluate_every": 250,
         },
+        "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
+        "reinforce": {},
         "checkpoint": {"every": 250, "keep": 2},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 0.6},

@@ -15,6 +15,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS, SCALINGS
 from attnlab.attention.scores import SCORES
+from attnlab.attention.visibility import VISIBILITIES
 from attnlab.data import SOURCES
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
@@ -139,6 +140,7 @@ def test_every_registered_name_is_tested() -> None:
         (ALIGNMENTS, "attention"),
         (POSITIONS, "attention"),
         (SCALINGS, "attention"),
+        (VISIBILITIES, "attention"),
         (SOURCES, "data"),
         (OPTIMIZERS, "training"),
         (SCHEDULES, "training"),
@@ -150,7 +152,7 @@ def test_every_registered_name_is_tested() -> None:
 
 
 def test_every_table_leads_somewhere() -> None:
-    for table in (MECHANISMS, SCORES, ALIGNMENTS, POSITIONS, SCALINGS, SYSTEMS, SOURCES, TASKS, OPTIMIZERS, SCHEDULES):
+    for table in (MECHANISMS, SCORES, ALIGNMENTS, POSITIONS, SCALINGS, VISIBILITIES, SYSTEMS, SOURCES, TASKS, OPTIMIZERS, SCHEDULES):
         for name in table.names():
             assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
 
@@ -163,7 +165,7 @@ def test_tests_mirror_the_source() -> None:
         "attention/alignments",
         "attention/positions",
         "attention/visibility",  # one suite over all rules
-        "attention/kernels/plain.py",  # the conformance suite
+        "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
         "systems",  # checks over all systems
         "decoding/hypotheses.py",  # a record
         "config_",  # test_config.py

@@ -16,6 +16,8 @@ MECHANISMS = Table(
         "gated": "attnlab.attention.mechanisms.gated:Gated",
         "latent": "attnlab.attention.mechanisms.latent:Latent",
         "hops": "attnlab.attention.mechanisms.hops:Hops",
+        "key_value": "attnlab.attention.mechanisms.key_value:KeyValue",
+        "key_value_predict": "attnlab.attention.mechanisms.key_value:KeyValuePredict",
         "multi_step": "attnlab.attention.mechanisms.multi_step:MultiStep",
     },
 )

@@ -52,11 +52,22 @@ class Dropout(nn.Module):
 
     rate: float
 
-    @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x of any shape, same shape and dtype returned."""
-        if self.rate == 0.0 or not self.has_rng("dropout"):
-            return x
-        bits = jax.random.bits(self.make_rng("dropout"), x.shape, jnp.uint16)
-        kept = bits >= round(self.rate * 2**16)
-        return jnp.where(kept, x / (1.0 - self.rate), jnp.zeros_like(x))
+        key = self.key()
+        return x if key is None else dropped(x, self.rate, key)
+
+    def key(self) -> jax.Array | None:
+        """The key of one draw; None while dropout is off."""
+        return self.make_rng("dropout") if self.active else None
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped in this call."""
+        return self.rate > 0.0 and self.has_rng("dropout")
+
+
+def dropped(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
+    """x of any shape with entries dropped at a rate, the others divided by 1 - rate."""
+    kept = jax.random.bits(key, x.shape, jnp.uint16) >= round(rate * 2**16)
+    return jnp.where(kept, x / (1.0 - rate), jnp.zeros_like(x))

@@ -13,11 +13,15 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.cards import Card, Cost
+from attnlab.attention.kernels import KERNELS
+from attnlab.attention.visibility import EVERYTHING, Causal, Everything, Rule, Visibility
 from attnlab.errors import UserError
 from attnlab.registry import Table, kind, made
 
+LOSSES = "losses"  # the variable collection to which systems put the auxiliary losses of their looks, while it is mutable
 MAPS = "maps"  # the variable collection that holds attention weights; making it mutable is the one switch for maps
 
 Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
@@ -51,7 +55,7 @@ class Reading:
     Attributes:
       context: [B,Tq,d].
       weights: [B,H,Tq,Tk] float32, only while maps are being collected, else None.
-      losses: auxiliary losses by name, each a scalar.
+      losses: auxiliary losses by name, [B,Tq] each: what every query adds, so that padding can be left out of the sum.
     """
 
     context: jax.Array
@@ -91,6 +95,7 @@ class Need:
     """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
 
     `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the queries before.
+    `heads`: how many heads the visibility tells apart, 1 for none. `trees`: the system knows dependency trees.
     """
 
     role: Literal["self", "cross"]
@@ -100,6 +105,18 @@ class Need:
     maps: bool = True
     positions: frozenset[str] = frozenset()
     stepwise: bool = False
+    dense: bool = False
+    heads: int = 1
+    trees: bool = False
+
+    def under(self, rule: Rule) -> Need:
+        """This need where the slot has the visibility `rule` besides."""
+        if isinstance(rule, Everything):
+            return self
+        at = jax.ShapeDtypeStruct((1,), jnp.int32)
+        heads = jax.eval_shape(rule.allows, at, at).shape[1]
+        direction = "causal" if rule.is_causal else self.direction
+        return dataclasses.replace(self, dense=not isinstance(rule, Causal), heads=heads, direction=direction)
 
     def check(self, mechanism: type, where: str, chosen: Mapping[str, Any] | None = None) -> None:
         """Raise `UserError` naming mechanism, request and what would work, if the mechanism does not declare it.
@@ -110,12 +127,15 @@ class Need:
           chosen: fields of the mechanism that are set; its parts must go together, and with the slot.
         """
         can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
+        heads = (chosen or {}).get("heads", getattr(mechanism, "heads", 1))
         asked = [
             (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
             (self.direction in can.directions, f"the direction {self.direction!r}", f"it offers {_listed(can.directions)}"),
             (can.padding or not self.padding, "padding", "it wants sequences of one length"),
             (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
             (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
+            (can.dense or not self.dense, "a visibility of its own", "choose 'full' or a mechanism with dense=True"),
+            (self.heads in (1, heads), f"a visibility of {self.heads} heads", f"it has {heads}"),
             (self.positions <= can.positions, f"position hooks {_listed(self.positions)}", f"it offers {_listed(can.positions)}"),
         ]
         for granted, request, instead in asked:
@@ -127,6 +147,10 @@ class Need:
             _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
         if "positions" in of and kind(of["positions"]).hooks:
             _check_positions(mechanism, of, self.role, f"{where}.positions")
+            if kind(of["positions"]).trees and not self.trees:
+                name = kind(of["positions"]).__name__
+                raise UserError(f"{where}.positions: {name} wants dependency trees, which are not known here; choose 'shaw'")
+        _check_kernel(mechanism, (chosen or {}).get("kernel", getattr(mechanism, "kernel", "auto")), of, f"{where}.kernel")
 
 
 def _check_alignment(alignment: Any, need: Need, where: str) -> None:
@@ -136,6 +160,16 @@ def _check_alignment(alignment: Any, need: Need, where: str) -> None:
         raise UserError(f"{where}: {name} needs all queries of a sequence at once, here they come one by one; choose 'softmax'")
     if "lengths" in alignment.looks_at and need.direction == "causal":
         raise UserError(f"{where}: {name} looks at the length of the source, which tells of the future; choose 'softmax'")
+
+
+def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str) -> None:
+    """A kernel inside a mechanism: does the mechanism leave it the weights, and can it make those of the alignment?"""
+    offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
+    if kernel not in offered:
+        raise UserError(f"{where}: {mechanism.__name__} works on whole maps, which {kernel!r} never has; choose {_listed(offered)}")
+    reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
+    if reason:
+        raise UserError(f"{where}: kernel {kernel!r} {reason}")
 
 
 def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: str) -> None:
@@ -161,8 +195,8 @@ def _listed(words: frozenset[str]) -> str:
 class Attention(nn.Module):
     """Base of every mechanism; its fields are its whole configuration.
 
-    A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a cache, `extend`. Dropout is
-    on exactly when the caller passes a "dropout" random stream.
+    A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a cache, `extend`. Its `card` says where it
+    comes from and `cost` what it costs. Dropout is on exactly when the caller passes a "dropout" random stream.
 
     Attributes:
       width: d, the width of the context; the system that uses the mechanism sets it, not the config.
@@ -171,6 +205,7 @@ class Attention(nn.Module):
     width: int
 
     capabilities: ClassVar[Capabilities]
+    card: ClassVar[Card]
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
         """Project a source once.
@@ -202,9 +237,21 @@ class Attention(nn.Module):
         """What a row of weights sums to, where anything may be seen; an analysis that wants a distribution asks here."""
         return "one"
 
-    def capture(self, weights: jax.Array) -> jax.Array | None:
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """What `remember` and `read` cost with one sequence, counted as `cards` says; without queries what `remember` costs.
+
+        A step of decoding at position t costs cost(1, t, ...).flops - cost(0, t - 1, ...).flops.
+
+        Args:
+          queries, keys: Tq and Tk.
+          query_width, source_width: dq and ds.
+        """
+        raise NotImplementedError(f"{type(self).__name__} declares no cost")
+
+    def capture(self, weights: jax.Array | None) -> jax.Array | None:
         """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, else None."""
-        if not self.is_mutable_collection(MAPS):
+        if weights is None or not self.is_mutable_collection(MAPS):
             return None
         self.sow(MAPS, "weights", weights)
         return weights
@@ -220,5 +267,6 @@ def written(source: jax.Array, valid: jax.Array | None, capacity: int | None) ->
     slots = length if capacity is None else capacity
     if slots < length:
         raise ValueError(f"capacity {slots} is smaller than the source's length {length}")
-    known = jnp.ones((batch, length), bool) if valid is None else valid
-    return jnp.pad(known, ((0, 0), (0, slots - length))), jnp.asarray(length, jnp.int32)
+    spare = ((0, 0), (0, slots - length))
+    known: Any = np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
+    return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # NumPy's where it can be: kernels may look while tracing

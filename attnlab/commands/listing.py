@@ -1,4 +1,7 @@
-"""`launch.py list [KIND]`: what can be named in a config, read off the tables and the code itself."""
+"""`launch.py list [KIND [NAME]]`: what can be named in a config, read off the tables and the code itself.
+
+`launch.py list --markdown > docs/mechanisms.md` writes the same tables as a page (`catalogue`).
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,39 @@ import argparse
 import ast
 import dataclasses
 import importlib
-import inspect
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab.commands import describe
 from attnlab.errors import UserError, nearest
 from attnlab.progress import table
-from attnlab.registry import Table, fields
+from attnlab.registry import Table
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of component: the table it is in, and how a command names one."""
+    """A kind of component: the table it is in, how a command names one, and the columns worth showing beside the name."""
 
     table: str
     use: str
+    columns: tuple[str, ...] = ("module", "about", "fields")
 
 
+ORIGIN = ("family", "year", "source")
 KINDS: Mapping[str, Kind] = {
-    "mechanisms": Kind("attnlab.attention:MECHANISMS", "--config.system.attention=NAME"),
-    "scores": Kind("attnlab.attention.scores:SCORES", "--config.system.attention.score=NAME"),
-    "alignments": Kind("attnlab.attention.alignments:ALIGNMENTS", "--config.system.attention.alignment=NAME"),
+    "mechanisms": Kind("attnlab.attention:MECHANISMS", "--config.system.attention=NAME", (*ORIGIN, "capabilities", "time", "state")),
+    "scores": Kind("attnlab.attention.scores:SCORES", "--config.system.attention.score=NAME", (*ORIGIN, "time", "about")),
+    "alignments": Kind("attnlab.attention.alignments:ALIGNMENTS", "--config.system.attention.alignment=NAME", (*ORIGIN, "time", "about")),
     "positions": Kind(
-        "attnlab.attention.positions:POSITIONS", "--config.system.positions=NAME, --config.system.decoder_attention.positions=NAME"
+        "attnlab.attention.positions:POSITIONS",
+        "--config.system.positions=NAME, --config.system.decoder_attention.positions=NAME",
+        (*ORIGIN, "time", "about"),
     ),
+    "visibilities": Kind(
+        "attnlab.attention.visibility:VISIBILITIES", "--config.system.decoder_visibility=NAME", (*ORIGIN, "time", "about")
+    ),
+    "kernels": Kind("attnlab.attention.kernels:KERNELS", "--config.system.attention.kernel=NAME", ("module", "about")),
     "systems": Kind("attnlab.systems:SYSTEMS", "--config.system=NAME"),
     "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
@@ -39,60 +50,85 @@ KINDS: Mapping[str, Kind] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One optional word, the kind."""
+    """The kind and the name, both optional, and the flag for the page."""
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {', '.join([*KINDS, 'configs'])}; without it, the kinds")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="all about one of them, its fields too; or package.module:Attribute")
+    parser.add_argument("--markdown", action="store_true", help="mechanisms and their parts as a page, docs/mechanisms.md")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the table of one kind, or of the kinds; `UserError` for a kind that is not there."""
-    kind = arguments.kind
-    if kind is None:
-        kinds = [(name, entry.use) for name, entry in KINDS.items()]
-        table("kinds ('list KIND' shows one)", ("kind", "how to choose one"), [*kinds, ("configs", "--config=FILE.py:ARGUMENT")])
-    elif kind == "configs":
+    """Prints one component, the table of one kind, or of the kinds; `UserError` for what is not there."""
+    kind, name = arguments.kind, arguments.name
+    if arguments.markdown:
+        if kind is not None:
+            raise UserError(f"list --markdown: writes the whole page, leave out {kind!r}")
+        from attnlab.commands.catalogue import page
+
+        print(page(), end="")
+    elif kind is None:
+        kinds = [(one, entry.use) for one, entry in KINDS.items()]
+        title = "kinds ('list KIND' shows one, 'list KIND NAME' all about one of them)"
+        table(title, ("kind", "how to choose one"), [*kinds, ("configs", "--config=FILE.py:ARGUMENT")])
+    elif kind == "configs" and name is None:
         table("configs", ("file", "about"), config_rows(pathlib.Path("configs"), pathlib.Path(__file__).parents[2] / "configs"))
-    elif kind in KINDS:
-        module, _, name = KINDS[kind].table.partition(":")
-        rows = component_rows(getattr(importlib.import_module(module), name))
-        table(f"{kind} ({KINDS[kind].use})", ("name", "module", "about", "fields"), rows)
+    elif kind not in KINDS:
+        raise UserError(
+            f"list: unknown kind {kind!r}; {nearest(kind, [*KINDS, 'configs'])}" if kind != "configs" else "list configs: takes no name"
+        )
+    elif name is not None:
+        show(kind, name)
     else:
-        raise UserError(f"list: unknown kind {kind!r}; {nearest(kind, [*KINDS, 'configs'])}")
+        columns = KINDS[kind].columns
+        table(f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows fields)", ("name", *columns), component_rows(components(kind), columns))
     return 0
 
 
-def component_rows(components: Table) -> list[tuple[str, str, str, str]]:
-    """For every entry of a table: name, module, first line of the docstring, fields with defaults.
+def components(kind: str) -> Table:
+    """The table of a kind."""
+    module, _, name = KINDS[kind].table.partition(":")
+    found: Table = getattr(importlib.import_module(module), name)
+    return found
 
-    What cannot be imported (an extra that is not installed) is listed with the reason in place of the docstring.
+
+def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """For every entry of a table its name and cells.
+
+    What cannot be imported (an extra that is not installed) is listed with the reason in its last cell.
     """
     rows = []
-    for name, path in components.entries.items():
-        module = path.partition(":")[0]
+    for name in entries.names():
         try:
-            component = components.resolve(name)
+            cells = described(entries.resolve(name))
         except UserError as error:
-            rows.append((name, module, f"not available: {error}", ""))
+            rows.append((name, *[""] * (len(columns) - 1), f"not available: {error}"))
             continue
-        rows.append((name, module, first_line(inspect.getdoc(component)), ", ".join(field_texts(component))))
+        rows.append((name, *(cells[column] for column in columns)))
     return rows
 
 
-def field_texts(component: Callable[..., Any]) -> list[str]:
-    """Each field a config may set, as "hidden=256", or as "attention=<mechanism>" for a part that must be named."""
-    from attnlab.config_tree import defaults
+def described(component: Any) -> dict[str, str]:
+    """Every cell there may be, by its column."""
+    return {
+        "module": component.__module__,
+        "about": describe.about(component),
+        **dataclasses.asdict(describe.origin(component)),
+        "capabilities": describe.can(getattr(component, "capabilities", None)),
+        "fields": ", ".join(f"{field.name}={field.default}" for field in describe.settable(component)),
+    }
 
-    parts: Mapping[str, Table] = getattr(component, "parts", {})
-    values = defaults(component)
-    texts = []
-    for field in fields(component):
-        value = values.get(field, inspect.Parameter.empty)
-        if isinstance(value, Mapping):
-            value = value.get("name", dict(value))
-        if value is not inspect.Parameter.empty:
-            texts.append(f"{field}={value}")
-        elif field in parts:
-            texts.append(f"{field}=<{parts[field].kind}>")
-    return texts
+
+def show(kind: str, name: str) -> None:
+    """Prints all about one component: its cells, its fields, its formula."""
+    component = components(kind).resolve(name)
+    cells = described(component)
+    del cells["fields"]
+    table(name, ("what", "it says"), [(column, text) for column, text in cells.items() if text])
+    fields = [(field.name, field.default, field.meaning) for field in describe.settable(component)]
+    if fields:
+        table("\nfields", ("field", "default", "meaning"), fields)
+    formula = describe.formula(component)
+    if formula:
+        print(f"\nformula\n\n{formula}")
 
 
 def config_rows(*folders: pathlib.Path) -> list[tuple[str, str]]:
@@ -102,13 +138,8 @@ def config_rows(*folders: pathlib.Path) -> list[tuple[str, str]]:
     return [(str(file), _about(file)) for file in files if not file.name.startswith("_")]
 
 
-def first_line(text: str | None) -> str:
-    """The first line of a docstring, or ""."""
-    return (text or "").strip().partition("\n")[0]
-
-
 def _about(file: pathlib.Path) -> str:
     try:
-        return first_line(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
+        return describe.first_line(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
     except (SyntaxError, ValueError, OSError) as error:
         return f"not readable: {error}"

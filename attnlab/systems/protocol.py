@@ -13,7 +13,7 @@ import flax.struct
 import flax.traverse_util
 import jax
 
-from attnlab.attention.protocol import Need
+from attnlab.attention.protocol import LOSSES, Need, Reading
 from attnlab.registry import Table
 
 PAD = 0
@@ -35,6 +35,13 @@ class AttentionMap:
     key: Sequence = flax.struct.field(pytree_node=False, default="source")
 
 
+def looked(module: nn.Module, reading: Reading) -> jax.Array:
+    """The context of a look of a module; the losses of the look go to the collection "losses" in its name, while that is mutable."""
+    if reading.losses:
+        module.sow(LOSSES, "looks", reading.losses)
+    return reading.context
+
+
 class Seq2Seq(nn.Module):
     """Base of the sequence-to-sequence systems.
 
@@ -51,6 +58,11 @@ class Seq2Seq(nn.Module):
 
     parts: ClassVar[Mapping[str, Table]] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """What is asked of the mechanism in each slot where the fields `chosen` are set: `needs`, and what follows from these fields."""
+        return cls.needs
 
     def encode(self, source: jax.Array) -> Any:
         """source [B,S] to a memory, every array of it with leading axis B (scalars aside); it stays constant in decoding."""
@@ -75,9 +87,12 @@ class Seq2Seq(nn.Module):
         A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk] again.
         """
         found = {}
-        for path, (weights,) in flax.traverse_util.flatten_dict(dict(collected), sep="/").items():
+        looks = {path[:-1]: weights for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()}
+        for path, (weights, *_) in looks.items():
+            if any(path[:end] in looks for end in range(len(path))):
+                continue  # a mechanism inside another, which hands out its maps
             weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
-            name = path.removesuffix("/weights")
+            name = "/".join(path)
             found[name] = AttentionMap(weights, *cls.between(name))
         return found
 

@@ -28,11 +28,12 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import MAPS, Attention, Need
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.layers.recurrent import BidirectionalGRU, GRUCell
-from attnlab.systems.protocol import PAD, Seq2Seq
+from attnlab.systems.protocol import PAD, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -111,7 +112,8 @@ class RNNsearch(Seq2Seq):
         scan = nn.scan(
             step,
             variable_broadcast="params",
-            variable_axes={MAPS: 2},  # weights [B,H,1,S] of each step stack along the query axis: [B,H,T,1,S]
+            # What a step leaves aside is stacked along its query axis: maps [B,H,1,S] to [B,H,T,1,S], and so on.
+            variable_axes={MAPS: 2, SAMPLES: 2, LOSSES: 1},
             split_rngs={"params": False, "dropout": True, "sample": True},
             in_axes=(1, nn.broadcast),
             out_axes=1,
@@ -135,7 +137,7 @@ class RNNsearch(Seq2Seq):
         s = state.s
         if self.readout == "released":  # Update with the last context (there is none before the first word), then Look
             s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
-        context = self.search.read(s[:, None], attended, Visibility(offset=state.fed)).context[:, 0]
+        context = looked(self, self.search.read(s[:, None], attended, Visibility(offset=state.fed)))[:, 0]
         if self.readout == "released":
             return s, Decoding(state.fed + 1, s, context)
         following = self.cell(s, word + self.of_context(context))

@@ -15,7 +15,7 @@ Axis letters: B batch, S source length, T target length, V vocabulary, d model w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -28,10 +28,11 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.projections import Dense, Dropout, matmul
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Rule, Visibility
 from attnlab.errors import UserError
 from attnlab.layers.feedforward import FeedForward, layer_norm
-from attnlab.systems.protocol import PAD, Seq2Seq, Sequence
+from attnlab.registry import Part, kind, made
+from attnlab.systems.protocol import PAD, Seq2Seq, Sequence, looked
 
 Factory = Callable[..., Attention]
 
@@ -73,11 +74,11 @@ class EncoderLayer(nn.Module):
     dropout: float
 
     @nn.compact
-    def __call__(self, x: jax.Array, valid: jax.Array) -> jax.Array:
-        """x [B,S,d] and valid [B,S] to [B,S,d]."""
+    def __call__(self, x: jax.Array, visibility: Visibility, valid: jax.Array) -> jax.Array:
+        """x [B,S,d] and valid [B,S] to [B,S,d]; `visibility` is the self-attention's."""
         attention = self.attention(width=x.shape[-1], name="self_attention")
         feed_forward = FeedForward(self.hidden, self.dropout, name="feed_forward")
-        x = Sublayer(self.norm, self.dropout, name="around_self")(x, lambda x: attention(x, x, EVERYTHING, valid).context)
+        x = Sublayer(self.norm, self.dropout, name="around_self")(x, lambda x: looked(self, attention(x, x, visibility, valid)))
         return Sublayer(self.norm, self.dropout, name="around_feed_forward")(x, feed_forward)
 
 
@@ -114,17 +115,22 @@ class DecoderLayer(nn.Module):
         """An empty self-attention memory with room for `length` tokens."""
         return self.self_attention.remember(jnp.zeros((batch, 0, self.width), dtype), capacity=length)
 
-    def __call__(self, y: jax.Array, source: Any, first: jax.Array | int = 0, cache: Any = None) -> tuple[jax.Array, Any]:
-        """y [B,T,d] from position `first` on, the source's memory, in decoding the cache of what came before: y, the longer cache."""
+    def __call__(
+        self, y: jax.Array, source: Any, visibility: Visibility, first: jax.Array | int = 0, cache: Any = None
+    ) -> tuple[jax.Array, Any]:
+        """y [B,T,d] from position `first` on, with self-attention under `visibility`, to y and the grown cache.
+
+        `source` is the source's memory, `cache`, in decoding, the self-attention's of what came before.
+        """
         grown: list[Any] = []
 
         def itself(y: jax.Array) -> jax.Array:
             attention = self.self_attention
             grown.append(attention.remember(y) if cache is None else attention.extend(cache, y))
-            return attention.read(y, grown[0], CAUSAL).context
+            return looked(self, attention.read(y, grown[0], visibility))
 
         y = self.around_self(y, itself)
-        y = self.around_cross(y, lambda y: self.cross_attention.read(y, source, Visibility(offset=first)).context)
+        y = self.around_cross(y, lambda y: looked(self, self.cross_attention.read(y, source, Visibility(offset=first))))
         return self.around_feed_forward(y, self.feed_forward), grown[0]
 
 
@@ -142,6 +148,7 @@ class Transformer(Seq2Seq):
     Attributes:
       encoder_attention, decoder_attention, cross_attention: factories of the mechanisms; called with the model's width.
       positions: factory of the position scheme.
+      encoder_visibility, decoder_visibility: who sees whom in the self-attentions; the decoder's holds beside causality.
       width: d.
       layers: N, of encoder and decoder alike.
       hidden: width of the feed-forward layers.
@@ -154,6 +161,8 @@ class Transformer(Seq2Seq):
     decoder_attention: Factory
     cross_attention: Factory
     positions: Callable[..., PositionScheme]
+    encoder_visibility: Part = "full"
+    decoder_visibility: Part = "full"
     width: int = 128
     layers: int = 2
     hidden: int = 512
@@ -166,12 +175,21 @@ class Transformer(Seq2Seq):
         "decoder_attention": MECHANISMS,
         "cross_attention": MECHANISMS,
         "positions": POSITIONS,
+        "encoder_visibility": VISIBILITIES,
+        "decoder_visibility": VISIBILITIES,
     }
     needs = {
         "encoder_attention": Need(role="self"),
         "decoder_attention": Need(role="self", direction="causal", cache=True, stepwise=True),
         "cross_attention": Need(role="cross", stepwise=True),
     }
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `Seq2Seq.asks`."""
+        slots = ("encoder", "decoder")
+        rules = {f"{slot}_attention": _rule(chosen.get(f"{slot}_visibility", "full")) for slot in slots}
+        return {slot: need.under(rules[slot]) if slot in rules else need for slot, need in cls.needs.items()}
 
     def setup(self) -> None:
         if self.share == "all" and self.source_vocabulary != self.target_vocabulary:
@@ -201,7 +219,7 @@ class Transformer(Seq2Seq):
         valid = source != PAD
         x = self._embed(self.embed_target if self.share == "all" else self.embed_source, source, jnp.arange(source.shape[1]))
         for layer in self.encoder:
-            x = layer(x, valid)
+            x = layer(x, Visibility(_rule(self.encoder_visibility)), valid)
         x = self.top_encoder(x) if self.norm == "pre" else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
@@ -209,7 +227,7 @@ class Transformer(Seq2Seq):
         """See `Seq2Seq.decode`."""
         y = self._embed(self.embed_target, target_in, jnp.arange(target_in.shape[1]))
         for layer, source in zip(self.decoder, memory, strict=True):
-            y, _ = layer(y, source)
+            y, _ = layer(y, source, CAUSAL & _rule(self.decoder_visibility))
         return self._logits(y)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
@@ -222,7 +240,7 @@ class Transformer(Seq2Seq):
         y = self._embed(self.embed_target, tokens[:, None], state.fed[None])
         caches = []
         for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
-            y, grown = layer(y, source, state.fed, cache)
+            y, grown = layer(y, source, CAUSAL & _rule(self.decoder_visibility), state.fed, cache)
             caches.append(grown)
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches)
 
@@ -241,3 +259,15 @@ class Transformer(Seq2Seq):
         """y [B,T,d] to [B,T,V]."""
         y = self.top_decoder(y) if self.norm == "pre" else y
         return self.out(y) if self.share == "none" else matmul(y, self.embed_target.embedding.T)
+
+
+def _rule(part: Part) -> Rule:
+    """The rule of a field; a dotted path may lead to anything."""
+    factory = made(VISIBILITIES, part)
+    try:
+        rule: Rule = factory()
+    except TypeError as error:
+        raise UserError(f"transformer: visibility {kind(factory).__name__}: {error}") from error
+    if not isinstance(rule, Rule):
+        raise UserError(f"transformer: a visibility must be a Rule; {kind(factory).__name__} makes a {type(rule).__name__}")
+    return rule

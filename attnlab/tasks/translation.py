@@ -24,26 +24,29 @@ from attnlab.errors import UserError
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
+from attnlab.tasks.auxiliary import Auxiliary
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 
 
-def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
-    """The system of a config; every attention slot is checked against what its mechanism declares.
+def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: int) -> tuple[Seq2Seq, Auxiliary]:
+    """The system of a config, and what is added to its loss; every attention slot is checked against what its mechanism declares.
 
     Raises:
-      UserError: a mechanism cannot do what the system asks of it, or sizes do not fit (an indivisible width, say).
+      UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible width, say), or a loss has a weight
+        that nobody hands out.
     """
     factory: Any = build(SYSTEMS, config.system, "system")
     _check_kind(factory.func, Seq2Seq, f"system={config.system.name}")
-    for slot, need in factory.func.needs.items():
+    for slot, need in factory.func.asks(factory.keywords).items():
         mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
         _check_kind(mechanism, Attention, where)
         need.check(mechanism, where, factory.keywords[slot].keywords)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
-    jax.eval_shape(system.init, jax.random.key(0), ids, ids)
-    return system
+    handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
+    terms, choices = config.get("auxiliary", {}), config.get("reinforce", {})
+    return system, Auxiliary(type(system), handed_out, terms, choices, config.batch.max_length)
 
 
 def _check_kind(component: Any, base: type, where: str) -> None:
@@ -65,7 +68,8 @@ class Translation:
         self.config = config
         self.data = data
         self.vocabularies: Vocabularies = (data.source_vocabulary, data.target_vocabulary)
-        self.system = build_system(config, *(one.size for one in self.vocabularies))
+        self.system, self.auxiliary = build_system(config, *(one.size for one in self.vocabularies))
+        self.carried, self.follow = self.auxiliary.carried, self.auxiliary.follow
         self._token_sums = jax.jit(functools.partial(self._sums, smoothing=0.0))
 
     @staticmethod
@@ -93,10 +97,21 @@ class Translation:
         ids = jnp.ones((1, 2), jnp.int32)
         return self.system.init(key, ids, ids)["params"]
 
-    def loss(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Summed cross-entropy with the configured label smoothing and dropout; sums "tokens" and "correct" beside it."""
-        sums = self._sums(params, batch, self.config.training.label_smoothing, {"dropout": key, "sample": jax.random.fold_in(key, 1)})
-        return sums.pop("loss"), sums
+    def loss(self, params: Any, batch: Batch, key: jax.Array, carried: Any = None) -> tuple[jax.Array, dict[str, Any]]:
+        """Summed cross-entropy with the configured label smoothing and dropout; sums "tokens" and "correct" beside it.
+
+        With auxiliary terms (see `auxiliary`) these are added to it, and stand beside it with "cross_entropy" under their own names.
+        """
+        smoothing, rngs = self.config.training.label_smoothing, {"dropout": key, "sample": jax.random.fold_in(key, 1)}
+        if not self.auxiliary.collections:
+            sums = self._sums(params, batch, smoothing, rngs)
+            return sums.pop("loss"), sums
+        source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
+        watched = self.auxiliary.collections
+        logits, collected = self.system.apply({"params": params}, source, _shifted(target), rngs=rngs, mutable=watched)
+        sums, likelihood = _summed(logits, target, smoothing), -cross_entropy(logits.astype(jnp.float32), target, 0.0)
+        added, terms = self.auxiliary(collected, source != PAD, target != PAD, likelihood, carried)
+        return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of target tokens, EOS counted, or of sentences (`training.per="sentence"`, as in the older papers)."""
@@ -198,11 +213,15 @@ class Translation:
     def _sums(self, params: Any, batch: Batch, smoothing: float, rngs: dict[str, jax.Array] | None = None) -> dict[str, jax.Array]:
         """Sums over the target tokens of a batch: "loss", "tokens", "correct"."""
         target = jnp.asarray(batch["target"])
-        logits = self.system.apply({"params": params}, batch["source"], _shifted(target), rngs=rngs)
-        real = target != PAD
-        losses = cross_entropy(logits.astype(jnp.float32), target, smoothing)  # type: ignore[union-attr]
-        correct = (logits.argmax(axis=-1) == target) & real  # type: ignore[union-attr]
-        return {"loss": jnp.where(real, losses, 0.0).sum(), "tokens": real.sum(), "correct": correct.sum()}
+        return _summed(self.system.apply({"params": params}, batch["source"], _shifted(target), rngs=rngs), target, smoothing)
+
+
+def _summed(logits: Any, target: jax.Array, smoothing: float) -> dict[str, jax.Array]:
+    """Of logits [B,T,V]: the sums of `Translation._sums`."""
+    real = target != PAD
+    losses = cross_entropy(logits.astype(jnp.float32), target, smoothing)
+    correct = (logits.argmax(axis=-1) == target) & real
+    return {"loss": jnp.where(real, losses, 0.0).sum(), "tokens": real.sum(), "correct": correct.sum()}
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float) -> jax.Array:

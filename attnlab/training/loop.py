@@ -32,8 +32,14 @@ class Task(Protocol):
     def init(self, key: jax.Array) -> Any:
         """Fresh float32 parameters."""
 
-    def loss(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Sums]:
+    def loss(self, params: Any, batch: Batch, key: jax.Array, carried: Any = None) -> tuple[jax.Array, Sums]:
         """See `step.Loss`."""
+
+    def carried(self) -> Any:
+        """What the loss carries from step to step, before the first; None for nothing."""
+
+    def follow(self, carried: Any, tracked: Any) -> Any:
+        """What it carries on, given the sums that it tracked in a batch."""
 
     def weight(self, batch: Batch) -> jax.Array:
         """What the summed loss of a batch is divided by."""
@@ -79,7 +85,7 @@ def train(
     every = config.training
     optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)
     how = {name: every[name] for name in ("accumulate", "ema", "compute")}
-    step_function = make_step(task.loss, task.weight, optimizer, seed=config.seed, **how)
+    step_function = make_step(task.loss, task.weight, optimizer, seed=config.seed, follow=task.follow, **how)
     status = Status(workdir, every.steps)
     with (
         closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn)) as checkpoints,
@@ -134,7 +140,7 @@ def train(
 def state_like(config: ConfigDict, task: Task) -> TrainState:
     """Shapes and dtypes of the training state, without computing anything: what a checkpoint of this config must hold."""
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
-    return jax.eval_shape(lambda: first_state(task.init(jax.random.key(0)), optimizer, config.training.ema))
+    return jax.eval_shape(lambda: first_state(task.init(jax.random.key(0)), optimizer, config.training.ema, task.carried()))
 
 
 def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Any, int]:
@@ -161,5 +167,5 @@ def _restore_or_init(config: ConfigDict, task: Task, optimizer: Any, checkpoints
     restored = checkpoints.restore(state_like(config, task))
     if restored is not None:
         return restored.tree, restored.step, restored.meta["best_loss"]
-    start = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema))  # one program for all arrays
+    start = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, task.carried()))  # one program for all arrays
     return jax.device_get(start(jax.random.key(config.seed))), 0, math.inf

@@ -5,6 +5,7 @@ A step is a pure function of (state, batch). Randomness is folded from (seed, st
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -20,8 +21,11 @@ Sums = dict[str, jax.Array]
 class Loss(Protocol):
     """What a task asks to be minimised: a sum over the batch, so that devices and microbatches can be added up."""
 
-    def __call__(self, params: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Sums]:
-        """Summed loss, and sums to report beside it ("correct", "tokens", ...)."""
+    def __call__(self, params: Any, batch: Batch, key: jax.Array, carried: Any = None) -> tuple[jax.Array, Sums]:
+        """Summed loss, and sums to report beside it ("correct", "tokens", ...).
+
+        A loss that carries something from step to step gets it as `carried`, and adds "tracked": a tree of sums for `follow`.
+        """
 
 
 @flax.struct.dataclass
@@ -33,12 +37,14 @@ class TrainState:
       params: float32 parameters.
       opt_state: the optimizer's.
       ema: exponential moving average of the parameters, None if not asked for.
+      carried: what the loss keeps from step to step (a baseline, say), None for nothing.
     """
 
     step: jax.Array
     params: Any
     opt_state: Any
     ema: Any = None
+    carried: Any = None
 
     @property
     def averaged(self) -> Any:
@@ -46,10 +52,10 @@ class TrainState:
         return self.params if self.ema is None else self.ema
 
 
-def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float) -> TrainState:
+def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float, carried: Any = None) -> TrainState:
     """The state before the first update. The moving average starts at the parameters."""
     average = params if ema else None
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average)
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average, carried)
 
 
 def make_step(
@@ -61,6 +67,7 @@ def make_step(
     accumulate: int = 1,
     ema: float = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
+    follow: Callable[[Any, Any], Any] | None = None,
 ) -> Callable[..., tuple[TrainState, Sums]]:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
 
@@ -75,18 +82,19 @@ def make_step(
       accumulate: microbatches per update; must divide the rows of a device.
       ema: decay of the moving average of parameters, 0 for none.
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
+      follow: `follow(carried, tracked)` to what is carried on, where the state carries something for the loss.
 
     Returns:
       The step; its metrics are "loss" (per weight), "grad_norm" (before clipping) and the loss's sums.
     """
 
-    def objective(params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[jax.Array, Sums]:
+    def objective(loss: Loss, params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[jax.Array, Sums]:
         lowered = jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
         summed, sums = loss(lowered, batch, key)
         return summed / total, {"loss": summed / total, **sums}
 
-    def gradients(params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[Any, Sums]:
-        differentiate = jax.grad(objective, has_aux=True)
+    def gradients(loss: Loss, params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[Any, Sums]:
+        differentiate = jax.grad(functools.partial(objective, loss), has_aux=True)
         if accumulate == 1:
             return differentiate(params, batch, key, total)
         # Every accumulate-th row: so each device has its share of each microbatch, and no row has to move to another device.
@@ -106,13 +114,15 @@ def make_step(
         if axis_name is not None:
             total = jax.lax.psum(total, axis_name)
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
-        grads, metrics = gradients(state.params, batch, key, jnp.maximum(total, 1))
+        carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
+        grads, metrics = gradients(carrying, state.params, batch, key, jnp.maximum(total, 1))
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params) if ema else None
-        return TrainState(state.step + 1, params, opt_state, average), metrics
+        carried = state.carried if follow is None or state.carried is None else follow(state.carried, metrics.pop("tracked"))
+        return TrainState(state.step + 1, params, opt_state, average, carried), metrics
 
     return step

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
+from tests.attention.oracles import ORACLES, Oracle, part
 
 WIDTH = 12
+PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "single": [
         {"score": {"name": "additive", "hidden": 7}},
@@ -20,6 +26,9 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": {"name": "concat", "hidden": 5}},
         {"score": {"name": "cosine", "strength": "emitted"}},
         {"score": {"name": "dot"}},
+        {"score": {"name": "location", "limit": 9}},
+        {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
+        {"score": "dot", "alignment": "hard"},
     ],
     "multihead": [
         {"heads": 3},
@@ -37,20 +46,109 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "alignment": {"name": "entmax"}},
         {"heads": 3, "alignment": {"name": "sink"}},
         {"heads": 3, "alignment": {"name": "sigmoid"}},
+        {"heads": 3, "alignment": "learned_entmax"},
+        {"heads": 3, "alignment": "softmax_plus_one"},
+        {"heads": 3, "score": "euclidean", "alignment": {"name": "local_m", "reach": 2}},
+        {"heads": 2, "alignment": {"name": "local_p_renormalised", "reach": 2}},
+        {"heads": 3, "alignment": "monotonic"},
+        {"heads": 3, "alignment": "straight_through"},
+        {"heads": 3, "alignment": "gumbel"},
     ],
     "talking_heads": [{"heads": 3}],
     "differential": [{"heads": 4}],
     "gated": [{"heads": 3}, {"heads": 2, "gate": "head"}],
     "latent": [{"heads": 3, "latent": 5}, {"heads": 2, "latent": 3, "rotary": 4, "query_latent": 5, "positions": {"name": "rope"}}],
     "hops": [{"hops": 2, "hidden": 5}],
+    "key_value": [{"score": {"name": "additive", "hidden": 6}}, {"score": "scaled_dot", "alignment": "sigmoid"}],
+    "key_value_predict": [{"score": {"name": "additive", "hidden": 4}}, {"score": "general"}],
     "multi_step": [{"steps": 2, "looks": {"name": "multihead", "heads": 2}}],
 }
 CASES = [(name, config) for name in MECHANISMS.names() for config in SETTINGS.get(name, [{}])]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
 
-NOT_LINEAR = {"differential": "a norm follows the weights, so that dropped weights do not average out"}
+NOT_LINEAR = {
+    "differential": "a norm follows the weights, so that dropped weights do not average out",
+    "key_value": "a tanh follows the weighted sum",
+    "key_value_predict": "a tanh follows the weighted sum",
+}
+
+ESTIMATORS = {  # alignments whose gradient is, by definition, not that of what they compute: compared with no oracle's
+    "straight_through": "the gradient is that of softmax",
+    "gumbel": "the gradient is that of the relaxed sample",
+}
+JUMPS = {  # alignments that are not continuous: a rounded score may change a whole row, so that in bfloat16 one row in five may be another
+    "hard": "one key is chosen",
+    "straight_through": "one key is chosen",
+    "gumbel": "one key is chosen",
+    "local_p": "the window moves by whole keys",
+    "local_p_renormalised": "the window moves by whole keys",
+}
 
 TOLERANCE = {"float32": 1e-6, "reordered": 2e-6, "gradient": 5e-6, "bfloat16": 1e-2, "float64": 1e-10}
+
+
+LOOKS_AT_POSITIONS: set[str] = set()
+"""Mechanisms by dotted path that do so in themselves, and not by a part of theirs."""
+
+
+def only(path: str, oracle: str | None = None) -> None:
+    """Run over a mechanism that is not registered, by its dotted path, in place of those that are (`--mechanism` of pytest).
+
+    Args:
+      path: "module:Class". The module may have SETTINGS, a list of configs to test it in; LOOKS_AT_POSITIONS = True if the order of
+        the source matters to it; NOT_LINEAR, the reason why dropped weights do not average out; and `oracle`.
+      oracle: "module:function", a float64 reference as in `oracles.py`; without one the module's own, if it has it.
+    """
+    beside = importlib.import_module(MECHANISMS.resolve(path).__module__)
+    settings = getattr(beside, "SETTINGS", [{}])
+    CASES[:] = [(path, config) for config in settings]
+    NAMES[:] = [f"{path}-{json.dumps(config)}" for config in settings]
+    if getattr(beside, "LOOKS_AT_POSITIONS", False):
+        LOOKS_AT_POSITIONS.add(path)
+    if hasattr(beside, "NOT_LINEAR"):
+        NOT_LINEAR[path] = beside.NOT_LINEAR
+    reference = MECHANISMS.resolve(oracle) if oracle else getattr(beside, "oracle", None)
+    if reference is not None:
+        ORACLES[path] = reference
+
+
+def over_all(quick: bool = False) -> pytest.MarkDecorator:
+    """A test over every case; with `quick` the first setting of each mechanism is among those of `-m quick`."""
+    marked = [pytest.mark.quick] if quick else []
+    firsts = [NAMES[CASES.index(case)] for case in first_settings()]
+    cases = zip(CASES, NAMES, strict=True)
+    return pytest.mark.parametrize(
+        ("name", "config"), [pytest.param(*case, id=label, marks=marked if label in firsts else []) for case, label in cases]
+    )
+
+
+def first_settings() -> list[tuple[str, dict[str, Any]]]:
+    """One case of each mechanism."""
+    return [case for number, case in enumerate(CASES) if case[0] not in [name for name, _ in CASES[:number]]]
+
+
+def reference(name: str) -> Oracle:
+    """The oracle of a mechanism; skips the test where somebody's own mechanism came without one."""
+    if name not in ORACLES:
+        pytest.skip("compared with no oracle: name one by --oracle=module:function, or put a function `oracle` beside the mechanism")
+    return ORACLES[name]
+
+
+def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
+    """Whether a mechanism or any part of it does."""
+    score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
+    of_parts = score == "location" or bool(ALIGNMENTS.resolve(alignment).looks_at) or bool(POSITIONS.resolve(scheme).hooks)
+    return of_parts or name in LOOKS_AT_POSITIONS
+
+
+def alignment(config: dict[str, Any]) -> Any:
+    """The class of a mechanism's alignment."""
+    return ALIGNMENTS.resolve(part(config, "alignment", "softmax")[0])
+
+
+def stepwise(config: dict[str, Any]) -> bool:
+    """Whether a mechanism may be read query by query, while its source grows: what the alignment of a row rests on is there by then."""
+    return alignment(config).form != "look" and "lengths" not in alignment(config).looks_at
 
 
 def make(name: str, config: dict[str, Any]) -> Attention:
@@ -74,3 +172,8 @@ def inputs(batch: int = 3, queries: int = 5, keys: int = 7, seed: int = 1) -> tu
     query, source = (rng.normal(size=(batch, length, WIDTH)).astype(np.float32) for length in (queries, keys))
     lengths = np.array([keys, 1, max(1, keys - 3)] + [keys] * batch)[:batch]
     return query, source, np.arange(keys)[None] < lengths[:, None]
+
+
+def wide(tree: Any) -> Any:
+    """Its arrays in float64."""
+    return jax.tree.map(lambda a: np.asarray(a, np.float64), tree)

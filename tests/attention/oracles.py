@@ -8,7 +8,7 @@ Scores, alignments and position schemes have references of their own
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from tests.attention.position_oracles import POSITIONS
 from tests.attention.score_oracles import SCORES
 
 Result = tuple[np.ndarray, np.ndarray]
+Oracle = Callable[..., Result]
 
 
 def part(config: Mapping[str, Any], field: str, default: str) -> tuple[str, dict[str, Any]]:
@@ -36,7 +37,8 @@ def single(params: Any, config: dict[str, Any], query: np.ndarray, source: np.nd
     for b in range(batch):
         for i in range(queries):
             scores = np.array([SCORES[score](params.get("fit", {}), fields, query[b, i], source[b, j], j) for j in range(keys)])
-            weights[b, 0, i] = ALIGNMENTS[align](params.get("align", {}), how, scores, mask[b, i], query[b, i], keys - queries + i)
+            row = (scores, mask[b, i], query[b, i], keys - queries + i)
+            weights[b, 0, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, before=weights[b, 0, :i], length=real(mask[b]))
             context[b, i] = sum(weights[b, 0, i, j] * source[b, j] for j in range(keys))
     return context, weights
 
@@ -91,7 +93,7 @@ def latent(params: Any, config: dict[str, Any], query: np.ndarray, source: np.nd
     """Direct form: k_h = [c U_h ; turn(s W_kr)], v_h = c V_h, q_h = [content ; turn(rotary)], scale 1 / sqrt(D + R)."""
     heads, rotary = config["heads"], config.get("rotary", 0)
     scheme, turns = part(config, "positions", "none")
-    place = POSITIONS[scheme]({}, turns, heads, max(rotary, 1))
+    turn = POSITIONS[scheme]({}, turns, heads, max(rotary, 1))
     align, how = part(config, "alignment", "softmax")
     c = _rms(_affine(params["w_latent"], source), params["norm_latent"]["scale"])
     x = _rms(_affine(params["w_query_latent"], query), params["norm_query"]["scale"]) if config.get("query_latent") else query
@@ -105,9 +107,11 @@ def latent(params: Any, config: dict[str, Any], query: np.ndarray, source: np.nd
         for j in range(keys):
             scores[j] = q[b, i, h, :size] @ (c[b, j] @ params["up_key"][:, h])
             if rotary:
-                turned = place.key(0, source[b, j] @ params["w_turned"]["kernel"], j)
-                scores[j] += place.query(h, q[b, i, h, size:], at) @ turned
-        weights[b, h, i] = ALIGNMENTS[align]({}, how, scores / np.sqrt(size + rotary), mask[b, i], query[b, i], at)
+                turned = turn.key(0, source[b, j] @ params["w_turned"]["kernel"], j)
+                scores[j] += turn.query(h, q[b, i, h, size:], at) @ turned
+        row = (scores / np.sqrt(size + rotary), mask[b, i], query[b, i], at)
+        place = {"head": h, "before": weights[b, h, :i], "length": real(mask[b])}
+        weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
         joined[b, i, h * size : (h + 1) * size] = weights[b, h, i] @ (c[b] @ params["up_value"][:, h])
     return _affine(params["out"], joined), weights
 
@@ -119,11 +123,41 @@ def hops(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndar
     batch, queries, keys = mask.shape
     weights = np.zeros((batch, config["hops"], queries, keys))
     for b, r, i in np.ndindex(weights.shape[:3]):
-        weights[b, r, i] = ALIGNMENTS[align]({}, how, scores[b, :, r], mask[b, i], query[b, i], keys - queries + i)
+        row = (scores[b, :, r], mask[b, i], query[b, i], keys - queries + i)
+        place = {"head": r, "before": weights[b, r, :i], "length": real(mask[b])}
+        weights[b, r, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
     joined = np.stack(
         [[np.concatenate([weights[b, r, i] @ source[b] for r in range(config["hops"])]) for i in range(queries)] for b in range(batch)]
     )
     return _affine(params["out"], joined), weights
+
+
+def key_value(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
+    """Halves (k, v): e_ij = score(k_i, k_j), r_i = sum_j a_ij v_j, y_i = tanh(r_i W_r + v_i W_x); zeros where nothing is seen."""
+    return _in_parts(params, config, query, source, mask, 2)
+
+
+def key_value_predict(
+    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False
+) -> Result:
+    """Thirds (k, v, p): as `key_value`, but y_i = tanh(r_i W_r + p_i W_x)."""
+    return _in_parts(params, config, query, source, mask, 3)
+
+
+def _in_parts(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, parts: int) -> Result:
+    score, fields = part(config, "score", "additive")
+    align, how = part(config, "alignment", "softmax")
+    batch, queries, keys = mask.shape
+    asked, kept = query.shape[-1] // parts, source.shape[-1] // parts
+    context, weights = np.zeros((batch, queries, params["of_own"]["kernel"].shape[1])), np.zeros((batch, 1, queries, keys))
+    for b, i in np.ndindex(batch, queries):
+        k_i, own = query[b, i, :asked], query[b, i, -asked:]
+        scores = np.array([SCORES[score](params.get("fit", {}), fields, k_i, source[b, j, :kept], j) for j in range(keys)])
+        weights[b, 0, i] = ALIGNMENTS[align](params.get("align", {}), how, scores, mask[b, i], query[b, i], keys - queries + i)
+        r = sum(weights[b, 0, i, j] * source[b, j, kept : 2 * kept] for j in range(keys))
+        if mask[b, i].any():
+            context[b, i] = np.tanh(r @ params["of_found"]["kernel"] + own @ params["of_own"]["kernel"])
+    return context, weights
 
 
 def multi_step(
@@ -167,7 +201,8 @@ def heads_weights(params: Any, config: dict[str, Any], scores: np.ndarray, query
     weights = np.zeros(scores.shape)
     for b, h, i in np.ndindex(scores.shape[:3]):
         at = scores.shape[3] - scores.shape[2] + i
-        weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, scores[b, h, i], mask[b, i], query[b, i], at, head=h)
+        row, place = (scores[b, h, i], mask[b, i], query[b, i], at), {"head": h, "before": weights[b, h, :i], "length": real(mask[b])}
+        weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
     return weights
 
 
@@ -186,6 +221,11 @@ def heads_values(params: Any, config: dict[str, Any], source: np.ndarray, weight
     return joined
 
 
+def real(mask: np.ndarray) -> int:
+    """How many keys of a row [Tq,Tk] are real: those that some query may see."""
+    return int(mask.any(axis=0).sum())
+
+
 def _rms(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6) * scale
 
@@ -194,7 +234,7 @@ def _affine(params: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     return x @ params["kernel"] + params.get("bias", 0.0)
 
 
-ORACLES = {
+ORACLES: dict[str, Oracle] = {
     "single": single,
     "multihead": multihead,
     "talking_heads": talking_heads,
@@ -202,5 +242,7 @@ ORACLES = {
     "gated": gated,
     "latent": latent,
     "hops": hops,
+    "key_value": key_value,
+    "key_value_predict": key_value_predict,
     "multi_step": multi_step,
 }

@@ -55,6 +55,18 @@ class Shaw(Nothing):
         return 0.0 if self.fields.get("sides") == "key" else self.params["values"][self.row(i, j)]
 
 
+class SyntaxRelative(Shaw):
+    """Shaw's, and a second pair of tables by the distance in a tree; without a tree every distance is 0."""
+
+    def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
+        """See `Nothing.bias`."""
+        return super().bias(h, q, k, i, j) + self.scale * float(q @ self.params["tree_keys"][self.fields.get("clip", 16)])
+
+    def value(self, h: int, i: int, j: int) -> np.ndarray | float:
+        """See `Nothing.value`."""
+        return super().value(h, i, j) + self.params["tree_values"][self.fields.get("clip", 16)]
+
+
 class TransformerXL(Nothing):
     """[(q_i + u).k_j + (q_i + w).(R_{i-j} W_r)] / sqrt(D), W_r's columns H blocks of D."""
 
@@ -162,6 +174,7 @@ POSITIONS: dict[str, type[Nothing]] = {
     "t5": T5,
     "alibi": Alibi,
     "rope": Rope,
+    "syntax_relative": SyntaxRelative,
 }
 
 

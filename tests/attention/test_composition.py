@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import jax
@@ -14,8 +15,9 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Need
 from attnlab.attention.scores import SCORES
-from attnlab.attention.visibility import CAUSAL, EVERYTHING
+from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError
+from tests.attention import visibility_oracles
 from tests.attention.cases import WIDTH
 
 SLOTS = {
@@ -26,6 +28,8 @@ SLOTS = {
 REFUSED = {  # (field, part, slot): what the message says
     **{("positions", name, slot): "acts on embeddings" for name in ("sinusoidal", "learned", "syntax") for slot in SLOTS},
     **{("positions", name, "cross"): "one sequence" for name in ("shaw", "transformer_xl", "t5", "alibi", "rope")},
+    ("positions", "syntax_relative", "cross"): "one sequence",
+    **{("positions", "syntax_relative", slot): "wants dependency trees" for slot in ("encoder", "decoder")},
     **{("alignment", "monotonic", slot): "one by one" for slot in ("decoder", "cross")},
     **{("alignment", name, "decoder"): "the future" for name in ("local_m", "local_p", "local_p_renormalised")},
 }
@@ -34,6 +38,30 @@ CASES = [
     for field, table in (("score", SCORES), ("alignment", ALIGNMENTS), ("positions", POSITIONS))
     for part, slot in itertools.product(table.names(), SLOTS)
 ]
+
+
+TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
+
+
+def builds(name: str, chosen: dict[str, Any], slot: str, visibility: Visibility = EVERYTHING) -> None:
+    """A mechanism with these fields can be initialised and read as the slot reads it; shapes only, nothing is computed."""
+    need = SLOTS[slot]
+    module = MECHANISMS.resolve(name)(width=WIDTH, **chosen)
+    x, y = jnp.zeros((2, 5, WIDTH)), jnp.zeros((2, 4 if need.role == "cross" else 5, WIDTH))
+    seen = visibility & CAUSAL if need.direction == "causal" else visibility
+    reading: Any = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), x, y, seen)[0])
+    assert reading.context.shape == (2, 5, WIDTH)
+
+
+def takes(name: str, chosen: dict[str, Any], slot: str) -> bool:
+    """Whether a slot takes a mechanism with these parts; where it does not, the refusal says which field it is and names a part."""
+    try:
+        SLOTS[slot].check(MECHANISMS.resolve(name), "slot", chosen)
+    except UserError as error:
+        named = [TABLES[field].resolve(part).__name__ for field, part in chosen.items()]
+        assert re.match(r"slot\.(score|alignment|positions): ", str(error)) and any(name in str(error) for name in named), error
+        return False
+    return True
 
 
 @pytest.mark.quick
@@ -46,11 +74,7 @@ def test_multihead_takes_a_part_or_refuses_it_by_name(field: str, part: str, slo
             need.check(mechanism, "slot", {field: part})
         return
     need.check(mechanism, "slot", {field: part})
-    module = mechanism(width=WIDTH, heads=3, **{field: part})
-    x, y = jnp.zeros((2, 5, WIDTH)), jnp.zeros((2, 4 if need.role == "cross" else 5, WIDTH))
-    visibility = CAUSAL if need.direction == "causal" else EVERYTHING
-    reading: Any = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), x, y, visibility)[0])
-    assert reading.context.shape == (2, 5, WIDTH)
+    builds("multihead", {"heads": 3, field: part}, slot)
 
 
 TURNED = list(itertools.product(SCORES.names(), ("rope", "transformer_xl")))
@@ -83,7 +107,52 @@ def test_a_mechanism_takes_the_hooks_it_offers(name: str, scheme: str) -> None:
         pytest.skip("has no place for a position scheme")
     hooks = POSITIONS.resolve(scheme).hooks
     if hooks <= mechanism.capabilities.positions:
-        SLOTS["encoder"].check(mechanism, "slot", {"positions": scheme})
+        Need(role="self", trees=True).check(mechanism, "slot", {"positions": scheme})
     else:
         with pytest.raises(UserError, match=r"slot\.positions: "):
             SLOTS["encoder"].check(mechanism, "slot", {"positions": scheme})
+
+
+PAIRS = [(one, part, other) for one, other in itertools.combinations(TABLES, 2) for part in TABLES[one].names()]
+
+
+@pytest.mark.parametrize(("field", "part", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
+def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(field: str, part: str, other: str) -> None:
+    for second in TABLES[other].names():
+        chosen, built = {field: part, other: second}, False
+        hooks = POSITIONS.resolve(second).hooks if other == "positions" else frozenset()
+        turned = field == "score" and "query_key" in hooks and not SCORES.resolve(part)(parent=None).rotary
+        for slot in SLOTS:
+            expected = takes("multihead", {field: part}, slot) and takes("multihead", {other: second}, slot) and not turned
+            assert takes("multihead", chosen, slot) == expected, (chosen, slot)
+            if expected and not built:
+                builds("multihead", {"heads": 3, **chosen}, slot)
+                built = True
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS.names() if name != "multihead"])
+def test_every_mechanism_takes_a_part_or_refuses_it_by_name(name: str) -> None:
+    mechanism = MECHANISMS.resolve(name)
+    fixed = {"heads": 6} if hasattr(mechanism, "heads") else {}
+    for field in [field for field in getattr(mechanism, "parts", {}) if field in TABLES]:
+        granted = 0
+        for part in TABLES[field].names():
+            slots = [slot for slot in SLOTS if takes(name, {field: part}, slot)]
+            for slot in slots[:1]:
+                builds(name, fixed | {field: part}, slot)
+            granted += bool(slots)
+        assert granted >= 2  # not all of them are refused
+
+
+@pytest.mark.parametrize("name", MECHANISMS.names())
+def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> None:
+    for label, (rule, _) in visibility_oracles.cases().items():
+        need, mechanism = SLOTS["encoder"].under(rule), MECHANISMS.resolve(name)
+        chosen = {"heads": visibility_oracles.HEADS} if hasattr(mechanism, "heads") else {}
+        try:
+            need.check(mechanism, "slot", chosen)
+        except UserError as error:
+            assert need.heads > 1, (label, error)
+            assert re.match(f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads; it has", str(error))
+            continue
+        builds(name, chosen, "encoder", Visibility(rule))

@@ -1,6 +1,7 @@
 """Promises every registered mechanism keeps; a new one is tested here the moment it is registered.
 
-Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`.
+Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`; what memories promise is tested in
+`test_memories.py`. For a mechanism of your own: `python -m pytest tests/attention --mechanism=my_file:MyAttention`.
 """
 
 from __future__ import annotations
@@ -12,27 +13,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS, Need
 from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError
-from tests.attention.cases import CASES, NAMES, NOT_LINEAR, TOLERANCE, WIDTH, inputs, make, parameters
+from tests.attention.cases import (
+    ESTIMATORS,
+    JUMPS,
+    NOT_LINEAR,
+    TOLERANCE,
+    WIDTH,
+    inputs,
+    looks_at_positions,
+    make,
+    over_all,
+    parameters,
+    reference,
+    wide,
+)
 from tests.attention.oracles import ORACLES, part
 
-PARTS = (("score", "dot"), ("alignment", "softmax"), ("positions", "none"))
-every = pytest.mark.parametrize(("name", "config"), CASES, ids=NAMES)
-
-
+every, essential = over_all(), over_all(quick=True)
 PLACED = Visibility(offset=2)  # queries stay where they are when the source grows or shrinks
-
-
-def looks_at_positions(config: dict[str, Any]) -> bool:
-    """Whether any part of a mechanism does."""
-    score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
-    return score == "location" or bool(ALIGNMENTS.resolve(alignment).looks_at) or bool(POSITIONS.resolve(scheme).hooks)
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
@@ -55,33 +59,38 @@ def dense_mask(visibility: Visibility, valid: np.ndarray, queries: int) -> np.nd
     return mask
 
 
+def aligned(config: dict[str, Any]) -> str:
+    """The name of the alignment."""
+    return part(config, "alignment", "softmax")[0]
+
+
 def test_every_mechanism_has_an_oracle() -> None:
-    assert set(ORACLES) == set(MECHANISMS.names())
+    assert set(MECHANISMS.names()) <= set(ORACLES)
 
 
-@every
-@pytest.mark.quick
+@essential
 @pytest.mark.parametrize("visibility", [EVERYTHING, CAUSAL], ids=["all", "causal"])
 def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any], visibility: Visibility) -> None:
     query, source, valid = inputs()
     module, params = make(name, config), parameters(make(name, config))
     reading, collected = module.apply({"params": params}, query, source, visibility, valid, mutable=[MAPS])
-    wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
     mask = dense_mask(visibility, valid, query.shape[1])
-    oracle = functools.partial(ORACLES[name], config=config, mask=mask, causal=visibility.is_causal)
-    context, weights = oracle(wide, query=query.astype(np.float64), source=source.astype(np.float64))
+    oracle = functools.partial(reference(name), config=config, mask=mask, causal=visibility.is_causal)
+    given = wide((params, query, source))
+    context, weights = oracle(given[0], query=given[1], source=given[2])
     np.testing.assert_allclose(reading.context, context, atol=TOLERANCE["float32"])
     np.testing.assert_allclose(collected[MAPS]["weights"][0], weights, atol=TOLERANCE["float32"])
-
-    direction = np.random.default_rng(5).normal(size=context.shape)
+    if aligned(config) in ESTIMATORS:
+        return
+    direction = np.random.default_rng(5).normal(size=context.shape).astype(np.float32)
     attend, _ = prepared(name, config)
     grads = jax.grad(lambda *a: (attend(*a, visibility, valid) * direction).sum(), argnums=(0, 1, 2))(params, query, source)
-    for which, (given, gradient) in enumerate(zip((wide, query, source), grads, strict=True)):
-        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given)
+    for which, gradient in enumerate(grads):
+        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given[which])
         ends = []
         for sign in (1, -1):  # central difference of the oracle along one random direction
-            moved: list[Any] = [wide, query.astype(np.float64), source.astype(np.float64)]
-            moved[which] = jax.tree.map(lambda a, s, sign=sign: np.asarray(a, np.float64) + sign * 1e-6 * s, given, slope)
+            moved = list(given)
+            moved[which] = jax.tree.map(lambda a, s, sign=sign: a + sign * 1e-6 * s, given[which], slope)
             ends.append((oracle(moved[0], query=moved[1], source=moved[2])[0] * direction).sum())
         expected = (ends[0] - ends[1]) / 2e-6
         found = sum(float((np.asarray(g, np.float64) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
@@ -90,7 +99,22 @@ def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any]
 
 
 @every
-@pytest.mark.quick
+def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(name: str, config: dict[str, Any], float64: None) -> None:
+    query, source, valid = inputs(batch=2, queries=3, keys=4)
+    attend, params = prepared(name, config)
+    given = wide((params, query, source))
+    context = attend(*given, CAUSAL, valid)
+    assert context.dtype == np.float64
+    if name in ORACLES:
+        mask = dense_mask(CAUSAL, valid, 3)
+        expected, _ = ORACLES[name](given[0], config=config, query=given[1], source=given[2], mask=mask, causal=True)
+        np.testing.assert_allclose(context, expected, rtol=0, atol=TOLERANCE["float64"])
+    if aligned(config) not in ESTIMATORS:
+        bound = TOLERANCE["gradient"]
+        check_grads(lambda *a: attend(*a, CAUSAL, valid), given, order=1, modes=("fwd", "rev"), eps=1e-5, atol=bound, rtol=bound)
+
+
+@essential
 def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     if "causal" not in make(name, config).capabilities.directions:
         pytest.skip("declares no causal direction")
@@ -107,8 +131,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
         assert (slope(x, t)[:, t:] == 0.0).all()
 
 
-@every
-@pytest.mark.quick
+@essential
 def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     attend, params = prepared(name, config)
     query, source, valid = inputs()
@@ -135,16 +158,18 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
 
 
 @every
-def test_order_of_the_source_matters_exactly_where_positions_are_looked_at(name: str, config: dict[str, Any]) -> None:
+def test_order_matters_exactly_where_positions_are_looked_at(name: str, config: dict[str, Any]) -> None:
+    """Of the source, which is a set without positions; and of a sequence that attends to itself, whose contexts move with it."""
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     order = np.random.default_rng(3).permutation(7)
-    permuted = attend(params, query, source[:, order], PLACED, valid[:, order])
-    plain = attend(params, query, source, PLACED, valid)
-    if looks_at_positions(config):
-        assert np.abs(permuted - plain).max() > 1e-3
+    of_source = np.abs(attend(params, query, source[:, order], PLACED, valid[:, order]) - attend(params, query, source, PLACED, valid))
+    moved = attend(params, source[:, order], source[:, order], EVERYTHING, valid[:, order])
+    of_itself = np.abs(moved - attend(params, source, source, EVERYTHING, valid)[:, order])
+    if looks_at_positions(name, config):
+        assert of_source.max() > 1e-3 and of_itself.max() > 1e-3
     else:
-        np.testing.assert_allclose(permuted, plain, atol=TOLERANCE["reordered"])
+        assert of_source.max() <= TOLERANCE["reordered"] and of_itself.max() <= TOLERANCE["reordered"]
 
 
 @every
@@ -171,37 +196,15 @@ def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, An
 
 
 @every
-@pytest.mark.quick
-def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
-    module, params = make(name, config), parameters(make(name, config))
-    if not module.capabilities.cache:
-        pytest.skip("declares no cache")
-    x, _, _ = inputs(queries=9)
-    call = functools.partial(module.apply, {"params": params})
-    full = call(x, x, CAUSAL).context
-    for cut in (0, 1, 4):
-        memory = call(x[:, :cut], capacity=11, method="remember")
-        for t in range(cut, 9):
-            memory = call(memory, x[:, t : t + 1], method="extend")
-            reading = call(x[:, t : t + 1], memory, CAUSAL, method="read")
-            np.testing.assert_allclose(reading.context[:, 0], full[:, t], atol=TOLERANCE["reordered"])
-    memory = call(call(x[:, :2], capacity=9, method="remember"), x[:, 2:], method="extend")  # several at once
-    np.testing.assert_allclose(call(x[:, 2:], memory, CAUSAL, method="read").context, full[:, 2:], atol=TOLERANCE["reordered"])
-    with pytest.raises(ValueError, match="capacity"):
-        call(x, capacity=8, method="remember")
-
-
-@every
 def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     low = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), (params, query, source))
     context = attend(*low, EVERYTHING, valid)
     assert context.dtype == jnp.bfloat16
-    wide = jax.tree.map(lambda a: np.asarray(a, np.float64), low)  # the oracle sees the rounded numbers
-    expected, _ = ORACLES[name](*(wide[:1]), config=config, query=wide[1], source=wide[2], mask=dense_mask(EVERYTHING, valid, 5))
-    scale = np.abs(expected).max()
-    assert np.abs(np.asarray(context, np.float64) - expected).max() <= TOLERANCE["bfloat16"] * max(1.0, scale)
+    exact = np.asarray(attend(*jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), low), EVERYTHING, valid))  # of the rounded numbers
+    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1) > TOLERANCE["bfloat16"] * max(1.0, np.abs(exact).max())
+    assert off.mean() <= (0.2 if aligned(config) in JUMPS else 0.0)
 
 
 @every
@@ -246,14 +249,13 @@ def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     np.testing.assert_array_equal(off, prepared(name, config)[0](params, query, source))
     draw = jax.jit(jax.vmap(lambda key: attend(params, query, source, rngs={"dropout": key})))
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))
-    assert np.abs(drawn[0] - drawn[1]).max() > 1e-3
+    assert drawn.std(0).max() > 1e-3
     if name not in NOT_LINEAR:
         np.testing.assert_allclose(drawn.mean(0), off, atol=5 * drawn.std(0).max() / 100)  # five standard errors
     np.testing.assert_array_equal(drawn[0], np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))[0])
 
 
-@every
-@pytest.mark.quick
+@essential
 def test_undeclared_requests_are_refused_by_name(name: str, config: dict[str, Any]) -> None:
     mechanism = MECHANISMS.resolve(name)
     for role in ("self", "cross"):

@@ -26,6 +26,7 @@ PAIRS: list[tuple[str, dict[str, Any], bool]] = [  # name, fields, causal
     ("none", {}, False),
     ("shaw", {"clip": 2}, False),
     ("shaw", {"clip": 0, "sides": "key"}, False),
+    ("syntax_relative", {"clip": 2}, False),
     ("transformer_xl", {"base": 100.0}, False),
     ("t5", {"buckets": 8, "max_distance": 6}, False),
     ("t5", {"buckets": 8, "max_distance": 6}, True),

@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.positions import shaw
 from attnlab.attention.positions.protocol import Relation
-from attnlab.attention.positions.syntax import Syntax, ancestors, depth, structural_distance, tree_distance
+from attnlab.attention.positions.syntax import Syntax, SyntaxRelative, ancestors, depth, structural_distance, tree_distance
+from attnlab.attention.visibility import CAUSAL, Visibility, Window
 from attnlab.errors import UserError
 from tests.attention.position_oracles import edges, path, structural
 
@@ -138,3 +140,40 @@ def test_relative_form_with_the_parts_of_shaw() -> None:
         row = [max(-3, min(3, structural(heads[b].tolist(), i, j, "ancestor"))) + 3 for j in range(5)]
         np.testing.assert_allclose(keys[b, h, i], tables[0][row] @ q[b, h, i], atol=2e-6)
         np.testing.assert_allclose(values[b, h, i], weights[b, h, i] @ tables[1][row], atol=1e-6)
+
+
+def test_the_relative_scheme_adds_what_the_trees_say() -> None:
+    """Its bias and values are Shaw's and the parts of the tree's distances, of any block of queries and keys."""
+    rng = np.random.default_rng(0)
+    q, weights = rng.normal(size=(2, 3, 2, 4)).astype(np.float32), rng.dirichlet(np.ones(3), size=(2, 3, 2)).astype(np.float32)
+    params = {name: rng.normal(size=(5, 4)).astype(np.float32) for name in ("keys", "values", "tree_keys", "tree_values")}
+    heads = random_trees(2, 6)
+    relation = Relation(jnp.array([2, 5]), jnp.array([1, 4, 7]), False, 0.5, relations(heads, None)[3])
+    scheme, plain = SyntaxRelative(clip=2), shaw.Shaw(clip=2)
+    near = {name: params[name] for name in ("keys", "values")}
+    scores = scheme.apply({"params": params}, q, relation, method="bias") - plain.apply({"params": near}, q, relation, method="bias")
+    more = scheme.apply({"params": params}, weights, relation, 4, method="values")
+    more = more - plain.apply({"params": near}, weights, relation, 4, method="values")
+    for b, h, i in np.ndindex(2, 3, 2):
+        far = [structural(heads[b].tolist(), (2, 5)[i], j, "ancestor") if j < 6 else 0 for j in (1, 4, 7)]  # no tree at place 7
+        rows = [max(-2, min(2, one)) + 2 for one in far]
+        np.testing.assert_allclose(scores[b, h, i], 0.5 * params["tree_keys"][rows] @ q[b, h, i], atol=2e-6)
+        np.testing.assert_allclose(more[b, h, i], weights[b, h, i] @ params["tree_values"][rows], atol=2e-6)
+
+
+def test_trees_come_with_the_visibility_in_a_full_pass_and_in_cached_decoding() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 6, 12)).astype(np.float32)
+    module = MultiHead(width=12, heads=3, positions={"name": "syntax_relative", "clip": 2}, kernel="plain")
+    trees = relations(random_trees(2, 6), None)[3]
+    visibility = Window(4) & Visibility(trees=trees) & CAUSAL
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), module.init(jax.random.key(0), x, x))
+    call = functools.partial(module.apply, params)
+    full = jax.jit(call)(x, x, visibility).context
+    assert np.abs(full - jax.jit(call)(x, x, Window(4) & CAUSAL).context).max() > 1e-2
+    memory = call(x[:, :4], capacity=7, method="remember")
+    for t in (4, 5):
+        memory = call(memory, x[:, t : t + 1], method="extend")
+        np.testing.assert_allclose(call(x[:, t : t + 1], memory, visibility, method="read").context[:, 0], full[:, t], atol=5e-6)
+    blocks = MultiHead(width=12, heads=3, positions={"name": "syntax_relative", "clip": 2}, kernel="blockwise")
+    np.testing.assert_allclose(jax.jit(blocks.apply)(params, x, x, visibility).context, full, atol=5e-6)

@@ -36,7 +36,7 @@ def started(name: str, **fields: Any) -> Any:
     return made(SCORES, {"name": name, **fields})().init(jax.random.key(0), q, q, np.arange(1), method=whole)["params"]
 
 
-def close(one: Any, other: Any, tolerance: float = TOLERANCE["float32"]) -> None:
+def assert_close(one: Any, other: Any, tolerance: float = TOLERANCE["float32"]) -> None:
     """Equal to the tolerance, relative where the numbers are large."""
     np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(1.0, np.abs(other).max()))
 
@@ -50,15 +50,15 @@ def units(x: np.ndarray) -> np.ndarray:
 def test_the_family_of_general_reduces_to_dot() -> None:
     q, k = inputs()
     kernel = {"kernel": np.eye(D, dtype=np.float32)}
-    close(scores_of("general", {"w": kernel}, q, k), scores_of("dot", {}, q, k))
-    close(scores_of("scaled_dot", {}, q, k), scores_of("dot", {}, q, k) / math.sqrt(D))
+    assert_close(scores_of("general", {"w": kernel}, q, k), scores_of("dot", {}, q, k))
+    assert_close(scores_of("scaled_dot", {}, q, k), scores_of("dot", {}, q, k) / math.sqrt(D))
     params = variables_of("general")
     plain = scores_of("general", params, q, k)
-    close(scores_of("biased_general", {"w": {**params["w"], "bias": np.zeros(D, np.float32)}}, q, k), plain)
+    assert_close(scores_of("biased_general", {"w": {**params["w"], "bias": np.zeros(D, np.float32)}}, q, k), plain)
     b = np.zeros(1, np.float32)
-    close(scores_of("activated_general", {**params, "b": b}, q, k, act="identity"), plain)
-    close(scores_of("activated_general", {**params, "b": b}, q, k), np.tanh(plain))
-    close(scores_of("activated_general", {**params, "b": b + 1}, q, k, act="sigmoid"), 1 / (1 + np.exp(-plain - 1)))
+    assert_close(scores_of("activated_general", {**params, "b": b}, q, k, act="identity"), plain)
+    assert_close(scores_of("activated_general", {**params, "b": b}, q, k), np.tanh(plain))
+    assert_close(scores_of("activated_general", {**params, "b": b + 1}, q, k, act="sigmoid"), 1 / (1 + np.exp(-plain - 1)))
 
 
 @pytest.mark.quick
@@ -75,20 +75,20 @@ def test_concat_identity_is_additive_with_the_identity_at_the_source() -> None:
     q, k = inputs()
     params = variables_of("concat_identity")
     split = {"w_query": params["w_a"], "w_key": {"kernel": np.eye(D, dtype=np.float32)}, "v": params["v"]["kernel"][:, 0]}
-    close(scores_of("concat_identity", params, q, k), scores_of("additive", split, q, k, hidden=D))
+    assert_close(scores_of("concat_identity", params, q, k), scores_of("additive", split, q, k, hidden=D))
 
 
 @pytest.mark.quick
 def test_cosine_and_qk_norm_on_unit_vectors() -> None:
     q, k = map(units, inputs())
-    close(scores_of("cosine", {}, q, k, strength="fixed", beta=1.0), scores_of("dot", {}, q, k))
+    assert_close(scores_of("cosine", {}, q, k, strength="fixed", beta=1.0), scores_of("dot", {}, q, k))
     for g in (3.0, -0.5):  # g may be negative, beta not
-        close(scores_of("qk_norm", {"g": np.array([g], np.float32)}, q, k), g * math.sqrt(D) * scores_of("scaled_dot", {}, q, k))
+        assert_close(scores_of("qk_norm", {"g": np.array([g], np.float32)}, q, k), g * math.sqrt(D) * scores_of("scaled_dot", {}, q, k))
     raw = np.array([0.3], np.float32)
     learned = scores_of("cosine", {"positive": {"raw": raw}}, 3 * q, 0.2 * k)
-    close(learned, math.log(1 + math.exp(0.3)) * scores_of("dot", {}, q, k))
+    assert_close(learned, math.log(1 + math.exp(0.3)) * scores_of("dot", {}, q, k))
     silent = {"positive": {"raw": raw}, "emit": {"kernel": np.zeros((D, 1), np.float32)}}
-    close(scores_of("cosine", silent, 3 * q, 0.2 * k, strength="emitted"), learned)
+    assert_close(scores_of("cosine", silent, 3 * q, 0.2 * k, strength="emitted"), learned)
 
 
 @pytest.mark.parametrize("name", ["qk_layernorm", "qk_rmsnorm"])
@@ -99,8 +99,8 @@ def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
         q, k = q - q.mean(-1, keepdims=True), k - k.mean(-1, keepdims=True)
     ones = {"query_norm": {"scale": np.ones(D, np.float32)}, "key_norm": {"scale": np.ones(D, np.float32)}}
     plain = scores_of("scaled_dot", {}, math.sqrt(D) * units(q), math.sqrt(D) * units(k))
-    close(scores_of(name, ones, math.sqrt(D) * units(q), math.sqrt(D) * units(k), epsilon=1e-9), plain)
-    close(scores_of(name, ones, units(q), units(k), epsilon=1e-9), plain)
+    assert_close(scores_of(name, ones, math.sqrt(D) * units(q), math.sqrt(D) * units(k), epsilon=1e-9), plain)
+    assert_close(scores_of(name, ones, units(q), units(k), epsilon=1e-9), plain)
     assert jax.tree.all(jax.tree.map(lambda a: (a == 1.0).all(), started(name)))
 
 
@@ -108,7 +108,7 @@ def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
 def test_normalised_scores_ignore_the_size_of_their_inputs(name: str) -> None:
     q, k = inputs()
     params = variables_of(name, epsilon=1e-9)
-    close(scores_of(name, params, 10 * q, 10 * k, epsilon=1e-9), scores_of(name, params, q, k, epsilon=1e-9))
+    assert_close(scores_of(name, params, 10 * q, 10 * k, epsilon=1e-9), scores_of(name, params, q, k, epsilon=1e-9))
 
 
 def test_bounds() -> None:
@@ -148,12 +148,13 @@ def test_the_root_takes_the_variance_to_one() -> None:
 def test_gaussian_weights_are_those_of_dot_products_less_half_the_length_of_keys() -> None:
     q, k = inputs()
     found = softmax(scores_of("gaussian", {}, q, k, spread="fixed", tau=1.0), None)
-    close(found, softmax(scores_of("dot", {}, q, k) - ((k**2).sum(-1) / 2)[:, :, None], None))
+    assert_close(found, softmax(scores_of("dot", {}, q, k) - ((k**2).sum(-1) / 2)[:, :, None], None))
     raised = np.exp(-((q[:, :, :, None] - k[:, :, None]) ** 2).sum(-1).astype(np.float64) / 2)
-    close(found, raised / raised.sum(-1, keepdims=True))  # kernel regression
+    assert_close(found, raised / raised.sum(-1, keepdims=True))  # kernel regression
     same = 2.0 * units(k)
-    close(softmax(scores_of("gaussian", {}, q, same, spread="fixed", tau=3.0), None), softmax(scores_of("dot", {}, q, same) / 3.0, None))
-    close(scores_of("euclidean", {}, q, k) ** 2 / -2.0, scores_of("gaussian", {}, q, k, spread="fixed"))
+    narrow = softmax(scores_of("gaussian", {}, q, same, spread="fixed", tau=3.0), None)
+    assert_close(narrow, softmax(scores_of("dot", {}, q, same) / 3.0, None))
+    assert_close(scores_of("euclidean", {}, q, k) ** 2 / -2.0, scores_of("gaussian", {}, q, k, spread="fixed"))
 
 
 def test_where_query_and_key_are_equal_distances_are_zero_and_flat() -> None:
@@ -189,9 +190,9 @@ def test_location_looks_at_the_query_and_at_nothing_else() -> None:
     params = variables_of("location", limit=3)
     kernel = params["w_l"]["kernel"]
     found = scores_of("location", params, q, k, limit=3)
-    close(found[..., :3], q @ kernel)
+    assert_close(found[..., :3], q @ kernel)
     assert (found[..., 3:] == np.float32(NEVER)).all()
-    close(scores_of("location", params, q, k[:, :, :2], limit=3), (q @ kernel)[..., :2])
+    assert_close(scores_of("location", params, q, k[:, :, :2], limit=3), (q @ kernel)[..., :2])
     weights = np.asarray(softmax(found, None))
     assert (weights[..., 3:] == 0.0).all() and np.abs(weights.sum(-1) - 1).max() < 1e-6
     np.testing.assert_array_equal(scores_of("location", params, q, k + 1.0, limit=3), found)
@@ -220,12 +221,12 @@ def test_location_with_nothing_below_its_limit_is_even_and_finite() -> None:
 def test_soft_cap_comes_before_the_mask_fades_out_and_bends_the_gradient() -> None:
     q, k = (3.0 * x for x in inputs())
     plain = scores_of("scaled_dot", {}, q, k)
-    close(scores_of("soft_capped", {}, q, k, cap=1e9), plain)
-    close(scores_of("soft_capped", {}, q, k, cap=2.0), 2.0 * np.tanh(plain / 2.0))
+    assert_close(scores_of("soft_capped", {}, q, k, cap=1e9), plain)
+    assert_close(scores_of("soft_capped", {}, q, k, cap=2.0), 2.0 * np.tanh(plain / 2.0))
     capped = made(SCORES, {"name": "soft_capped", "cap": 2.0})()
     _, found = jax.vjp(lambda q: capped.apply({}, q, k, J, method=whole), q)
     _, inner = jax.vjp(lambda q: made(SCORES, "scaled_dot")().apply({}, q, k, J, method=whole), q)
-    close(found(jnp.ones((B, H, TQ, TK)))[0], inner(jnp.asarray(1 - np.tanh(plain / 2.0) ** 2))[0], TOLERANCE["gradient"])
+    assert_close(found(jnp.ones((B, H, TQ, TK)))[0], inner(jnp.asarray(1 - np.tanh(plain / 2.0) ** 2))[0], TOLERANCE["gradient"])
     node = {"name": "location", "limit": 3}
     params = {"inside": variables_of("location", limit=3)}
     weights = softmax(scores_of("soft_capped", params, q, k, cap=1.0, score=node), None)

@@ -53,7 +53,7 @@ def computed(length: int, offset: int | None, queries: int, keys: int) -> dict[s
     return masks(RULES, jnp.asarray(length), offset, queries=queries, keys=keys)
 
 
-def same(result: Any, expected: np.ndarray) -> None:
+def assert_same(result: Any, expected: np.ndarray) -> None:
     """A mask (None: all allowed) broadcasts to the expected one."""
     assert result is None or (result.ndim == 4 and result.dtype == bool)
     np.testing.assert_array_equal(np.broadcast_to(True if result is None else result, expected.shape), expected)
@@ -73,13 +73,13 @@ TRIANGLE = np.tril(np.ones((T, T), bool))
 @pytest.mark.parametrize(("length", "offset", "queries"), [(T, None, T), (6, None, 3), (T, 4, 3)], ids=["full", "cached", "offset"])
 def test_masks_equal_the_predicate_of_every_pair(name: str, length: int, offset: int | None, queries: int) -> None:
     first = length - queries if offset is None else offset
-    same(computed(length, offset, queries, T)[name], mask(CASES[name][1], range(first, first + queries)))
+    assert_same(computed(length, offset, queries, T)[name], mask(CASES[name][1], range(first, first + queries)))
 
 
 @every_rule
 def test_any_block_of_positions_may_be_asked(name: str) -> None:
     i, j = np.array([7, 2, 5]), np.array([8, 0, 3, 3])
-    same(Visibility(RULES[name]).allows(i, j), mask(CASES[name][1], i, j))  # type: ignore[arg-type]
+    assert_same(Visibility(RULES[name]).allows(i, j), mask(CASES[name][1], i, j))  # type: ignore[arg-type]
 
 
 @every_rule
@@ -142,7 +142,7 @@ def test_simple_uses_stay_simple() -> None:
 def test_the_offset_survives_combining() -> None:
     for visibility in (Visibility(Causal(), 2) & Window(3), Window(3) & Visibility(Causal(), 2), CAUSAL & Visibility(Window(3), 2)):
         assert visibility.offset == 2
-        same(visibility.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool))
+        assert_same(visibility.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool))
     with pytest.raises(UserError, match="offset"):
         Visibility(Causal(), 2) & Visibility(Causal(), 3)
 
@@ -154,15 +154,15 @@ def test_arrays_of_a_cross_attention_are_taken_as_they_come(queries: int, keys: 
     expected = np.array([[mine[b][:, None] == theirs[b]] for b in range(2)])
     room = ((0, 0), (0, 0), (0, 0), (0, 2))
     result = masks({"dense": Dense(allowed), "segments": Segments(mine, theirs)}, keys, queries=queries, keys=keys + 2)
-    same(result["dense"], np.pad(allowed, room))
-    same(result["segments"], np.pad(expected, room))
+    assert_same(result["dense"], np.pad(allowed, room))
+    assert_same(result["segments"], np.pad(expected, room))
 
 
 @pytest.mark.parametrize("rule", [Dense(np.ones((T, T), bool)), Segments(np.zeros((1, T), int)), Global(marked=np.ones((1, T), bool))])
 def test_positions_an_array_does_not_cover_are_seen_by_nothing(rule: Rule) -> None:
     result = Visibility(rule).allows(np.array([-1, 0, T]), np.array([-2, -1, T - 1, T]))  # type: ignore[arg-type]
     known = isinstance(rule, Global)  # a global token sees what no array covers, and is seen from there
-    same(result, np.array([[[[0, 0, known, 0], [known, known, 1, known], [0, 0, known, 0]]]], bool))
+    assert_same(result, np.array([[[[0, 0, known, 0], [known, known, 1, known], [0, 0, known, 0]]]], bool))
 
 
 # Under transformations
@@ -196,10 +196,10 @@ def test_rules_without_arrays_hash() -> None:
 def test_vmap_and_scan() -> None:
     rows = jax.vmap(lambda ids: Visibility(Segments(ids[None]) & Causal()).mask(T, T, T))(IDS)
     expected = mask(cases()["packed"][1])
-    same(rows[:, 0], expected)
+    assert_same(rows[:, 0], expected)
     visibility = CAUSAL & Segments(IDS)
     _, steps = jax.lax.scan(lambda length, _: (length + 1, visibility.mask(1, T, length)), jnp.asarray(1), None, length=T)
-    same(jnp.moveaxis(steps[:, :, :, 0], 0, 2), expected)
+    assert_same(jnp.moveaxis(steps[:, :, :, 0], 0, 2), expected)
 
 
 def test_cached_decoding_with_rules_equals_the_full_pass() -> None:

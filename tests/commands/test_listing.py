@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
 
 from attnlab.commands import listing
+from attnlab.commands.catalogue import page
 from attnlab.errors import UserError
 from attnlab.registry import Table
 
@@ -41,33 +42,73 @@ class Holder:
     parts: ClassVar[Mapping[str, Table]] = {"attention": MECHANISMS, "other": MECHANISMS}
 
 
-def run(kind: str | None) -> int:
-    return listing.run(argparse.Namespace(kind=kind))
+def run(kind: str | None = None, name: str | None = None, markdown: bool = False) -> int:
+    return listing.run(argparse.Namespace(kind=kind, name=name, markdown=markdown))
 
 
 def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(None) == 0
     out = capsys.readouterr().out
-    for kind in ("mechanisms", "scores", "alignments", "positions", "systems", "data", "optimizers", "schedules", "configs"):
-        assert f"\n{kind} " in out
+    parts = ("mechanisms", "scores", "alignments", "positions", "visibilities", "kernels")
+    assert all(f"\n{kind} " in out for kind in (*parts, "systems", "data", "optimizers", "schedules", "configs"))
     with pytest.raises(UserError, match="did you mean 'schedules'"):
         run("schedule")
 
 
 def test_components_with_fields_and_what_cannot_be_imported() -> None:
-    plain, gone = listing.component_rows(MECHANISMS)
+    plain, gone = listing.component_rows(MECHANISMS, ("module", "about", "fields"))
     assert plain == ("plain", __name__, "What it is, in one line.", "hidden=32, sizes=(1, 2)")
-    assert gone[0] == "gone" and gone[2].startswith("not available: mechanism 'gone': cannot import")
-    assert listing.field_texts(Holder) == ["attention=<mechanism>", "other=plain"]
+    assert gone[:-1] == ("gone", "", "") and gone[-1].startswith("not available: mechanism 'gone': cannot import")
+    assert listing.described(Holder)["fields"] == "attention=<mechanism>, other=plain"
 
 
 @pytest.mark.parametrize("kind", list(listing.KINDS))
 def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(kind) == 0
     out = capsys.readouterr().out
-    module, _, name = listing.KINDS[kind].table.partition(":")
-    entries = getattr(importlib.import_module(module), name).names()
+    entries = listing.components(kind).names()
     assert entries and all(f"\n{entry} " in out for entry in entries) and "not available" not in out
+    if "year" in listing.KINDS[kind].columns:
+        lines = [line for line in out.splitlines() if line.split("  ")[0].strip() in entries]
+        assert all(re.search(r"  (19|20)\d\d  \S", line) for line in lines) and len(lines) == len(entries)
+
+
+def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    run("mechanisms")
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("multi_step "))
+    assert re.split(r"  +", line) == [
+        *("multi_step", "hops", "2015", "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015"),
+        "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions embedding",
+        *("N (T^2 d + T d^2)", "T d"),
+    ]
+
+
+def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("mechanisms", "gated") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\nsource +Qiu et al., ", out) and "sigmoid(x W_g)" in out
+    assert re.search(r'\ngate +element +"element" \(one for each of the width\)', out)
+    assert re.search(r"\nkey_heads +0 +K; must divide H", out)  # what a class inherits is said by its base
+    with pytest.raises(UserError, match="unknown mechanism 'gatd'; did you mean 'gated'"):
+        run("mechanisms", "gatd")
+    with pytest.raises(UserError, match="list configs: takes no name"):
+        run("configs", "x")
+
+
+def test_a_component_of_ones_own_is_shown_by_its_path_with_what_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("mechanisms", f"{__name__}:Plain") == 0
+    out = capsys.readouterr().out
+    assert "What it is, in one line." in out and re.search(r"\nhidden +32\n", out)
+    assert not any(word in out for word in ("family", "year", "source", "capabilities"))
+    rows = listing.component_rows(MECHANISMS, ("family", "year", "capabilities", "about"))
+    assert rows[0] == ("plain", "", "", "", "What it is, in one line.")
+
+
+def test_the_page_goes_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(markdown=True) == 0
+    assert capsys.readouterr().out == page()
+    with pytest.raises(UserError, match="leave out 'scores'"):
+        run("scores", markdown=True)
 
 
 def test_configs_are_read_not_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,7 +110,8 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
 def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
     slots = ["attention"] if system == "rnnsearch" else ["encoder_attention", "decoder_attention", "cross_attention"]
-    config = configs.load(f"configs/translation.py:{system}", [f"system.{slot}={name}" for slot in slots])
+    sizes = ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48"]  # for mechanisms that cut in two, three or four
+    config = configs.load(f"configs/translation.py:{system}", [f"system.{one}" for one in [*sizes, *(f"{slot}={name}" for slot in slots)]])
     assert {config.system[slot].name for slot in slots} == {name}
     Translation.check(config)
 

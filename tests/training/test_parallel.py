@@ -27,8 +27,8 @@ ADAM = optax.adam(3e-3, eps=1e-3)
 def trace(task: Any, batches: list[Any], name: str, devices: int, accumulate: int = 1) -> list[tuple[TrainState, dict[str, Any]]]:
     """State and metrics on the host after each of several steps."""
     place = backend(name, devices)
-    step = make_step(task.loss, task.weight, ADAM, seed=0, accumulate=accumulate)
-    state = place.place(jax.device_get(first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0)))
+    step = make_step(task.loss, task.weight, ADAM, seed=0, accumulate=accumulate, follow=task.follow)
+    state = place.place(jax.device_get(first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, task.carried())))
     program = place.compile(step, state, place.feed(batches[0]))
     found = []
     for batch in batches:
@@ -59,6 +59,43 @@ def test_a_line_is_fitted_the_same_everywhere(name: str, devices: int, accumulat
     """Rows without weight lie on the last device only, so that a mean of means would show."""
     batches = [points(3 * number + 2) for number in range(STEPS)]
     assert_close(trace(Line(), batches, name, devices, accumulate), trace(Line(), batches, "mesh", 1))
+
+
+class Following(Line):
+    """Its loss carries the moving average of the error, and is shifted by it."""
+
+    def loss(self, params: Any, batch: Any, key: jax.Array, carried: Any = None) -> tuple[jax.Array, dict[str, Any]]:
+        error = (batch["source"] @ params["w"] + params["b"] - batch["target"] - carried["mean"]) * batch["real"]
+        return 0.5 * (error**2).sum(), {"tracked": {"error": error.sum(), "rows": batch["real"].sum()}}
+
+    def carried(self) -> Any:
+        return {"mean": np.float32(0.5)}
+
+    def follow(self, carried: Any, tracked: Any) -> Any:
+        return {"mean": 0.9 * carried["mean"] + 0.1 * tracked["error"] / tracked["rows"]}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2)])
+def test_what_a_loss_carries_is_the_same_everywhere(name: str, devices: int, accumulate: int) -> None:
+    """Also within a step: every microbatch sees what was carried into the step."""
+    batches = [points(3 * number + 2) for number in range(STEPS)]
+    found, expected = trace(Following(), batches, name, devices, accumulate), trace(Following(), batches, "mesh", 1)
+    assert_close(found, expected)
+    means = [[float(state.carried["mean"]) for state, _ in one] for one in (found, expected)]
+    np.testing.assert_allclose(*means, rtol=2e-6)
+    assert len(set(means[0])) == STEPS and "tracked" not in found[0][1]
+
+
+def test_auxiliary_terms_are_the_same_everywhere() -> None:
+    """Penalties, coverage and sampled choices; a mesh draws the same samples however many devices it has."""
+    slots = [f"system.cross_attention{one}" for one in ("=hops", ".hops=2", ".hidden=4", ".alignment=hard")]
+    task = load("transformer", "system.width=8", *slots, "auxiliary.hops=0.1", "auxiliary.doubly_stochastic=0.1")
+    batches = [batch_of(task)] * STEPS
+    found, expected = trace(task, batches, "mesh", 4), trace(task, batches, "mesh", 1)
+    assert_close(found, expected)
+    assert {"hops", "doubly_stochastic", "choice_entropy", "cross_entropy"} <= found[0][1].keys()
+    np.testing.assert_allclose(*(one[-1][0].carried["baseline"] for one in (found, expected)), rtol=2e-6)
 
 
 @pytest.fixture(scope="module", params=["rnnsearch", "transformer"])

@@ -41,6 +41,12 @@ class Line:
         error = (batch["source"] @ params["w"] + params["b"] - batch["target"]) * batch["real"]
         return 0.5 * (error.astype(jnp.float32) ** 2).sum(), {"tokens": batch["real"].sum()}
 
+    def carried(self) -> None:
+        """Nothing goes from step to step."""
+
+    def follow(self, carried: Any, tracked: Any) -> None:
+        """Nothing."""
+
     def weight(self, batch: Any) -> jax.Array:
         """The number of real rows."""
         return jnp.asarray(batch["real"]).sum()

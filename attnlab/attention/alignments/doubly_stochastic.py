@@ -16,7 +16,12 @@ import jax.numpy as jnp
 
 
 def doubly_stochastic(weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0) -> jax.Array:
-    """The scalar loss of attention weights.
+    """The scalar loss of attention weights; arguments as of `uncovered`."""
+    return uncovered(weights, steps, valid, tau).mean()
+
+
+def uncovered(weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0) -> jax.Array:
+    """The loss of each row, [B], averaged over heads only.
 
     Args:
       weights: [B,H,Tq,Tk], of a whole sequence.
@@ -27,4 +32,4 @@ def doubly_stochastic(weights: jax.Array, steps: jax.Array, valid: jax.Array | N
     covered = jnp.where(steps[:, None, :, None], weights.astype(jnp.float32), 0.0).sum(axis=2)  # [B,H,Tk]
     missing = (tau - covered) ** 2
     counted = missing if valid is None else jnp.where(valid[:, None], missing, 0.0)
-    return counted.sum(axis=-1).mean()
+    return counted.sum(axis=-1).mean(axis=1)

@@ -13,7 +13,7 @@ With x = -(alpha - 1) log a on the support, the derivative in alpha of Correia e
 
 the same number, exact also as alpha -> 1. In the same spirit bisection works on theta = (tau + 1) / (alpha - 1).
 
-Cost for each pair: sorting O(log Tk) steps, bisection about 30 x 5 FLOPs. Parameters: none; H for the learned alpha.
+Cost for each pair: sorting O(log Tk) steps, bisection 32 x 6 FLOPs. Parameters: none; H for the learned alpha.
 Source: A. Martins, R. Astudillo, "From Softmax to Sparsemax", ICML 2016, algorithm 1; B. Peters, V. Niculae, A. Martins, "Sparse
 Sequence-to-Sequence Models", ACL 2019, algorithms 1 and 2; G. Correia, V. Niculae, A. Martins, "Adaptively Sparse
 Transformers", EMNLP 2019, section 3.
@@ -33,9 +33,11 @@ from jax.custom_derivatives import SymbolicZero
 
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
 from attnlab.attention.alignments.softmax import LOW
+from attnlab.attention.cards import Card, Cost, Sizes, sorting
 from attnlab.errors import UserError
 
 HALVINGS = 32  # of an interval of width log Tk at most: past the resolution of float32
+BISECTION = 6 * HALVINGS + 12  # FLOPs for each pair
 LEAST = 1e-6  # alpha - 1 is not taken below; there entmax and softmax are one to float32
 
 Solver = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -45,9 +47,16 @@ Solver = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 class Sparsemax(Alignment):
     """The Euclidean projection of the scores onto the distributions, a_i = max(e_i - tau_i, 0); no parameters."""
 
+    card = Card("sparse", 2016, "Martins, Astudillo, From Softmax to Sparsemax, ICML 2016", "T^2 log T")
+
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         return entmax(scores, mask, 1.0, sorted_linear)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=14 * at.pairs + sorting(at.pairs, at.keys))
 
 
 class Entmax(Alignment):
@@ -60,6 +69,8 @@ class Entmax(Alignment):
 
     alpha: float = 1.5
 
+    card = Card("sparse", 2019, "Peters et al., Sparse Sequence-to-Sequence Models, ACL 2019", "T^2 log T")
+
     def setup(self) -> None:
         if not self.alpha > 1.0:
             raise UserError(f"alignment entmax: alpha={self.alpha}, must be above 1; at 1 it is 'softmax'")
@@ -67,6 +78,11 @@ class Entmax(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         return entmax(scores, mask, self.alpha - 1.0, sorted_square if self.alpha == 1.5 else bisected)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=28 * at.pairs + sorting(at.pairs, at.keys) if self.alpha == 1.5 else BISECTION * at.pairs)
 
 
 class LearnedEntmax(Alignment):
@@ -78,6 +94,8 @@ class LearnedEntmax(Alignment):
 
     alpha: float = 1.5
 
+    card = Card("sparse", 2019, "Correia et al., Adaptively Sparse Transformers, EMNLP 2019", "T^2")
+
     def setup(self) -> None:
         if not 1.0 < self.alpha < 2.0:
             raise UserError(f"alignment learned_entmax: alpha={self.alpha} to start from, must lie between 1 and 2, as 1.5 does")
@@ -88,6 +106,11 @@ class LearnedEntmax(Alignment):
         start = math.log((self.alpha - 1.0) / (2.0 - self.alpha))
         logit = self.param("logit", nn.initializers.constant(start), (scores.shape[1],))
         return entmax(scores, mask, jax.nn.sigmoid(logit.astype(jnp.float32))[:, None, None], bisected)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(parameters=at.heads, flops=BISECTION * at.pairs)
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:

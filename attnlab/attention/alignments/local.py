@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place
 from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import Dense
 from attnlab.errors import UserError
 
@@ -39,6 +40,7 @@ class LocalM(Alignment):
     reach: int = 10
 
     looks_at = frozenset({"positions", "lengths"})
+    card = Card("local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2")
 
     def setup(self) -> None:
         if self.reach < 0:
@@ -49,6 +51,11 @@ class LocalM(Alignment):
         last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
         centre = jnp.minimum(place.i[:, None], last)  # [B,1,Tq,1]
         return softmax(scores, windowed(mask, centre, self.reach, place))
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=5 * at.pairs)
 
 
 class LocalP(Alignment):
@@ -64,6 +71,7 @@ class LocalP(Alignment):
 
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "at most one"
     looks_at = frozenset({"positions", "lengths"})
+    card = Card("local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 + T d^2")
 
     def setup(self) -> None:
         if self.reach < 1:
@@ -91,11 +99,19 @@ class LocalP(Alignment):
         """Scores, a mask and minus the logarithm of the Gaussian, [B,H,Tq,Tk] each, to weights."""
         return softmax(scores, window) * jnp.exp(-far)
 
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return dense(at.queries, at.width, at.width) + dense(at.queries, at.width, at.heads) + Cost(flops=12 * at.pairs)
+
 
 class RenormalisedLocalP(LocalP):
     """`LocalP` divided by its sum, a_ij proportional to exp(e_ij) g_ij in the window."""
 
     sums_to = "one"
+    card = Card(
+        "local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015; here divided by its sum", "T^2 + T d^2"
+    )
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
         """See `LocalP.weigh`."""

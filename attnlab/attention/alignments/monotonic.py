@@ -6,7 +6,7 @@ For each query the reader goes on from the key where it stopped for the query be
 
 q_ij is the probability of getting to key j; a_0 puts everything on the first key. Weights sum to at most 1: the rest has run off the end.
 Read so, without dividing by p or by products of 1 - p, the recursion is stable; over j it is one associative scan, over i a scan.
-Cost: about 3 Tq Tk log2(Tk) FLOPs for each head, Tq steps one after the other. Parameters: H offsets.
+Cost: 10 Tq Tk FLOPs for each head, Tq steps one after the other, each of log2(Tk). Parameters: H offsets.
 Source: C. Raffel, M.-T. Luong, P. Liu, R. Weiss, D. Eck, "Online and Linear-Time Attention by Enforcing Monotonic Alignments", ICML 2017,
 equations 9 to 14; Gaussian noise before the sigmoid (section 2.6), which teaches p to be 0 or 1, is added when the caller passes the stream
 "sample". The paper has one offset r and its own score; the offset here is per head and the score is whatever the config names. The
@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.errors import UserError
 
 
@@ -43,6 +44,7 @@ class Monotonic(Alignment):
     form = "look"
     sums_to = "at most one"
     looks_at = frozenset({"positions"})
+    card = Card("monotonic", 2017, "Raffel et al., Enforcing Monotonic Alignments, ICML 2017", "T^2")
 
     def setup(self) -> None:
         if self.noise < 0.0:
@@ -59,6 +61,11 @@ class Monotonic(Alignment):
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
         first = jnp.zeros((*scores.shape[:2], scores.shape[-1])).at[..., 0].set(1.0)
         return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, first)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(parameters=at.heads, flops=10 * at.pairs)  # a combination in an associative scan is 3, there are two for each pair
 
 
 def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:

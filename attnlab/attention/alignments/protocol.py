@@ -12,6 +12,8 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
+
 SAMPLES = "samples"  # the variable collection to which an alignment that samples writes, while it is mutable (see `reinforce`)
 
 
@@ -46,11 +48,13 @@ class Alignment(nn.Module):
       sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where there are any), "at most one", or "any".
       looks_at: what beside scores and mask changes the weights. "positions": where queries and keys stand, so that the order of the
         source matters; "lengths": the length of the source, so that a source that grows changes what was read from it before.
+      card: where it comes from.
     """
 
     form: ClassVar[Literal["normalised", "elementwise", "row", "look"]] = "row"
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "one"
     looks_at: ClassVar[frozenset[str]] = frozenset()
+    card: ClassVar[Card]
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None allows all) to weights [B,H,Tq,Tk].
@@ -62,6 +66,11 @@ class Alignment(nn.Module):
     def extra(self, heads: int) -> jax.Array | None:
         """Of the form "normalised": [H], the logarithm of what stands in the denominator beside the keys; None for nothing."""
         return None
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """Parameters and FLOPs, see `cards`."""
+        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
 
 def whole(mask: jax.Array | None, keys: int) -> jax.Array:

@@ -3,7 +3,7 @@
     a_ij = sigmoid(e_ij + b),   b = -log n_i by default, n_i the number of keys that query i may see
 
 The weights do not compete; with b = -log n they sum to about 1 where scores are small, as those of softmax do.
-Cost: about 4 FLOPs for each pair, no parameters.
+Cost: 2 FLOPs for each pair, no parameters.
 Source: J. Ramapuram et al., "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", 2024 (arXiv 2409.04431). There
 n is the length of the sequence, also in causal models; here it is what the query sees, so that padding does not count and a step of
 cached decoding gives what the full pass gives. A fixed `bias`, minus the logarithm of the training length, is the paper's causal model.
@@ -11,10 +11,12 @@ cached decoding gives what the full pass gives. A fixed `bias`, minus the logari
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.cards import Card, Cost, Sizes
 
 
 class Sigmoid(Alignment):
@@ -28,6 +30,7 @@ class Sigmoid(Alignment):
 
     form = "elementwise"
     sums_to = "any"
+    card = Card("element-wise", 2024, "Ramapuram et al., Sigmoid Self-Attention, 2024", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -41,3 +44,8 @@ class Sigmoid(Alignment):
             return jnp.float32(self.bias)
         seen = allowed.sum(axis=-1, keepdims=True) if place.seen is None else place.seen
         return -jnp.log(jnp.maximum(seen, 1).astype(jnp.float32))
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=2 * at.pairs)

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.cards import Card, Cost, Sizes
 
 LOW = -1e30  # finite in float32: minus infinity would give NaN on a row nobody may see
 
@@ -26,17 +27,24 @@ class Softmax(Alignment):
     """a_ij = exp(e_ij) / sum_k exp(e_ik) over the allowed keys; no parameters."""
 
     form = "normalised"
+    card = Card("soft", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         extra = self.extra(scores.shape[1])
         return softmax(scores, mask, None if extra is None else extra[:, None, None])
 
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=5 * at.pairs)
+
 
 class SoftmaxPlusOne(Softmax):
     """a_ij = exp(e_ij) / (1 + sum_k exp(e_ik)); no parameters."""
 
     sums_to = "at most one"
+    card = Card("soft, with a sink", 2023, "Miller, Attention Is Off By One, 2023 (web log)", "T^2")
 
     def extra(self, heads: int) -> jax.Array | None:
         """See `Alignment.extra`."""
@@ -47,11 +55,17 @@ class Sink(Softmax):
     """a_ij = exp(e_ij) / (exp(b_h) + sum_k exp(e_ik)), b_h learned from 0."""
 
     sums_to = "at most one"
+    card = Card("soft, with a sink", 2025, "released code of gpt-oss, OpenAI 2025", "T^2")
 
     @nn.compact
     def extra(self, heads: int) -> jax.Array | None:
         """See `Alignment.extra`."""
         return self.param("logit", nn.initializers.zeros, (heads,)).astype(jnp.float32)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return super().cost(at) + Cost(parameters=at.heads)
 
 
 def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None = None) -> jax.Array:

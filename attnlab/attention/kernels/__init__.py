@@ -1,1 +1,21 @@
-"""Kernels: how an exact attention is computed; none changes the result beyond rounding."""
+"""Kernels: how an exact attention is computed; none changes the result beyond rounding. A new one is one file and one line here.
+
+A kernel is a class without arguments. `kernel(look)` is the context of a `Look`; `refuses(look)` says why the kernel cannot honour it and
+what would work, or None; `misfit(alignment)` says the same of a class of alignments, before anything runs. Mechanisms call `choice.attend`.
+"""
+
+from typing import Literal
+
+from attnlab.registry import Table
+
+KERNELS = Table(
+    "kernel",
+    {
+        "auto": "attnlab.attention.kernels.choice:Auto",
+        "plain": "attnlab.attention.kernels.plain:Plain",
+        "blockwise": "attnlab.attention.kernels.blockwise:Blockwise",
+        "xla": "attnlab.attention.kernels.fused:Xla",
+        "cudnn": "attnlab.attention.kernels.fused:Cudnn",
+    },
+)
+KernelName = Literal["auto", "plain", "blockwise", "xla", "cudnn"]

@@ -1,6 +1,7 @@
-"""The plain kernel: all scores, all weights, then the weighted sum; what every other kernel must equal.
+"""The plain kernel: all scores, all weights, then the weighted sum; what every other kernel must equal. And what a kernel is handed.
 
 Axis letters: B batch, H heads, K key heads (H = K G, query head h reads key head h // G), Tq queries, Tk keys, Dv value width.
+Cost: as the parts say; memory: some arrays [B,H,Tq,Tk], for gradients too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.attention.alignments.protocol import Alignment, Place
 from attnlab.attention.protocol import Memory
@@ -30,6 +32,8 @@ class Look:
       place: what it may look at.
       drop: dropout of weights.
       relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with values), or None.
+      product: `score` is the inner product of the first array of `queries` with `keys`, one array, plus `bias`.
+      bias: `bias(queries, i, j)` -> broadcastable to [B,H,Tq,Tk], that part of `score`; None for none. Only where `product`.
     """
 
     queries: Any
@@ -42,23 +46,62 @@ class Look:
     place: Place
     drop: Callable[[jax.Array], jax.Array]
     relative: Callable[[jax.Array, jax.Array, jax.Array], jax.Array | None] | None = None
+    product: bool = False
+    bias: Callable[[Any, jax.Array, jax.Array], jax.Array | None] | None = None
 
     def replace(self, **changes: Any) -> Look:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
 
+    def allowed(self) -> jax.Array | None:
+        """Who may see whom, padding included, broadcastable to [B,H,Tq,Tk]; None if all pairs certainly may."""
+        rules = self.visibility.mask(len(self.place.i), len(self.place.j), self.memory.length)
+        if all_valid(self.memory):
+            return rules
+        valid = self.memory.valid[:, None, None, :]
+        return valid if rules is None else valid & rules
+
+
+class Plain:
+    """All scores at once; honours everything."""
+
+    def misfit(self, alignment: Any) -> str | None:
+        """Nothing."""
+        return None
+
+    def refuses(self, look: Look) -> str | None:
+        """Nothing."""
+        return None
+
+    def __call__(self, look: Look) -> jax.Array:
+        """The context [B,H,Tq,Dv]."""
+        return plain(look)[0]
+
 
 def plain(look: Look) -> tuple[jax.Array, jax.Array]:
     """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
-    i, j = look.place.i, look.place.j
-    mask = look.memory.valid[:, None, None, :]
-    rules = look.visibility.mask(len(i), len(j), look.memory.length)
-    mask = mask if rules is None else mask & rules
-    weights = look.align(look.score(look.queries, look.keys, i, j), mask, look.place)
+    weights = weigh(look)
     dropped = look.drop(weights).astype(look.values.dtype)
     context = unfold(jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values), weights.shape[1])
-    more = look.relative(dropped, i, j) if look.relative else None
+    more = look.relative(dropped, look.place.i, look.place.j) if look.relative else None
     return context if more is None else context + more.astype(context.dtype), weights
+
+
+def weigh(look: Look) -> jax.Array:
+    """The weights [B,H,Tq,Tk] float32, before dropout."""
+    i, j = look.place.i, look.place.j
+    return look.align(look.score(look.queries, look.keys, i, j), look.allowed(), look.place)
+
+
+def known(x: Any) -> np.ndarray | None:
+    """x as a NumPy array where its value is known now; None while it is traced."""
+    return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
+
+
+def all_valid(memory: Memory) -> bool:
+    """True only if certainly every slot holds a real token."""
+    valid = known(memory.valid)
+    return valid is not None and bool(valid.all())
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:

@@ -12,11 +12,14 @@ Source: T. Ye, L. Dong, Y. Xia, Y. Sun, Y. Zhu, G. Huang, F. Wei, "Differential 
 
 from __future__ import annotations
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
@@ -34,6 +37,9 @@ class Differential(MultiHead):
     """
 
     start: float = 0.2
+
+    kernels = ("auto", "plain")
+    card = Card("heads", 2025, "Ye et al., Differential Transformer, ICLR 2025", "T^2 d + T d^2", "T d")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -75,3 +81,16 @@ class Differential(MultiHead):
         wide = context.astype(jnp.float32)
         normed = wide * jax.lax.rsqrt((wide**2).mean(axis=-1, keepdims=True) + EPSILON) * self.gain.astype(jnp.float32)
         return super().join(((1.0 - self.start) * normed).astype(context.dtype), query)
+
+    @nn.nowrap
+    def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
+        """See `MultiHead.sizes`."""
+        at = super().sizes(queries, keys, query_width)
+        return dataclasses.replace(at, value_width=2 * at.value_width, value_heads=at.heads // 2)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        maps, norm = self.heads * queries * keys, 5 * queries * self.width  # a product and a difference for each pair of maps
+        own = Cost(6 * self.width // self.heads, maps + norm)
+        return super().cost(queries, keys, query_width, source_width) + own

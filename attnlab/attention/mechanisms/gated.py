@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import flax.linen as nn
 import jax
 
+from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.projections import Dense
 
@@ -27,6 +29,8 @@ class Gated(MultiHead):
 
     gate: Literal["element", "head"] = "element"
 
+    card = Card("heads", 2025, "Qiu et al., Gated Attention for LLMs, 2025", "T^2 d + T d^2", "T d K / H")
+
     def setup(self) -> None:
         super().setup()
         self.w_gate = Dense(self.width if self.gate == "element" else self.heads, use_bias=False)
@@ -37,3 +41,9 @@ class Gated(MultiHead):
         if self.gate == "element":
             return super().join(context, query) * gates
         return super().join(context * gates.transpose(0, 2, 1)[..., None], query)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        gates = dense(queries, query_width, self.width if self.gate == "element" else self.heads)
+        return super().cost(queries, keys, query_width, source_width) + gates

@@ -3,8 +3,8 @@
     A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state        M = A S  [r,ds]        y = (M side by side) W_o
 
 Every query of a look gets the same r hops, restricted to what it may see. The penalty || A A^T - I ||_F^2, which keeps hops apart, is
-handed out as the loss "hops", averaged over batch and queries; it is raw: whoever trains decides its weight.
-Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums. Parameters: ds A + A r + r ds width.
+handed out as the loss "hops" of each query; it is raw: whoever trains decides its weight.
+Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums, 2 r^2 Tq Tk for the penalty. Parameters: ds A + A r + r ds width.
 Source: Z. Lin et al., "A Structured Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), equations 5-8. The paper
 hands M itself to its classifier; the projection to the width asked for is ours, so that the mechanism fits any slot.
 """
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels.plain import Look, plain
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
@@ -51,6 +52,9 @@ class Hops(Attention):
 
     parts = {"alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True)
+    card = Card(
+        "hops", 2017, "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017", "T^2 r (d + r) + T d (A + r d)", "T (d + r)"
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -99,8 +103,17 @@ class Hops(Attention):
         joined = context.transpose(0, 2, 1, 3).reshape(batch, queries, self.hops * memory.values.shape[-1])
         return Reading(self.out(joined), self.capture(weights), {"hops": overlap(weights)})
 
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        at = Sizes(queries, keys, self.hops, self.hops, 0, 1, source_width, self.hops, query_width)
+        scored = dense(keys, source_width, self.hidden) + dense(keys, self.hidden, self.hops)
+        products = Cost(flops=2 * at.pairs * (source_width + self.hops))  # the sums, and the penalty's A A^T
+        out = dense(queries, self.hops * source_width, self.width)
+        return scored + of_parts(self, at) + products + out + memory(keys, self.hops + source_width)
+
 
 def overlap(weights: jax.Array) -> jax.Array:
-    """|| A A^T - I ||_F^2 of the hops [B,r,Tq,Tk] of each query, averaged over batch and queries; []."""
+    """|| A A^T - I ||_F^2 of the hops [B,r,Tq,Tk] of each query, [B,Tq]."""
     gram = jnp.einsum("brqk,bsqk->bqrs", weights, weights)
-    return ((gram - jnp.eye(weights.shape[1])) ** 2).sum(axis=(2, 3)).mean()
+    return ((gram - jnp.eye(weights.shape[1])) ** 2).sum(axis=(2, 3))

@@ -22,7 +22,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
-from attnlab.attention.kernels.plain import Look, fold, plain, unfold
+from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.projections import GLOROT, Dense, Dropout
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
@@ -53,6 +56,7 @@ class Latent(Attention):
       positions: the scheme that turns the R channels.
       alignment: scores to weights.
       dropout: rate on the attention weights, not renormalised.
+      kernel: how it is computed; none changes the result (see `kernels`).
     """
 
     heads: int = 4
@@ -62,9 +66,11 @@ class Latent(Attention):
     positions: Part = "none"
     alignment: Part = "softmax"
     dropout: float = 0.0
+    kernel: KernelName = "auto"
 
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}))
+    card = Card("heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -123,7 +129,7 @@ class Latent(Attention):
             keys, values = (jnp.einsum("bktc,chd->bhtd", memory.latents, up) for up in (self.up_key, self.up_value))
         shared = jnp.broadcast_to(memory.turned, (*keys.shape[:3], self.rotary))
         joined_queries, joined_keys = (jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared)))
-        context, weights = plain(self.look(joined_queries, joined_keys, values, query, memory, visibility))
+        context, weights = attend(self, self.look(joined_queries, joined_keys, values, query, memory, visibility), self.kernel)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
         joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
@@ -140,10 +146,15 @@ class Latent(Attention):
 
     def absorbs(self, queries: int, keys: int) -> bool:
         """Whether the absorbed form costs fewer FLOPs: it saves making keys and values, and pays with wider products."""
+        made, absorbed = self.operations(queries, keys)
+        return absorbed < made
+
+    @nn.nowrap
+    def operations(self, queries: int, keys: int) -> tuple[int, int]:
+        """Multiply-adds of one head in either form, made and absorbed."""
         size = self.width // self.heads
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
-        absorbed = 2 * queries * self.latent * size + queries * keys * (2 * self.latent + self.rotary)
-        return absorbed < made
+        return made, 2 * queries * self.latent * size + queries * keys * (2 * self.latent + self.rotary)
 
     def look(self, q: jax.Array, k: jax.Array, v: jax.Array, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> Look:
         """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
@@ -158,4 +169,16 @@ class Latent(Attention):
             align=self.align,
             place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
+            product=True,
         )
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        size, c, r = self.width // self.heads, self.latent, self.rotary
+        wide, asks = self.heads * (size + r), self.query_latent or query_width
+        first = dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks) if self.query_latent else Cost()
+        at = Sizes(queries, keys, self.heads, 1, r, r, size, self.heads, query_width)  # alignments do not ask how wide, schemes turn R
+        made_or_absorbed = Cost(2 * c * self.width, 2 * self.heads * min(self.operations(queries, keys)))
+        kept = dense(keys, source_width, c + r) + Cost(c, 4 * keys * c) + memory(keys, c + r)
+        return first + dense(queries, asks, wide) + kept + of_parts(self, at) + made_or_absorbed + dense(queries, self.width, self.width)

@@ -6,7 +6,8 @@ Source: S. Sukhbaatar, A. Szlam, J. Weston, R. Fergus, "End-To-End Memory Networ
 layer-wise form without H); Z. Yang et al., "Stacked Attention Networks for Image Question Answering", CVPR 2016, adds the same way.
 Here any mechanism may look, every step has the same parameters, and the query itself is left out of the result: a residual
 connection adds it.
-W_q, ours, makes queries as wide as contexts. Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
+The losses of all looks are added up. W_q, ours, makes queries as wide as contexts.
+Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.projections import Dense
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
 from attnlab.attention.visibility import EVERYTHING, Visibility
@@ -38,6 +40,7 @@ class MultiStep(Attention):
 
     parts = {"looks": MECHANISMS}
     capabilities = Capabilities()
+    card = Card("hops", 2015, "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015", "N (T^2 d + T d^2)", "T d")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -64,10 +67,18 @@ class MultiStep(Attention):
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
         losses: dict[str, jax.Array] = {}
-        for step in range(self.steps):
+        for _ in range(self.steps):
             reading = self.look.read(query + total, memory, visibility)
             total = total + reading.context
             maps.append(reading.weights)
-            losses |= {f"{name}_{step}": loss for name, loss in reading.losses.items()}
+            losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
         weights = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1))
         return Reading(total, weights, losses)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        looks: Attention = made(MECHANISMS, self.looks)(width=self.width, parent=None)
+        remembered, once = looks.cost(0, keys, self.width, source_width), looks.cost(queries, keys, self.width, source_width)
+        again = Cost(flops=(self.steps - 1) * (once.flops - remembered.flops))
+        return dense(queries, query_width, self.width) + once + again

@@ -21,7 +21,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
-from attnlab.attention.kernels.plain import Look, fold, plain, unfold
+from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.projections import Dense, Dropout
@@ -51,6 +54,7 @@ class MultiHead(Attention):
       positions: a scheme that acts on queries and keys, scores or values ("none" for none).
       dropout: rate on the attention weights, not renormalised.
       bias: biases on all four projections.
+      kernel: how it is computed; none changes the result (see `kernels`).
     """
 
     heads: int = 4
@@ -60,9 +64,17 @@ class MultiHead(Attention):
     positions: Part = "none"
     dropout: float = 0.0
     bias: bool = False
+    kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
     capabilities = Capabilities(dropout=True, positions=frozenset({"query_key", "score", "value"}))
+    card = Card(
+        "heads",
+        2017,
+        "Vaswani et al., Attention Is All You Need, NeurIPS 2017 (K = 1: Shazeer 2019; 1 < K < H: Ainslie et al. 2023)",
+        "T^2 d + T d^2",
+        "T d K / H",
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -114,7 +126,7 @@ class MultiHead(Attention):
 
     def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
-        context, weights = plain(self.look(query, memory, visibility))
+        context, weights = attend(self, self.look(query, memory, visibility), self.kernel)
         return Reading(self.out(self.join(context, query)), self.capture(weights))
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
@@ -130,11 +142,14 @@ class MultiHead(Attention):
 
         def score(queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
             scores = unfold(self.fit.pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
-            bias = self.scheme.bias(queries[1], Relation(i, j, visibility.is_causal, scale))
-            return scores if bias is None else scores + bias.astype(jnp.float32)
+            more = bias(queries, i, j)
+            return scores if more is None else scores + more.astype(jnp.float32)
+
+        def bias(queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array) -> jax.Array | None:
+            return self.scheme.bias(queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees))
 
         def relative(weights: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array | None:
-            return self.scheme.values(weights, Relation(i, j, visibility.is_causal, scale), memory.values.shape[-1])
+            return self.scheme.values(weights, Relation(i, j, visibility.is_causal, scale, visibility.trees), memory.values.shape[-1])
 
         return Look(
             queries=(self.scheme.of_query(raised, i) * scale, q),
@@ -147,7 +162,25 @@ class MultiHead(Attention):
             place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             relative=relative if "value" in self.scheme.hooks else None,
+            product=self.fit.product,
+            bias=bias if "score" in self.scheme.hooks else None,
         )
+
+    @nn.nowrap
+    def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
+        """What the parts meet."""
+        size = self.width // self.heads
+        return Sizes(queries, keys, self.heads, self.key_heads or self.heads, size, size, size, self.heads, query_width)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        at = self.sizes(queries, keys, query_width)
+        size, shared = at.key_width, at.key_heads
+        asked = dense(queries, query_width, self.width, self.bias) + dense(queries, self.width, self.width, self.bias)
+        kept = made(SCORES, self.score)(parent=None).kept(size)
+        both = dense(keys, source_width, 2 * shared * size, self.bias) + memory(keys, shared * (kept + size))
+        return asked + both + of_parts(self, at) + Cost(flops=2 * at.pairs * size)
 
 
 def _near(number: int, wanted: int) -> str:

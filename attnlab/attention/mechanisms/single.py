@@ -18,7 +18,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
-from attnlab.attention.kernels.plain import Look, plain
+from attnlab.attention.cards import Card, Cost, Sizes, memory, of_parts
+from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.plain import Look
 from attnlab.attention.projections import Dropout
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
 from attnlab.attention.scores import SCORES
@@ -42,14 +45,17 @@ class Single(Attention):
       score: how a query and a source state fit.
       alignment: scores to weights.
       dropout: rate on the weights, not renormalised.
+      kernel: how it is computed; none changes the result (see `kernels`).
     """
 
     score: Part = "additive"
     alignment: Part = "softmax"
     dropout: float = 0.0
+    kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True)
+    card = Card("one head", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2 (d + A) + T d A", "T (d + A)")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -90,6 +96,14 @@ class Single(Attention):
             align=self.align,
             place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
+            product=self.fit.product,
         )
-        context, weights = plain(look)
+        context, weights = attend(self, look, self.kernel)
         return Reading(context[:, 0], self.capture(weights))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        at = Sizes(queries, keys, 1, 1, query_width, source_width, source_width, 1, query_width)
+        kept = made(SCORES, self.score)(parent=None).kept(source_width)
+        return of_parts(self, at) + Cost(flops=2 * at.pairs * source_width) + memory(keys, kept + source_width)

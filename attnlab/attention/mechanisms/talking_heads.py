@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.cards import Card, Cost
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
@@ -30,6 +31,9 @@ def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -
 
 class TalkingHeads(MultiHead):
     """Multi-head attention with two learned mixes across heads; fields as there."""
+
+    kernels = ("auto", "plain")
+    card = Card("heads", 2020, "Shazeer et al., Talking-Heads Attention, 2020", "T^2 (d + H^2) + T d^2", "T d K / H")
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -51,3 +55,9 @@ class TalkingHeads(MultiHead):
             return jnp.einsum("blqk,lm->bmqk", weights, self.mix_weights.astype(jnp.float32))
 
         return look.replace(align=align)
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        mixes = Cost(2 * self.heads**2, 4 * self.heads**2 * queries * keys)
+        return super().cost(queries, keys, query_width, source_width) + mixes

@@ -14,6 +14,7 @@ POSITIONS = Table(
         "alibi": "attnlab.attention.positions.alibi:Alibi",
         "rope": "attnlab.attention.positions.rope:Rope",
         "syntax": "attnlab.attention.positions.syntax:Syntax",
+        "syntax_relative": "attnlab.attention.positions.syntax:SyntaxRelative",
     },
 )
 

@@ -11,9 +11,11 @@ i - j; to the right of a query there is no agreed form, and the distance is ours
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 
 
@@ -27,11 +29,17 @@ class Alibi(PositionScheme):
     strength: float = 1.0
 
     hooks = frozenset({"score"})
+    card = Card("relative", 2022, "Press et al., Train Short, Test Long, ICLR 2022", "T^2")
 
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
         """See `PositionScheme.bias`: -m_h |i - j|, float32 [1,H,Tq,Tk]."""
         slope = jnp.asarray(slopes(q.shape[1]), jnp.float32)[:, None, None] * self.strength
         return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(jnp.float32))[None]
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        return Cost(flops=3 * at.pairs)
 
 
 def slopes(heads: int) -> list[float]:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.errors import UserError
 
@@ -28,6 +29,7 @@ class Learned(PositionScheme):
     stddev: float = 0.02
 
     hooks = frozenset({"embedding"})
+    card = Card("absolute", 2017, "Gehring et al., Convolutional Sequence to Sequence, ICML 2017", "T d")
 
     def setup(self) -> None:
         if self.length < 1:
@@ -49,6 +51,11 @@ class Learned(PositionScheme):
         table = self.param("table", nn.initializers.normal(self.stddev), (self.length, x.shape[-1]))
         rows = jnp.asarray(table).at[positions].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
         return x + rows.astype(x.dtype)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        return Cost(parameters=self.length * at.width, flops=at.queries * at.width)
 
 
 def _longest(positions: jax.Array) -> int:

@@ -1,6 +1,9 @@
 """The hooks of a position scheme. A scheme overrides the ones it uses and names them in `hooks`.
 
+None at all is a scheme too: under a causal mask the first layer can count the keys it sees.
+
 Axis letters: B batch, H heads, T length (Tq, Tk), D head width, Dv value width, d model width.
+Source of none at all: A. Kazemnejad et al., "The Impact of Positional Encoding on Length Generalization in Transformers", NeurIPS 2023.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
+from attnlab.attention.cards import Card, Cost, Sizes
+
 
 @dataclasses.dataclass(frozen=True)
 class Relation:
@@ -20,12 +25,14 @@ class Relation:
       i, j: positions of queries [Tq] and keys [Tk], int32, from 0; any block of either.
       causal: no query sees a later key (a scheme may spend its range on the past).
       scale: what the score multiplies inner products with; a bias that is one of query and key parts wants it too.
+      trees: see `Visibility.trees`.
     """
 
     i: jax.Array
     j: jax.Array
     causal: bool = False
     scale: float = 1.0
+    trees: jax.Array | None = None
 
 
 class PositionScheme(nn.Module):
@@ -39,6 +46,8 @@ class PositionScheme(nn.Module):
     """
 
     hooks: ClassVar[frozenset[str]] = frozenset()
+    trees: ClassVar[bool] = False  # whether it is about dependency trees, which few systems have
+    card: ClassVar[Card] = Card("none", 2023, "Kazemnejad et al., Positional Encoding and Length Generalization, NeurIPS 2023", "0")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Hook "embedding": x [B,T,d] at absolute positions [T] or [B,T], 0 at the first token, to [B,T,d]."""
@@ -59,3 +68,10 @@ class PositionScheme(nn.Module):
     def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
         """Hook "value": weights [B,H,Tq,Tk] to what is added to the context [B,H,Tq,width]; None for none."""
         return None
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """Parameters and FLOPs of all hooks, see `cards`; of "embedding" for Tq tokens."""
+        if type(self) is not PositionScheme:
+            raise NotImplementedError(f"{type(self).__name__} declares no cost")
+        return Cost()

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope_scaling import Unscaled
@@ -42,6 +44,7 @@ class Rope(PositionScheme):
 
     parts = {"scaling": SCALINGS}
     hooks = frozenset({"query_key"})
+    card = Card("rotary", 2021, "Su et al., RoFormer, 2021", "T D")
 
     def setup(self) -> None:
         if not 0.0 < self.share <= 1.0:
@@ -76,3 +79,9 @@ class Rope(PositionScheme):
             where = f"position scheme rope: share={self.share} of a head width of {width} is {count}"
             raise UserError(f"{where}, but channels turn in pairs; choose share, width and heads so that it is {near or 2}")
         return count
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        rows = at.heads * at.queries + at.key_heads * at.keys
+        return Cost(flops=3 * rows * self.channels(at.query_width))

@@ -18,6 +18,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.attention.projections import GLOROT
 from attnlab.errors import UserError
@@ -35,6 +36,7 @@ class Shaw(PositionScheme):
     sides: Literal["key", "both"] = "both"
 
     hooks = frozenset({"score", "value"})
+    card = Card("relative", 2018, "Shaw et al., Relative Position Representations, NAACL 2018", "T^2 + T k D")
 
     def __post_init__(self) -> None:
         if self.sides == "key":  # an instance names only what it does; the class, all it can do
@@ -61,6 +63,14 @@ class Shaw(PositionScheme):
     def rows(self, relation: Relation) -> jax.Array:
         """r [Tq,Tk], int32."""
         return clipped(relation.j[None, :] - relation.i[:, None], self.clip)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        rows = 2 * self.clip + 1
+        keys = Cost(rows * at.query_width, 2 * at.heads * at.queries * rows * at.query_width + 2 * at.pairs)
+        sums = at.value_heads * at.queries * (2 * rows * at.value_width + at.keys)
+        return keys + Cost(rows * at.value_width, sums) if self.sides == "both" else keys
 
 
 def clipped(distance: jax.Array, clip: int) -> jax.Array:

@@ -10,9 +10,11 @@ Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme
 
 
@@ -26,10 +28,16 @@ class Sinusoidal(PositionScheme):
     base: float = 10000.0
 
     hooks = frozenset({"embedding"})
+    card = Card("absolute", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T d")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,T,d] + PE[positions]; the table is computed in float32 and added in the dtype of x."""
         return x + sinusoid(positions, x.shape[-1], self.base).astype(x.dtype)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        return Cost(flops=5 * at.queries * at.width // 2)  # half as many angles as sines and cosines
 
 
 def sinusoid(positions: jax.Array, width: int, base: float = 10000.0) -> jax.Array:

@@ -7,10 +7,9 @@
 The trees come as the index of each word's head, so all functions here are pure functions of integer arrays. `tree_distance` is
 the number of edges between two words, beside the paper's signed form.
 
-The relative form is Shaw's with another distance, so its two parts are there: for each row of a batch
-`shaw.key_part(q, table, shaw.clipped(distance, k))` and `shaw.value_part`, added to those of the sequential distance. No scheme offers
-it as a hook: `Relation` knows the places of queries and keys in the sentence only. A mechanism would have to hand over the distances
-[B,Tq,Tk] of its queries and keys (for a memory that grows, those of the words so far), for instance as a field of `Relation`.
+The relative form is Shaw's once more with another distance: its vectors are added to those of the place in the sentence. The distances of
+a batch come with the visibility, `Visibility(rule, trees=structural_distance(heads, valid))`, and are looked up by position, so that
+they cover the whole sequence in cached decoding too. Where none are given, as beyond them, all words hang from the one root: distance 0.
 
 Axis letters: B batch, T words, d model width. Cost: depths B T log T steps, relations B T^2 log T, tree distances 2 B T^3 FLOPs, once for a
 batch and not for each layer. Parameters of the absolute form: 2 d^2.
@@ -27,7 +26,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
 from attnlab.attention.positions.sinusoidal import sinusoid
 from attnlab.attention.projections import GLOROT, matmul
 from attnlab.errors import UserError
@@ -43,6 +44,7 @@ class Syntax(PositionScheme):
     base: float = 10000.0
 
     hooks = frozenset({"embedding"})
+    card = Card("structural", 2019, "Wang et al., Structural Position Representations, EMNLP 2019", "T d^2")
 
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
@@ -59,6 +61,50 @@ class Syntax(PositionScheme):
         both = jnp.concatenate([sinusoid(where, width, self.base) for where in (places, positions)], axis=-1)
         kernel = jnp.asarray(self.param("merge", GLOROT, (2 * width, width)))
         return x + jnp.tanh(matmul(both, kernel.astype(jnp.float32))).astype(x.dtype)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        return dense(at.queries, 2 * at.width, at.width)
+
+
+class SyntaxRelative(Shaw):
+    """Shaw's vectors for the distance in the sentence, and others, added to them, for the one in the dependency tree.
+
+    Attributes:
+      clip: k, the distance from which on all are one, of both kinds.
+      sides: "both" adds to keys and values, "key" to keys only.
+    """
+
+    trees = True
+    card = Card("structural", 2019, "Wang et al., Structural Position Representations, EMNLP 2019", "T^2 + T k D")
+
+    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
+        """See `PositionScheme.bias`: scale * q_i . (a^K of the sentence + b^K of the tree), float32 [B,H,Tq,Tk]."""
+        of_tree = jax.vmap(key_part, (0, None, 0))(q, self.table("tree_keys", q.shape[-1]), self.tree_rows(relation, len(q)))
+        return super().bias(q, relation) + relation.scale * of_tree
+
+    def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
+        """See `PositionScheme.values`: sum_j w_ij (a^V + b^V), float32 [B,H,Tq,width]."""
+        of_sentence = super().values(weights, relation, width)
+        if of_sentence is None:
+            return None
+        rows = self.tree_rows(relation, len(weights))
+        return of_sentence + jax.vmap(value_part, (0, None, 0))(weights, self.table("tree_values", width), rows)
+
+    def tree_rows(self, relation: Relation, batch: int) -> jax.Array:
+        """The rows of the tables [B,Tq,Tk], int32."""
+        shape = (batch, len(relation.i), len(relation.j))
+        if relation.trees is None:
+            return jnp.full(shape, self.clip)
+        known = jnp.pad(relation.trees, ((0, 0), (0, 1), (0, 1)))  # beyond its end the last entry, 0
+        picked = jnp.take(jnp.take(known, relation.i, axis=1, mode="clip"), relation.j, axis=2, mode="clip")
+        return jnp.broadcast_to(clipped(picked, self.clip), shape)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        return super().cost(at) + super().cost(at) + Cost(flops=at.pairs)
 
 
 def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:

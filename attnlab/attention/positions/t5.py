@@ -21,6 +21,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.errors import UserError
 
@@ -37,6 +38,7 @@ class T5(PositionScheme):
     max_distance: int = 128
 
     hooks = frozenset({"score"})
+    card = Card("relative", 2020, "Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020", "T^2")
 
     def setup(self) -> None:
         if self.buckets < 4 or self.buckets % 2:
@@ -52,6 +54,11 @@ class T5(PositionScheme):
         table = jnp.asarray(self.param("table", nn.initializers.normal((heads * width) ** -0.5), (self.buckets, heads)))
         rows = bucket(relation.j[None, :] - relation.i[:, None], relation.causal, self.buckets, self.max_distance)
         return table.T[:, rows][None]
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        return Cost(self.buckets * at.heads, at.pairs)
 
 
 def bucket(distance: jax.Array, causal: bool, buckets: int = 32, max_distance: int = 128) -> jax.Array:

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.attention.projections import GLOROT
 
@@ -35,6 +36,7 @@ class TransformerXL(PositionScheme):
     base: float = 10000.0
 
     hooks = frozenset({"query_key", "score"})
+    card = Card("relative", 2019, "Dai et al., Transformer-XL, ACL 2019", "T^2 D + T d D")
 
     @nn.compact
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -55,6 +57,13 @@ class TransformerXL(PositionScheme):
         asked = q.astype(jnp.float32) + w[:, None]
         both = jax.lax.cond(whole, by_diagonals, by_pairs, asked, projection.astype(jnp.float32), frequency, relation.i, relation.j)
         return relation.scale * both
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `PositionScheme.cost`."""
+        width, distances = at.heads * at.query_width, at.queries + at.keys - 1 if at.queries else 0
+        flops = 2 * distances * width**2 + 2 * at.queries * distances * width + 2 * at.pairs
+        return Cost(width**2 + 2 * width, flops)
 
 
 def by_diagonals(asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:

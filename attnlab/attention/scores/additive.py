@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.protocol import Score, at_least
 
@@ -24,6 +25,8 @@ class Additive(Score):
     """
 
     hidden: int = 256
+
+    card = Card("perceptron", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2 A + T D A", "T A")
 
     def setup(self) -> None:
         at_least(1, "additive", "hidden", self.hidden)
@@ -44,8 +47,24 @@ class Additive(Score):
         """See `Score.pairs`."""
         return perceptron(q, k, self.v)
 
+    @nn.nowrap
+    def kept(self, key_width: int) -> int:
+        """See `Score.kept`."""
+        return self.hidden
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        raised = dense(at.heads * at.queries, at.query_width, self.hidden) + dense(at.key_heads * at.keys, at.key_width, self.hidden)
+        return raised + perceptron_cost(at, self.hidden)
+
 
 def perceptron(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     """v . tanh(q + k) for q [B,H,Tq,A], k [B,H,Tk,A] and v [A]: [B,H,Tq,Tk], summed in float32."""
     hidden = jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :])
     return jnp.matmul(hidden, v, preferred_element_type=jnp.float32)
+
+
+def perceptron_cost(at: Sizes, hidden: int) -> Cost:
+    """Of `perceptron`: for each pair and unit a sum, a tanh and a multiply-add."""
+    return Cost(parameters=hidden, flops=4 * at.pairs * hidden)

@@ -18,8 +18,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import GLOROT, Dense, matmul
-from attnlab.attention.scores.additive import perceptron
+from attnlab.attention.scores.additive import perceptron, perceptron_cost
 from attnlab.attention.scores.protocol import Score, at_least, same_width
 
 
@@ -49,6 +50,8 @@ class Concat(Score):
 
     hidden: int = 256
 
+    card = Card("perceptron", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 A + T D A", "T A")
+
     def setup(self) -> None:
         at_least(1, "concat", "hidden", self.hidden)
         self.w_a = Stacked(self.hidden)
@@ -67,9 +70,28 @@ class Concat(Score):
         """See `Score.pairs`."""
         return perceptron(q, k, self.v)
 
+    @nn.nowrap
+    def kept(self, key_width: int) -> int:
+        """See `Score.kept`."""
+        return self.hidden
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        raised = dense(at.heads * at.queries, at.query_width, self.hidden) + dense(at.key_heads * at.keys, at.key_width, self.hidden)
+        return raised + perceptron_cost(at, self.hidden)
+
 
 class ConcatIdentity(Score):
     """e_ij = v . tanh(q_i W_a + k_j); the two sides may have different widths."""
+
+    card = Card(
+        "perceptron",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015 (their released code)",
+        "T^2 D + T D^2",
+        "T D",
+    )
 
     def setup(self) -> None:
         self.v = Dense(1, use_bias=False)
@@ -82,3 +104,8 @@ class ConcatIdentity(Score):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return self.v(jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :]))[..., 0].astype(jnp.float32)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return dense(at.heads * at.queries, at.query_width, at.key_width) + perceptron_cost(at, at.key_width)

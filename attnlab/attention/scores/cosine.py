@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.products import Dot
@@ -35,6 +37,8 @@ class Cosine(Dot):
     beta: float = 5.0
     strength: Literal["learned", "emitted", "fixed"] = "learned"
     epsilon: float = 1e-6
+
+    card = Card("similarity", 2014, "Graves et al., Neural Turing Machines, 2014", "T^2 D", "T D")
 
     def setup(self) -> None:
         above_zero("cosine", "beta", self.beta)
@@ -58,6 +62,13 @@ class Cosine(Dot):
         if self.strength == "fixed":
             return self.beta
         return self.positive(self.emit(q).astype(jnp.float32) if self.strength == "emitted" else 0.0)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        norms = 3 * (at.heads * at.queries * at.query_width + at.key_heads * at.keys * at.key_width)
+        emitted = dense(at.heads * at.queries, at.query_width, 1) if self.strength == "emitted" else Cost()
+        return super().cost(at) + emitted + Cost(int(self.strength != "fixed"), norms)
 
 
 def unit(x: jax.Array, epsilon: float) -> jax.Array:

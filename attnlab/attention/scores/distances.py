@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.protocol import Score, above_zero, same_width
 
@@ -26,6 +28,7 @@ class Euclidean(Score):
     """e_ij = -|q_i - k_j|; both sides equally wide. Where query and key are equal, the gradient is 0."""
 
     rotary = True
+    card = Card("distance", 2023, "Brauwers, Frasincar, General Survey on Attention Mechanisms, IEEE TKDE 2023", "T^2 D", "T D")
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
@@ -37,6 +40,11 @@ class Euclidean(Score):
         square = squared_distance(q, k)
         apart = square > 0.0
         return -jnp.where(apart, jnp.sqrt(jnp.where(apart, square, 1.0)), 0.0)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return Cost(flops=(3 * at.key_width + 2) * at.pairs)
 
 
 class Gaussian(Score):
@@ -51,6 +59,7 @@ class Gaussian(Score):
     spread: Literal["learned", "fixed"] = "learned"
 
     rotary = True
+    card = Card("distance", 1964, "Nadaraya, On Estimating Regression, 1964; Watson, Smooth Regression Analysis, 1964", "T^2 D", "T D")
 
     def setup(self) -> None:
         above_zero("gaussian", "tau", self.tau)
@@ -65,6 +74,11 @@ class Gaussian(Score):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return squared_distance(q, k) / (-2.0 * (self.tau if self.spread == "fixed" else self.positive()))
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return Cost(parameters=int(self.spread == "learned"), flops=(3 * at.key_width + 1) * at.pairs)
 
 
 def squared_distance(q: jax.Array, k: jax.Array) -> jax.Array:

@@ -24,6 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.products import inner
 from attnlab.attention.scores.protocol import Score
@@ -41,6 +42,7 @@ class General(Score):
 
     product = True
     rotary = True
+    card = Card("product", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 D + T D^2", "T D")
 
     @nn.compact
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
@@ -51,14 +53,26 @@ class General(Score):
         """See `Score.pairs`."""
         return inner(q, k)
 
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return dense(at.heads * at.queries, at.query_width, at.key_width) + Cost(flops=2 * at.pairs * at.key_width)
+
 
 class BiasedGeneral(General):
     """e_ij = (q_i W + b) . k_j: b prefers some keys whatever the query."""
+
+    card = Card("product", 2016, "Sordoni et al., Iterative Alternating Neural Attention, 2016", "T^2 D + T D^2", "T D")
 
     @nn.compact
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`; A = dk."""
         return Dense(key_width, use_bias=True, name="w")(q)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return super().cost(at) + Cost(parameters=at.key_width)
 
 
 class ActivatedGeneral(General):
@@ -71,6 +85,7 @@ class ActivatedGeneral(General):
     act: Literal["tanh", "relu", "sigmoid", "identity"] = "tanh"
 
     product = False
+    card = Card("product", 2017, "Ma et al., Interactive Attention Networks, IJCAI 2017", "T^2 D + T D^2", "T D")
 
     def setup(self) -> None:
         self.b = self.param("b", nn.initializers.zeros, (1,))
@@ -78,3 +93,8 @@ class ActivatedGeneral(General):
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
         return ACTS[self.act](inner(q, k) + self.b.astype(jnp.float32))
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return super().cost(at) + Cost(parameters=1, flops=2 * at.pairs)

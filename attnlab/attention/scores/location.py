@@ -12,9 +12,11 @@ Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.protocol import NEVER, Score, at_least
 
@@ -27,6 +29,8 @@ class Location(Score):
     """
 
     limit: int = 50
+
+    card = Card("location", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T D L", "T")
 
     def setup(self) -> None:
         at_least(1, "location", "limit", self.limit)
@@ -44,3 +48,13 @@ class Location(Score):
         """See `Score.pairs`."""
         scores = jnp.take(q, j, axis=-1, mode="clip").astype(jnp.float32)
         return jnp.where(j < self.limit, scores, NEVER)
+
+    @nn.nowrap
+    def kept(self, key_width: int) -> int:
+        """See `Score.kept`."""
+        return 1
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return dense(at.heads * at.queries, at.query_width, self.limit)

@@ -8,9 +8,11 @@ Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores.protocol import Score, same_width
 
 
@@ -19,6 +21,7 @@ class Dot(Score):
 
     product = True
     rotary = True
+    card = Card("product", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 D", "T D")
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
@@ -29,9 +32,16 @@ class Dot(Score):
         """See `Score.pairs`."""
         return inner(q, k)
 
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return Cost(flops=2 * at.pairs * at.key_width)
+
 
 class ScaledDot(Dot):
     """e_ij = q_i . k_j / sqrt(D), D the width of both."""
+
+    card = Card("product", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2 D", "T D")
 
     def scale(self, width: int) -> float:
         """1 / sqrt(D)."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 import flax.linen as nn
 import jax
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.errors import UserError
 
 NEVER = -1e30  # the score of a pair that gets no weight beside any other; finite, so that no alignment meets infinity - infinity
@@ -23,10 +24,12 @@ class Score(nn.Module):
       product: `pairs` is the inner product of what it gets, so that kernels for dot products apply.
       rotary: between `of_query`/`of_key` and `pairs` a position scheme may turn queries and keys (rotary positions): `of_query` and
         `of_key` keep the width, and `pairs` stays the same when both sides are turned alike.
+      card: where it comes from.
     """
 
     product: ClassVar[bool] = False
     rotary: ClassVar[bool] = False
+    card: ClassVar[Card]
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """q [B,H,Tq,dq] to [B,H,Tq,A], once per query; `key_width` is dk, for parameters between the two."""
@@ -46,6 +49,16 @@ class Score(nn.Module):
         Kernels call it on blocks of either side: an entry may depend on its own query, key and position only.
         """
         raise NotImplementedError
+
+    @nn.nowrap
+    def kept(self, key_width: int) -> int:
+        """A, the numbers that `of_key` makes of dk."""
+        return key_width
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """Parameters and FLOPs of all three, see `cards`."""
+        raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
 
 def same_width(name: str, query: int, key: int) -> None:

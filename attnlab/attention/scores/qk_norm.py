@@ -9,7 +9,7 @@
 g is a learned number, s a learned scale of each channel [D] (one for queries, one for keys) that starts at 1, without bias; all are shared
 by the heads. |e| <= |g|, and |e| <= sqrt(D) max|s_q| max|s_k|. Statistics in float32. Normalised before a position scheme turns queries and
 keys, for a scale of channels does not commute with a rotation; what a memory keeps is the normalised key.
-Cost: 2 D FLOPs for each pair, about 6 D for each query and key. Parameters: 1; 2 D.
+Cost: 2 D FLOPs for each pair, 3 D, 7 D and 4 D for each query and key. Parameters: 1; 2 D.
 Source: A. Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings of EMNLP 2020 (arXiv
 2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile of the lengths of the training sequences; M. Dehghani et al.,
 "Scaling Vision Transformers to 22 Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma writes its scale
@@ -24,6 +24,7 @@ import math
 import flax.linen as nn
 import jax
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores.cosine import unit
 from attnlab.attention.scores.products import Dot, ScaledDot
 from attnlab.attention.scores.protocol import above_zero, at_least, same_width
@@ -40,6 +41,8 @@ class QKNorm(Dot):
     length: int = 64
     epsilon: float = 1e-6
 
+    card = Card("normalised product", 2020, "Henry et al., Query-Key Normalization, Findings of EMNLP 2020", "T^2 D", "T D")
+
     def setup(self) -> None:
         at_least(2, "qk_norm", "length", self.length)
         above_zero("qk_norm", "epsilon", self.epsilon)
@@ -55,6 +58,11 @@ class QKNorm(Dot):
         """See `Score.of_key`: k / |k|."""
         return unit(k, self.epsilon).astype(k.dtype)
 
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return super().cost(at) + Cost(1, 3 * normed(at))
+
 
 class QKLayerNorm(ScaledDot):
     """e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D), with scales and without biases; both sides equally wide.
@@ -64,6 +72,8 @@ class QKLayerNorm(ScaledDot):
     """
 
     epsilon: float = 1e-6
+
+    card = Card("normalised product", 2023, "Dehghani et al., Scaling Vision Transformers, ICML 2023", "T^2 D", "T D")
 
     def setup(self) -> None:
         above_zero("qk_layernorm", "epsilon", self.epsilon)
@@ -79,6 +89,11 @@ class QKLayerNorm(ScaledDot):
         """See `Score.of_key`: LN_k(k)."""
         return self.key_norm(k).astype(k.dtype)
 
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return super().cost(at) + Cost(at.query_width + at.key_width, 7 * normed(at))
+
 
 class QKRMSNorm(ScaledDot):
     """e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D), with scales; both sides equally wide.
@@ -88,6 +103,8 @@ class QKRMSNorm(ScaledDot):
     """
 
     epsilon: float = 1e-6
+
+    card = Card("normalised product", 2025, "technical reports of Qwen3 and Gemma 3, 2025", "T^2 D", "T D")
 
     def setup(self) -> None:
         above_zero("qk_rmsnorm", "epsilon", self.epsilon)
@@ -102,3 +119,13 @@ class QKRMSNorm(ScaledDot):
     def of_key(self, k: jax.Array) -> jax.Array:
         """See `Score.of_key`: RMS_k(k)."""
         return self.key_norm(k).astype(k.dtype)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        return super().cost(at) + Cost(at.query_width + at.key_width, 4 * normed(at))
+
+
+def normed(at: Sizes) -> int:
+    """Numbers that are normalised, all queries and keys of all heads."""
+    return at.heads * at.queries * at.query_width + at.key_heads * at.keys * at.key_width

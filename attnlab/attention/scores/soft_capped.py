@@ -10,9 +10,11 @@ Source: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score, above_zero
 from attnlab.registry import Part, made
@@ -30,6 +32,7 @@ class SoftCapped(Score):
     cap: float = 50.0
 
     parts = {"score": SCORES}
+    card = Card("capped", 2024, "Gemma Team, Gemma 2, 2024", "T^2 D", "T D")
 
     def setup(self) -> None:
         above_zero("soft_capped", "cap", self.cap)
@@ -56,3 +59,14 @@ class SoftCapped(Score):
         """See `Score.pairs`."""
         scores = self.inside.pairs(q, k, j)
         return jnp.where(scores > 0.5 * NEVER, self.cap * jnp.tanh(scores / self.cap), scores)
+
+    @nn.nowrap
+    def kept(self, key_width: int) -> int:
+        """See `Score.kept`."""
+        return int(made(SCORES, self.score)(parent=None).kept(key_width))
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        inside: Cost = made(SCORES, self.score)(parent=None).cost(at)
+        return inside + Cost(flops=3 * at.pairs)

@@ -4,7 +4,7 @@
 
 A rule is a statement about the absolute positions of a query and a key; a `Visibility`, which is what mechanisms take, is a rule
 together with where the queries stand. `CAUSAL` and `EVERYTHING` are visibilities, and so is whatever is combined with one.
-Key padding is the memory's own business and not here.
+Key padding is the memory's own business and not here. A config names a rule by `VISIBILITIES`: a new one is one line there.
 """
 
 from attnlab.attention.visibility.bands import Causal, Stride, Window, dilated
@@ -14,10 +14,12 @@ from attnlab.attention.visibility.longformer import Global, longformer
 from attnlab.attention.visibility.rule import AllOf, AnyOf, Everything, PerHead, Rule
 from attnlab.attention.visibility.sparse_transformer import Local, Summary, sparse_fixed, sparse_strided
 from attnlab.attention.visibility.whole import CAUSAL, EVERYTHING, Visibility
+from attnlab.registry import Table
 
 __all__ = [
     "CAUSAL",
     "EVERYTHING",
+    "VISIBILITIES",
     "AllOf",
     "AnyOf",
     "Causal",
@@ -41,3 +43,27 @@ __all__ = [
     "sparse_fixed",
     "sparse_strided",
 ]
+
+_PATTERNS = "attnlab.attention.visibility.patterns"
+VISIBILITIES = Table(
+    "visibility",
+    {
+        "full": f"{_PATTERNS}:full",
+        "causal": f"{_PATTERNS}:causal",
+        "window": f"{_PATTERNS}:window",
+        "dilated": f"{_PATTERNS}:dilated",
+        "stride": f"{_PATTERNS}:stride",
+        "local": f"{_PATTERNS}:local",
+        "summary": f"{_PATTERNS}:summary",
+        "first": f"{_PATTERNS}:first",
+        "global": f"{_PATTERNS}:tokens",
+        "prefix": f"{_PATTERNS}:prefix",
+        "strided": f"{_PATTERNS}:strided",
+        "fixed": f"{_PATTERNS}:fixed",
+        "longformer": f"{_PATTERNS}:longformer",
+        "bigbird": f"{_PATTERNS}:bigbird",
+        "all_of": f"{_PATTERNS}:all_of",
+        "any_of": f"{_PATTERNS}:any_of",
+        "per_head": f"{_PATTERNS}:per_head",
+    },
+)

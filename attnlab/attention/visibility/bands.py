@@ -10,7 +10,8 @@ Under `Causal` the window is the usual one of w keys *including self*, 0 <= i - 
 "w in total and self" is `Window(w // 2 + 1)`. A window per layer sees L (w - 1) + 1 positions after L causal layers, a dilated one
 L r (w - 1) + 1.
 Cost where a kernel skips what is not touched: 4 T w d FLOPs for a causal window or a dilated one, against 4 T^2 d.
-Source: I. Beltagy, M. E. Peters, A. Cohan, "Longformer: The Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated).
+Source: I. Beltagy, M. E. Peters, A. Cohan, "Longformer: The Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated);
+A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.2.3 (causal).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ decoding. Its numbers are static: two rules with the same numbers are equal, has
 leaves of the pytree, may be traced, and are looked up by position (see `given.py`).
 
 Axis letters: B batch, H heads, tq and tk the queries and keys asked about.
+Source of attention to everything: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate",
+ICLR 2015.
 """
 
 from __future__ import annotations

@@ -24,10 +24,13 @@ class Visibility:
     Attributes:
       rule: see `Rule`.
       offset: [] int32, position of the first query; None where the last query stands on the last key written.
+      trees: [B or 1,T,T] int32, how words hang together in dependency trees, by position (`positions.syntax.structural_distance`); not
+        a matter of who is seen, but of the same pairs, for schemes that ask. None where no trees are known.
     """
 
     rule: Rule
     offset: jax.Array | int | None
+    trees: jax.Array | None
 
     def __init__(
         self,
@@ -36,27 +39,29 @@ class Visibility:
         *,
         causal: bool = False,
         window: int | None = None,
+        trees: jax.Array | None = None,
     ) -> None:
         joined: Rule = Everything() if rule is None else rule
         joined = joined & Causal() if causal else joined
         object.__setattr__(self, "rule", joined if window is None else joined & Window(window))
         object.__setattr__(self, "offset", offset)
+        object.__setattr__(self, "trees", trees)
 
     def __and__(self, other: Rule | Visibility) -> Visibility:
         """Both must allow the pair."""
-        return Visibility(self.rule & _rule(other), self._shared_offset(other))
+        return Visibility(self.rule & _rule(other), self._shared_offset(other), trees=self._shared_trees(other))
 
     def __or__(self, other: Rule | Visibility) -> Visibility:
         """One must allow the pair."""
-        return Visibility(self.rule | _rule(other), self._shared_offset(other))
+        return Visibility(self.rule | _rule(other), self._shared_offset(other), trees=self._shared_trees(other))
 
     def __rand__(self, other: Rule) -> Visibility:
         """A rule on the left."""
-        return Visibility(other & self.rule, self.offset)
+        return Visibility(other & self.rule, self.offset, trees=self.trees)
 
     def __ror__(self, other: Rule) -> Visibility:
         """A rule on the left."""
-        return Visibility(other | self.rule, self.offset)
+        return Visibility(other | self.rule, self.offset, trees=self.trees)
 
     def positions(self, queries: int, keys: int, length: jax.Array | int) -> tuple[jax.Array, jax.Array]:
         """Where the queries [Tq] and the keys [Tk] of a memory with `length` slots written stand, int32 from 0."""
@@ -96,6 +101,10 @@ class Visibility:
         if self.offset is not None and theirs is not None and theirs is not self.offset:
             raise UserError("visibility: both sides of & or | have an offset; combine the rules and give it once, Visibility(rule, offset)")
         return theirs if self.offset is None else self.offset
+
+    def _shared_trees(self, other: Rule | Visibility) -> jax.Array | None:
+        """The trees of whichever has them, this one's first."""
+        return other.trees if self.trees is None and isinstance(other, Visibility) else self.trees
 
 
 def _rule(other: Rule | Visibility) -> Rule:

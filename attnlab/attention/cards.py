@@ -1,0 +1,123 @@
+"""What a component declares about itself: where it comes from (`Card`), and what it costs (`Cost`), composed as the component is.
+
+Costs are those of one sequence, one forward pass, every key visible, no dropout, the plain kernel, float32. FLOPs count
+
+    a matrix product [m,k] x [k,n]                       2 m k n (a multiply-add is two)
+    work on a pair of query and key                      1 for each of + - * /, the larger of two, exp, tanh, sqrt, sigmoid
+    a sum or a largest over n numbers                    n
+    a sort of n numbers, their running sums              n log2 n, 2 n
+
+A softmax thus costs 5 for each pair and head: largest, difference, exponential, sum, quotient; a norm 3 to 7 and a rotation 3 for each
+number. Left out is what is one operation for each number of a query, key or context (biases, scales, gates, residual sums), and what is no
+arithmetic: comparing, selecting, masks, moving data, indices.
+Axis letters: Tq queries, Tk keys, H heads, K key heads, D head width, d width of the context, dq/ds widths of query and source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from attnlab.registry import made
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+FLOAT = 4  # bytes of a number a memory keeps; half of it in bfloat16
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """Where a component comes from, and how it grows; the attribute `card` of every registered component.
+
+    Attributes:
+      family: what it belongs to, in one or two words.
+      year: of the source.
+      source: authors, short title, where it appeared.
+      time: operations as a sum of products of the letters above ("T^2 d + T d^2"; T for Tq = Tk, D of one head), others named in the
+        component's docstring; "" where there is nothing to say.
+      state: numbers kept for a sequence of T, in the same form.
+    """
+
+    family: str
+    year: int
+    source: str
+    time: str = ""
+    state: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a component costs; costs of parts add up.
+
+    Attributes:
+      parameters: numbers that are learned.
+      flops: operations, counted as said above.
+      state_bytes: what the memory of the source takes.
+    """
+
+    parameters: int = 0
+    flops: int = 0
+    state_bytes: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.parameters + other.parameters, self.flops + other.flops, self.state_bytes + other.state_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What scores, alignments and position schemes meet in one look of a mechanism at one sequence.
+
+    Attributes:
+      queries, keys: Tq and Tk.
+      heads, key_heads: H and K.
+      query_width, key_width, value_width: of one head.
+      value_heads: heads of the weights that values are summed with.
+      width: dq, of the queries as the mechanism got them.
+    """
+
+    queries: int
+    keys: int
+    heads: int
+    key_heads: int
+    query_width: int
+    key_width: int
+    value_width: int
+    value_heads: int
+    width: int
+
+    @property
+    def pairs(self) -> int:
+        """H Tq Tk."""
+        return self.heads * self.queries * self.keys
+
+
+def carrying(card: Card) -> Callable[[Function], Function]:
+    """A decorator for components that are functions: gives them their card."""
+
+    def decorate(function: Function) -> Function:
+        function.card = card  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def dense(rows: int, inputs: int, outputs: int, bias: bool = False) -> Cost:
+    """A projection [rows,inputs] to [rows,outputs]."""
+    return Cost(inputs * outputs + outputs * bias, 2 * rows * inputs * outputs)
+
+
+def memory(slots: int, numbers: int) -> Cost:
+    """A `Memory` of `slots` with so many numbers in each, their `valid`, and its `length`."""
+    return Cost(state_bytes=slots * (FLOAT * numbers + 1) + 4)
+
+
+def of_parts(mechanism: Any, at: Sizes) -> Cost:
+    """The scores, alignments and position schemes of a mechanism, whichever it has."""
+    fields = [field for field in ("score", "alignment", "positions") if field in mechanism.parts]
+    return sum((made(mechanism.parts[field], getattr(mechanism, field))(parent=None).cost(at) for field in fields), Cost())
+
+
+def sorting(numbers: int, of: int) -> int:
+    """FLOPs of sorting `numbers` numbers, `of` at a time."""
+    return round(numbers * math.log2(max(of, 2)))

@@ -1,0 +1,146 @@
+"""One block of a look: its scores, its mask, its dropout, its part of the context, and the way back.
+
+Axis letters: B batch, H heads, K key heads, D and Dv widths; b and c the queries and keys of a block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.kernels.blocks import Grid, taken
+from attnlab.attention.kernels.plain import fold, unfold
+from attnlab.attention.kernels.tracing import joined, split
+from attnlab.attention.projections import dropped
+
+Back = Callable[[jax.Array], Any]
+
+
+@flax.struct.dataclass
+class Arrays:
+    """All that the functions of a `Block` depend on; lengths are padded to whole blocks.
+
+    Attributes:
+      queries, keys, values: see `Look`.
+      asked: [B,Tq,dq], what the mechanism was asked.
+      extra: [H], see `Alignment.extra`, or None.
+      closed: what the functions of the block close over, by their names.
+      valid: [B,Tk]; first: [], position of the first query; lengths: [B].
+      key: of dropout, or None while it is off.
+    """
+
+    queries: Any
+    keys: Any
+    values: jax.Array
+    asked: jax.Array
+    extra: jax.Array | None
+    closed: dict[str, list[Any]]
+    valid: jax.Array
+    first: jax.Array
+    lengths: jax.Array
+    key: jax.Array | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """What is the same for all blocks of a look.
+
+    Attributes:
+      grid: the blocks.
+      heads, key_heads: H and K.
+      functions: "rules", "bias" or "score", "relative", "align", each of its own closed arrays and what `Look` says.
+      rate: of dropout.
+    """
+
+    grid: Grid
+    heads: int
+    key_heads: int
+    functions: dict[str, Callable[..., Any]]
+    rate: float
+
+    def places(self, arrays: Arrays, row: Any, column: Any) -> tuple[jax.Array, jax.Array]:
+        """Positions of the queries of a row and the keys of a column."""
+        i = arrays.first + row * self.grid.height + jnp.arange(self.grid.height, dtype=jnp.int32)
+        return i, column * self.grid.width + jnp.arange(self.grid.width, dtype=jnp.int32)
+
+    def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
+        """Who may see whom, broadcastable to [B,H,b,c]; padding is seen by nobody."""
+        valid = taken(arrays.valid, column, self.grid.width, 1)[:, None, None]
+        rules = self.functions["rules"](arrays.closed["rules"], *self.places(arrays, row, column))
+        return valid if rules is None else valid & rules
+
+    def scored(self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> tuple[jax.Array, Back]:
+        """Scores [B,H,b,c] float32, and from their gradient those of what scores close over, of queries and of keys.
+
+        For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
+        """
+        if "score" in self.functions:
+            floats, others = split(arrays.closed["score"])
+            return jax.vjp(lambda floats, q, k: self.functions["score"](joined(floats, others), q, k, i, j), floats, queries, keys)
+        first, *rest = jax.tree.leaves(queries)
+        tree = jax.tree.structure(queries)
+        flat = fold(first, self.key_heads)
+        scores = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=jnp.float32), self.heads)
+
+        def back(grad: jax.Array) -> Any:
+            low = fold(grad.astype(first.dtype), self.key_heads)
+            of_first = unfold(jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=jnp.float32), self.heads)
+            of_keys = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=jnp.float32)
+            of_queries = jax.tree.unflatten(tree, [of_first, *(jnp.zeros(x.shape, jnp.float32) for x in rest)])
+            return [], of_queries, of_keys
+
+        if "bias" not in self.functions:
+            return scores, back
+        floats, others = split(arrays.closed["bias"])
+        bias, of_bias = jax.vjp(lambda floats, q: self.functions["bias"](joined(floats, others), q, i, j), floats, queries)
+
+        def both(grad: jax.Array) -> Any:
+            _, of_queries, of_keys = back(grad)
+            closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
+            return closed, jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more), of_keys
+
+        return scores + bias.astype(jnp.float32), both
+
+    @property
+    def scoring(self) -> str:
+        """The function whose closed arrays `scored` has gradients for."""
+        return "score" if "score" in self.functions else "bias"
+
+    def upright(self, gradient: Any) -> Any:
+        """Gradients of keys as keys are, [B,K,c,...]."""
+        return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
+
+    def kept(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
+        """Dropout's factors [B,H,b,c], the same whenever asked; None while it is off."""
+        if arrays.key is None:
+            return None
+        shape = (arrays.values.shape[0], self.heads, self.grid.height, self.grid.width)
+        return dropped(jnp.ones(shape), self.rate, jax.random.fold_in(arrays.key, row * self.grid.columns + column))
+
+    def summed_values(self, weights: jax.Array, values: jax.Array) -> jax.Array:
+        """sum_j w_ij v_j [B,H,b,Dv] float32 of weights [B,H,b,c] and values [B,K,c,Dv]."""
+        low = fold(weights.astype(values.dtype), self.key_heads)
+        return unfold(jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=jnp.float32), self.heads)
+
+    def relative(self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array) -> tuple[jax.Array | None, Back | None]:
+        """What position schemes add to the context [B,H,b,Dv], and its gradients by closed arrays and weights; None for nothing."""
+        if "relative" not in self.functions:
+            return None, None
+        floats, others = split(arrays.closed["relative"])
+        return jax.vjp(
+            lambda floats, weights: self.functions["relative"](joined(floats, others), weights, i, j),
+            floats,
+            weights.astype(arrays.values.dtype),
+        )
+
+
+def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """x [B,H,b,c] summed to a shape that broadcasts to its own."""
+    aligned = (1,) * (x.ndim - len(shape)) + tuple(shape)
+    axes = tuple(axis for axis, size in enumerate(aligned) if size == 1 and x.shape[axis] > 1)
+    return x.sum(axis=axes, keepdims=True).reshape(shape)

@@ -1,0 +1,146 @@
+"""How a look is cut into blocks, and which blocks anybody may see.
+
+Axis letters: Tq queries, Tk keys; rows are blocks of queries, columns blocks of keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.kernels.plain import Look, all_valid, known
+
+BUDGET = 2**19  # pairs of query, key, head and batch row in a block: at 4 bytes each they stay in the caches of a core
+LONGEST = 512  # longer blocks gain nothing and see more that is masked
+
+Carry = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """The blocks of each row: row r has the columns[starts[r] : starts[r + 1]].
+
+    Attributes:
+      starts: [rows+1] int32; columns: one after the other, int32.
+    """
+
+    starts: np.ndarray
+    columns: np.ndarray
+
+    @classmethod
+    def of(cls, seen: np.ndarray) -> Listed:
+        """From [rows,columns] bool."""
+        starts = np.concatenate([[0], seen.sum(axis=1).cumsum()])
+        return cls(starts.astype(np.int32), np.nonzero(seen)[1].astype(np.int32))
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Blocks of `height` queries and `width` keys; the last of either may be padded.
+
+    Attributes:
+      height, width: of a block.
+      rows, columns: how many blocks.
+      full: blocks every query of which sees every key; partial: the other ones that are not certainly empty.
+    """
+
+    height: int
+    width: int
+    rows: int
+    columns: int
+    full: Listed
+    partial: Listed
+
+    def each_row(self, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
+        """The carry after body(row, carry) for all rows."""
+        return body(0, carry) if self.rows == 1 else jax.lax.fori_loop(0, self.rows, body, carry)
+
+    def each_block(self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry) -> Carry:
+        """The carry after body(column, masked, carry) for the blocks of a row that somebody sees."""
+        for listed, masked in ((self.full, False), (self.partial, True)):
+            if not len(listed.columns):
+                continue
+            if self.rows == 1 and self.columns == 1:
+                carry = body(0, masked, carry)
+                continue
+            starts, columns = jnp.asarray(listed.starts), jnp.asarray(listed.columns)
+
+            def step(at: Any, carry: Carry, columns: jax.Array = columns, masked: bool = masked) -> Carry:
+                return body(columns[at], masked, carry)
+
+            carry = jax.lax.fori_loop(starts[row], starts[row + 1], step, carry)
+        return carry
+
+
+def first_position(look: Look) -> int | None:
+    """Where the first query stands, if that is known now."""
+    offset = look.visibility.offset
+    at = known(look.memory.length if offset is None else offset)
+    if at is None or at.ndim:
+        return None
+    return int(at) - len(look.place.i) if offset is None else int(at)
+
+
+def cut(look: Look, block: int) -> Grid:
+    """The grid of a look, with blocks of `block` queries and keys, or of our own choice if that is 0."""
+    queries, keys = len(look.place.i), len(look.place.j)
+    height, width = (size(length, block or longest(look)) for length in (queries, keys))
+    rows, columns = -(-queries // height), -(-keys // width)
+    touched, full = visible(look, height, width, rows, columns)
+    return Grid(height, width, rows, columns, Listed.of(full), Listed.of(touched & ~full))
+
+
+def visible(look: Look, height: int, width: int, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """[rows,columns] bool each: blocks that somebody may see, and those of them that need no mask."""
+    touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
+    first, length = first_position(look), known(look.memory.length)
+    if first is None or length is None or length.ndim:
+        return touched, full
+    queries, keys = len(look.place.i), len(look.place.j)
+    written, unpadded = min(int(length), keys), all_valid(look.memory)
+    for row, column in np.ndindex(rows, columns):
+        i0, i1 = first + row * height, first + min((row + 1) * height, queries)
+        j0, j1 = column * width, min((column + 1) * width, keys)
+        touched[row, column] = j0 < written and look.visibility.touches(i0, i1, j0, j1)
+        whole = unpadded and j1 - j0 == width and touched[row, column]
+        full[row, column] = whole and look.visibility.everywhere(i0, i1, j0, j1)
+    return touched, full
+
+
+def longest(look: Look) -> int:
+    """The largest side of a block: a power of two for which a block of all heads and batch rows keeps the budget."""
+    batch, heads = jax.tree.leaves(look.queries)[0].shape[:2]
+    pairs = BUDGET // (batch * heads) // (1 if look.product else 8)  # other scores work on arrays wider than the scores
+    return min(max(2 ** round(math.log2(max(pairs, 1)) / 2), 64), LONGEST)
+
+
+def size(length: int, most: int) -> int:
+    """The side of the fewest blocks of at most `most` that a length can be cut into evenly, a multiple of 8 if there are several."""
+    count = -(-length // most)
+    even = -(-length // max(count, 1))
+    return max(even if count <= 1 or most % 8 else -(-even // 8) * 8, 1)
+
+
+def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
+    """x with zeros (False) behind it up to a length."""
+    missing = length - x.shape[axis]
+    return jnp.pad(x, [(0, missing if a == axis else 0) for a in range(x.ndim)]) if missing else x
+
+
+def taken(tree: Any, at: Any, size: int, axis: int = 2) -> Any:
+    """Block `at` of every array of a tree, along an axis."""
+    return jax.tree.map(lambda x: x if x.shape[axis] == size else jax.lax.dynamic_slice_in_dim(x, at * size, size, axis), tree)
+
+
+def put(x: jax.Array, block: jax.Array, at: Any, axis: int = 2) -> jax.Array:
+    """x with its block `at` along an axis replaced."""
+    size = block.shape[axis]
+    return (
+        block.astype(x.dtype) if x.shape[axis] == size else jax.lax.dynamic_update_slice_in_dim(x, block.astype(x.dtype), at * size, axis)
+    )

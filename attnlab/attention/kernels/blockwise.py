@@ -1,0 +1,123 @@
+"""The blockwise kernel: a softmax over the keys without the scores of all pairs, and gradients that compute scores anew.
+
+Forward, for a block of queries and one block of keys after the other, with the largest score so far m, the sum l and the context c:
+
+    m' = max(m, max_j s_ij)        e_ij = exp(s_ij - m')
+    l' = l exp(m - m') + sum_j e_ij        c' = c exp(m - m') + sum_j e_ij z_ij v_j        y = c / l
+
+z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with more in its denominator (`Alignment.extra`) starts from m = extra, l = 1.
+Kept for the gradients are y, m and l, with which e is computed again; with g the gradient of y, u = g / l and t = u . y:
+
+    dv_j = sum_i e_ij z_ij u_i        ds_ij = e_ij (z_ij (u_i . v_j) - t_i)        d extra = -sum_i exp(extra - m_i) t_i
+
+`Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees, counted before (`Place.seen`).
+Blocks that nobody may see are not computed, in either direction; blocks that all of a block may see need no mask.
+Axis letters: B batch, H heads, K key heads, T length, D and Dv widths; b and c the queries and keys of a block.
+Cost: forward 4, backward 10 D FLOPs for each visible pair of an inner product. Memory: B H b c numbers a few times, and some [B,H,T,D].
+Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; M. N. Rabe, C. Staats, "Self-attention Does Not
+Need O(n^2) Memory", 2021; T. Dao et al., "FlashAttention", NeurIPS 2022. They keep the logarithm of the sum, m + log l: we keep both, for
+the logarithm drowns beside a large m. Products are laid out as XLA's CPU backend likes: no large matrix is transposed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.kernels import elementwise, normalised
+from attnlab.attention.kernels.block import Arrays, Block
+from attnlab.attention.kernels.blocks import cut, padded
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.kernels.tracing import hoisted
+from attnlab.attention.projections import Dropout
+
+FORMS: dict[str, Callable[[Block, Arrays], jax.Array]] = {"normalised": normalised.run, "elementwise": elementwise.run}
+
+
+@dataclasses.dataclass(frozen=True)
+class Blockwise:
+    """Memory linear in length, time in what is visible.
+
+    Attributes:
+      block: queries and keys of a block; 0 for what fits the caches.
+    """
+
+    block: int = 0
+
+    def misfit(self, alignment: Any) -> str | None:
+        """Why the weights of a kind of alignment cannot be made block by block; None if they can."""
+        if alignment.form in FORMS:
+            return None
+        return f"never has the whole rows of scores that the alignment {alignment.__name__} needs; kernel='plain' has, or choose 'softmax'"
+
+    def refuses(self, look: Look) -> str | None:
+        """Why this look cannot be cut into blocks, and what would work; None if it can."""
+        if not isinstance(look.align, Alignment):
+            return "never has the whole maps that this mechanism works on; kernel='plain' has"
+        if not isinstance(look.drop, Dropout):
+            return "does not know this way of dropping weights; kernel='plain' does, or use `attnlab.attention.projections.Dropout`"
+        return self.misfit(type(look.align))
+
+    def __call__(self, look: Look) -> jax.Array:
+        """The context [B,H,Tq,Dv]."""
+        block, arrays = prepared(look, self.block)
+        assert isinstance(look.align, Alignment)
+        context = FORMS[look.align.form](block, arrays)[:, :, : len(look.place.i)]
+        return context.astype(look.values.dtype)
+
+
+def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
+    """A look as functions of blocks, and the arrays they are functions of."""
+    assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
+    grid = cut(look, side)
+    queries, keys = grid.rows * grid.height, grid.columns * grid.width
+    heads, shared = jax.tree.leaves(look.queries)[0].shape[1], look.values.shape[1]
+    batch, size = look.values.shape[0], (look.values.shape[0], heads, grid.height, grid.width)
+
+    def of(tree: Any, length: int) -> Any:
+        return jax.tree.map(lambda x: of_shape((*x.shape[:2], length, *x.shape[3:]), x.dtype), tree)
+
+    i, j = (of_shape((length,), jnp.int32) for length in (grid.height, grid.width))
+    q, k = of(look.queries, grid.height), of(look.keys, grid.width)
+    weights = of_shape(size, look.values.dtype)
+    asked: jax.Array = look.place.query
+    lengths = jnp.asarray(look.place.lengths)
+    place = Place(of_shape((batch, grid.height, *asked.shape[2:]), asked.dtype), i, j, lengths)
+    functions: dict[str, Any] = {"rules": hoisted(look.visibility.allows, i, j)}
+    if look.product and look.bias:
+        functions["bias"] = hoisted(look.bias, q, i, j)
+    if not look.product:
+        functions["score"] = hoisted(look.score, q, k, i, j)
+    if look.relative:
+        functions["relative"] = hoisted(look.relative, weights, i, j)
+    if look.align.form == "elementwise":
+        functions["align"] = hoisted(look.align, *aligned(size, place))
+    first = look.place.i[0] if len(look.place.i) else jnp.int32(0)
+    arrays = Arrays(
+        queries=jax.tree.map(lambda x: padded(x, 2, queries), look.queries),
+        keys=jax.tree.map(lambda x: padded(x, 2, keys), look.keys),
+        values=padded(look.values, 2, keys),
+        asked=padded(asked, 1, queries),
+        extra=look.align.extra(heads),
+        closed={name: arrays for name, (_, arrays) in functions.items()},
+        valid=padded(jnp.asarray(look.memory.valid), 1, keys),
+        first=first,
+        lengths=lengths,
+        key=look.drop.key(),
+    )
+    return Block(grid, heads, shared, {name: pure for name, (pure, _) in functions.items()}, look.drop.rate), arrays
+
+
+def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An example of an array."""
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def aligned(size: tuple[int, ...], place: Place) -> tuple[Any, ...]:
+    """Examples of what an elementwise alignment is called with."""
+    return of_shape(size, jnp.float32), of_shape(size, bool), place.replace(seen=of_shape((*size[:3], 1), jnp.int32))  # type: ignore[attr-defined]

@@ -1,0 +1,64 @@
+"""Which kernel computes a look: the one asked for, or by "auto" the one measured to be fastest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from attnlab.attention.kernels import KERNELS
+from attnlab.attention.kernels.blocks import first_position
+from attnlab.attention.kernels.blockwise import Blockwise
+from attnlab.attention.kernels.plain import Look, Plain, plain, weigh
+from attnlab.attention.protocol import MAPS
+from attnlab.errors import UserError
+
+LEAST = 256  # keys, and queries, from which on blockwise was measured to be as fast as plain or faster; docs/kernels.md has the figures
+
+
+class Auto:
+    """Blockwise for long looks it can honour, plain for the others."""
+
+    def misfit(self, alignment: Any) -> str | None:
+        """Nothing."""
+        return None
+
+    def refuses(self, look: Look) -> str | None:
+        """Nothing: what one kernel refuses the next takes."""
+        return None
+
+    def __call__(self, look: Look) -> jax.Array:
+        """The context [B,H,Tq,Dv]."""
+        return self.chosen(look)(look)
+
+    def chosen(self, look: Look) -> Any:
+        """The kernel for this look."""
+        blockwise = Blockwise()
+        long = min(len(look.place.i), len(look.place.j)) >= LEAST
+        return blockwise if long and first_position(look) is not None and blockwise.refuses(look) is None else Plain()
+
+
+def attend(module: nn.Module, look: Look, kernel: str) -> tuple[jax.Array, jax.Array | None]:
+    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where maps are asked for, else None.
+
+    While a module makes its parameters every kernel is the plain one: those of a score are made where it is first called.
+
+    Args:
+      module: the mechanism that looks; it knows whether maps are collected.
+      look: what to compute.
+      kernel: a name of `KERNELS`.
+
+    Raises:
+      UserError: the kernel cannot honour this look.
+    """
+    chosen = KERNELS.resolve(kernel)()
+    if isinstance(chosen, Auto):
+        chosen = chosen.chosen(look)
+    reason = chosen.refuses(look)
+    if reason:
+        raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
+    if isinstance(chosen, Plain) or module.is_initializing():
+        return plain(look)
+    context = chosen(look)
+    return context, weigh(look) if module.is_mutable_collection(MAPS) else None

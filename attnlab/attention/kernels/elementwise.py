@@ -1,0 +1,111 @@
+"""Blockwise attention for alignments of the form "elementwise": a sum over keys that needs no normaliser; see `blockwise`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Place, whole
+from attnlab.attention.kernels.block import Arrays, Block
+from attnlab.attention.kernels.blocks import put, taken
+from attnlab.attention.kernels.normalised import side_by_side
+from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
+
+
+def run(block: Block, arrays: Arrays) -> jax.Array:
+    """The context [B,H,Tq,Dv] float32."""
+    floats, others = split(arrays)
+
+    @jax.custom_vjp
+    def attention(floats: Arrays, others: Arrays) -> jax.Array:
+        return forward(block, joined(floats, others))
+
+    def second(kept: Any, grad: jax.Array) -> tuple[Arrays, None]:
+        floats, others = kept
+        return like(backward(block, joined(floats, others), grad), floats), None
+
+    attention.defvjp(lambda floats, others: (attention(floats, others), (floats, others)), second)
+    return attention(floats, others)
+
+
+def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
+    """[B,H,b,1] int32, how many keys each query of a row may see."""
+    shape = (arrays.values.shape[0], block.heads, block.grid.height, 1)
+
+    def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
+        if not masked:
+            return total + block.grid.width
+        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(axis=-1, keepdims=True, dtype=jnp.int32)
+
+    return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
+
+
+def gain(block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array) -> tuple[Callable[..., jax.Array], Any]:
+    """What one block adds to the context [B,H,b,Dv], as a function of (closed arrays, asked, queries, keys, values); and those."""
+    grid = block.grid
+    floats, others = split(arrays.closed)
+    i, j = block.places(arrays, row, column)
+    size = (arrays.values.shape[0], block.heads, grid.height, grid.width)
+    allowed = jnp.broadcast_to(block.allowed(arrays, row, column), size) if masked else jnp.ones(size, bool)
+    factors = block.kept(arrays, row, column)
+
+    def context(floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array) -> jax.Array:
+        here = arrays.replace(closed=joined(floats, others))  # type: ignore[attr-defined]
+        scores, _ = block.scored(here, queries, keys, i, j)
+        weights = block.functions["align"](here.closed["align"], scores, allowed, Place(asked, i, j, arrays.lengths, counted))
+        weights = weights if factors is None else weights * factors
+        more, _ = block.relative(here, weights, i, j)
+        found = block.summed_values(weights, values)
+        return found if more is None else found + more.astype(jnp.float32)
+
+    of_row = (taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height))
+    return context, (floats, *of_row, *taken((arrays.keys, arrays.values), column, grid.width))
+
+
+def forward(block: Block, arrays: Arrays) -> jax.Array:
+    """The context [B,H,Tq,Dv] float32."""
+    grid, width = block.grid, arrays.values.shape[-1]
+    lead = (arrays.values.shape[0], block.heads)
+
+    def of_row(row: Any, found: jax.Array) -> jax.Array:
+        counted = seen(block, arrays, row)
+
+        def of_block(column: Any, masked: bool, context: jax.Array) -> jax.Array:
+            function, given = gain(block, arrays, row, column, masked, counted)
+            return context + function(*given)
+
+        return put(found, grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width))), row)
+
+    return grid.each_row(of_row, jnp.zeros((*lead, grid.rows * grid.height, width)))
+
+
+def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
+    """The gradients of all floating-point arrays, float32, None in place of the others."""
+    grid = block.grid
+    sums = zeros(split(arrays)[0])
+    by_column = jax.tree.map(lambda x: jnp.zeros((grid.columns, *x.shape[:2], grid.width, *x.shape[3:])), (arrays.keys, arrays.values))
+
+    def of_row(row: Any, carry: Any) -> Any:
+        closed, of_rows, of_columns = carry
+        counted, mine = seen(block, arrays, row), taken(grad, row, grid.height)
+
+        def of_block(column: Any, masked: bool, carry: Any) -> Any:
+            closed, of_row, of_columns = carry
+            function, given = gain(block, arrays, row, column, masked, counted)
+            for_closed, for_asked, for_queries, *for_columns = jax.vjp(function, *given)[1](mine)
+            of_columns = jax.tree.map(lambda x, y: x.at[column].add(y.astype(x.dtype)), of_columns, tuple(for_columns))
+            return added(closed, for_closed), added(of_row, (for_asked, for_queries)), of_columns
+
+        begin = zeros((taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height)))
+        closed, (for_asked, for_queries), of_columns = grid.each_block(row, of_block, (closed, begin, of_columns))
+        of_asked, of_queries = of_rows
+        of_queries = jax.tree.map(lambda x, y: put(x, y, row), of_queries, for_queries)
+        return closed, (put(of_asked, for_asked, row, 1), of_queries), of_columns
+
+    begin = (sums.closed, (sums.asked, sums.queries), by_column)
+    closed, (of_asked, of_queries), of_columns = grid.each_row(of_row, begin)
+    of_keys, of_values = jax.tree.map(side_by_side, of_columns)
+    return sums.replace(closed=closed, asked=of_asked, queries=of_queries, keys=of_keys, values=of_values)

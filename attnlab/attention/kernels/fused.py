@@ -1,0 +1,71 @@
+"""`jax.nn.dot_product_attention` as a kernel: XLA's own softmax attention, and cuDNN's fused one.
+
+Both take inner products, a plain softmax and values as wide as keys; what they lack is refused. A query that sees nothing, for which
+they have no rule, gets zeros here, with zero gradients.
+Cost: "xla" that of plain, with the same memory; "cudnn" never keeps the scores. "cudnn" could not be tried where this was written: no GPU.
+Source: jax.nn.dot_product_attention of JAX; its arrays are [B,T,H,D], scores are softmaxed in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.softmax import Softmax
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.projections import Dropout
+
+EXACT = "kernel='plain' and kernel='blockwise' do"
+
+
+class Xla:
+    """Any mask and any score bias; no dropout."""
+
+    implementation: Literal["xla", "cudnn"] = "xla"
+
+    def misfit(self, alignment: Any) -> str | None:
+        """Why it cannot have a kind of alignment; None if it can."""
+        return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
+
+    def refuses(self, look: Look) -> str | None:
+        """Why `jax.nn.dot_product_attention` cannot honour the request, and what would work; None if it can."""
+        if not look.product or len({x.shape[-1] for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)}) > 1:
+            return f"takes inner products of queries and keys as wide as values only; {EXACT}"
+        if self.misfit(type(look.align)):
+            return self.misfit(type(look.align))
+        if look.relative is not None:
+            return f"adds nothing to values, as this position scheme asks; {EXACT}"
+        if not isinstance(look.drop, Dropout) or look.drop.active:
+            return f"cannot drop weights; {EXACT}, or set dropout=0"
+        return None
+
+    def __call__(self, look: Look) -> jax.Array:
+        """The context [B,H,Tq,Dv]."""
+        query, key, value = (x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values))
+        bias = look.bias(look.queries, look.place.i, look.place.j) if look.bias else None
+        allowed = look.allowed()
+        shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
+        mask = None if allowed is None else jnp.broadcast_to(allowed, shape)
+        context = jax.nn.dot_product_attention(query, key, value, bias, mask, scale=1.0, implementation=self.implementation)
+        context = context.swapaxes(1, 2)
+        return context if allowed is None else jnp.where(allowed.any(axis=-1, keepdims=True), context, 0)
+
+
+class Cudnn(Xla):
+    """On NVIDIA GPUs, in bfloat16 or float16; no bias, no dropout."""
+
+    implementation = "cudnn"
+
+    def refuses(self, look: Look) -> str | None:
+        """See `Xla.refuses`; and what cuDNN lacks besides."""
+        if jax.default_backend() != "gpu":
+            return f"needs an NVIDIA GPU, this is {jax.default_backend()}; {EXACT}"
+        if look.values.dtype not in (jnp.bfloat16, jnp.float16):
+            return f"computes in bfloat16 or float16, not {look.values.dtype}; {EXACT}, or set training.compute='bfloat16'"
+        if look.bias is not None:
+            return f"adds no bias to scores here, for its gradient is limited to some shapes; {EXACT}"
+        if look.values.shape[-1] > 128 or look.values.shape[-1] % 8:
+            return f"wants heads of a width divisible by 8 and at most 128, not {look.values.shape[-1]}; {EXACT}"
+        return super().refuses(look)

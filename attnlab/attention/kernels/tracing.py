@@ -1,0 +1,54 @@
+"""Functions of arrays alone, for loops with a derivative of their own.
+
+A score may read parameters, masks may read segment ids: arrays that the function got hold of where it was made, not as arguments. A
+`jax.custom_vjp` would give such arrays no gradient, or fail on them. Here they become arguments, so that none is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+
+def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """`pure(arrays, *arguments)`, equal to `function(*arguments)` for arguments like the examples, and the arrays it closes over."""
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
+    tree = jax.tree.structure(shape)
+
+    def pure(arrays: list[Any], *arguments: Any) -> Any:
+        return jax.tree.unflatten(tree, jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, arrays))(*jax.tree.leaves(arguments)))
+
+    return pure, list(closed.consts)
+
+
+def split(tree: Any) -> tuple[Any, Any]:
+    """The floating-point arrays of a tree, which have gradients, and the others: two trees like it, with None in place of the rest."""
+
+    def part(wanted: bool) -> Any:
+        return jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jnp.floating) == wanted else None, tree)
+
+    return part(True), part(False)
+
+
+def joined(floats: Any, others: Any) -> Any:
+    """What `split` took apart."""
+    return jax.tree.map(lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None)
+
+
+def zeros(tree: Any) -> Any:
+    """Float32 zeros like every array of a tree, to add gradients up in."""
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), tree)
+
+
+def added(total: Any, more: Any) -> Any:
+    """The sum of two trees, in the dtype of the first."""
+    return jax.tree.map(lambda x, y: x + y.astype(x.dtype), total, more)
+
+
+def like(tree: Any, wanted: Any) -> Any:
+    """A tree in the dtypes of another."""
+    return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, wanted)

@@ -1,0 +1,149 @@
+"""Attention over states that are cut into a part to be found by, a part to be taken and a part to predict from (Daniluk et al. 2017).
+
+    s_j = [k_j ; v_j]            x_i = [k_i ; v_i]                   key_value             own_i = v_i
+    s_j = [k_j ; v_j ; p_j]      x_i = [k_i ; v_i ; p_i]             key_value_predict     own_i = p_i
+    e_ij = score(k_i, k_j)        r_i = sum_j align(e_i)_j v_j        y_i = tanh(r_i W_r + own_i W_x)
+
+One head. States are cut in order into equal parts, nothing is projected before; query and source are cut alike, so in self-attention a
+state asks by the part it is found by. Between two sequences each has its own widths, and the parts of a source beside key and value go
+unread, as do the parts of a query beside the first and the last. In the paper the parts, the hidden layer of the score and y have one
+width, and there are no biases.
+Who is seen is the visibility's business: the paper's window holds earlier states only. Where it is empty the paper predicts from `own`
+alone; here, as in every mechanism, a query that may see nothing gets zeros.
+Cost and parameters: those of score and alignment, 2 Tq Tk (ds / n) FLOPs for the sum, and (ds + dq) / n width parameters of W_r and W_x.
+Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in Neural Language Modeling", ICLR 2017.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
+from attnlab.attention.kernels import KernelName
+from attnlab.attention.kernels.choice import attend
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.projections import Dense, Dropout
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.scores import SCORES
+from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.errors import UserError
+from attnlab.registry import Part, kind, made
+
+
+@flax.struct.dataclass
+class KeyValueMemory(Memory):
+    """keys [B,1,Tk,A], what the score made of the key parts; values [B,1,Tk,ds/n], the value parts."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+class KeyValue(Attention):
+    """States of two parts: a key and a value.
+
+    Attributes:
+      score: how the key parts of query and source fit.
+      alignment: scores to weights.
+      dropout: rate on the weights, not renormalised.
+      kernel: how it is computed; none changes the result (see `kernels`).
+    """
+
+    score: Part = "additive"
+    alignment: Part = "softmax"
+    dropout: float = 0.0
+    kernel: KernelName = "auto"
+
+    parts = {"score": SCORES, "alignment": ALIGNMENTS}
+    capabilities = Capabilities(dropout=True)
+    card = Card(
+        "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
+    )
+    names: ClassVar[tuple[str, ...]] = ("key", "value")
+
+    @nn.nowrap
+    def rows(self) -> Rows:
+        """See `Attention.rows`."""
+        return kind(made(ALIGNMENTS, self.alignment)).sums_to
+
+    def setup(self) -> None:
+        self.fit = made(SCORES, self.score)()
+        self.align = made(ALIGNMENTS, self.alignment)()
+        self.of_found = Dense(self.width, use_bias=False)
+        self.of_own = Dense(self.width, use_bias=False)
+        self.drop = Dropout(self.dropout)
+
+    def cut(self, x: jax.Array, what: str) -> list[jax.Array]:
+        """[B,T,d] to its parts [B,T,d/n]."""
+        width, count = x.shape[-1], len(self.names)
+        if width % count:
+            near = " or ".join(str(count * part) for part in (width // count, width // count + 1) if part)
+            raise UserError(
+                f"{'_'.join(('key_value', *self.names[2:]))}: the {what} is {width} wide, which cannot be cut into "
+                f"{', '.join(self.names)} of one width; {near} can"
+            )
+        return jnp.split(x, count, axis=-1)
+
+    def keys_and_values(self, source: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Keys [B,1,Tk,A] and values [B,1,Tk,ds/n] of a source."""
+        key, value, *_ = self.cut(source, "source")
+        return self.fit.of_key(key[:, None]), value[:, None]
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> KeyValueMemory:
+        """See `Attention.remember`."""
+        known, length = written(source, valid, capacity)
+        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
+        return KeyValueMemory(known, length, *(jnp.pad(x, room) for x in self.keys_and_values(source)))
+
+    def extend(self, memory: KeyValueMemory, source: jax.Array, valid: jax.Array | None = None) -> KeyValueMemory:
+        """See `Attention.extend`."""
+        keys, values = self.keys_and_values(source)
+        return memory.appended(valid, keys=keys, values=values)
+
+    def read(self, query: jax.Array, memory: KeyValueMemory, visibility: Visibility = EVERYTHING) -> Reading:
+        """See `Attention.read`."""
+        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        asks, *_, own = self.cut(query, "query")
+        q = asks[:, None]
+        look = Look(
+            queries=self.fit.of_query(q, memory.values.shape[-1]) * self.fit.scale(q.shape[-1]),
+            keys=memory.keys,
+            values=memory.values,
+            score=lambda q, k, i, j: self.fit.pairs(q, k, j),
+            memory=memory,
+            visibility=visibility,
+            align=self.align,
+            place=Place(query, i, j, memory.valid.sum(axis=1)),
+            drop=self.drop,
+            product=self.fit.product,
+        )
+        found, weights = attend(self, look, self.kernel)
+        merged = jnp.tanh(self.of_found(found[:, 0]) + self.of_own(own))
+        seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
+        rules = visibility.allows(i, j)
+        seen = seen if rules is None else seen & rules
+        return Reading(jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0), self.capture(weights))
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        asks, found = query_width // len(self.names), source_width // len(self.names)
+        at = Sizes(queries, keys, 1, 1, asks, found, found, 1, query_width)
+        kept = made(SCORES, self.score)(parent=None).kept(found)
+        merged = dense(queries, found, self.width) + dense(queries, asks, self.width)
+        return of_parts(self, at) + Cost(flops=2 * at.pairs * found) + merged + memory(keys, kept + found)
+
+
+class KeyValuePredict(KeyValue):
+    """States of three parts: a key, a value, and one that only the state's own prediction reads."""
+
+    names = ("key", "value", "predict")
+    card = Card(
+        "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
+    )

@@ -1,0 +1,64 @@
+"""The page docs/mechanisms.md: every mechanism and every part it can be put together from, written by the code itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from attnlab.commands import describe, listing
+
+COMMAND = "python launch.py list --markdown > docs/mechanisms.md"
+HEAD = f"""\
+# Mechanisms and their parts
+
+Written by `{COMMAND}`
+from the tables, the docstrings and the cards of the components; a test says when it is out of date.
+
+Letters: B batch, T length (Tq queries, Tk keys), d width of the context, dq/ds widths of query and source, H heads, K key heads,
+D width of a head; A hidden width of a score, L positions of the location score, k clip of a relative scheme, C and R latent and rotary
+width, r hops, N steps; of visibilities w window, l stride, c summary, b block, r random blocks, g global tokens, n first keys.
+
+*time* is how `cost(Tq, Tk, dq, ds).flops` grows with T = Tq = Tk, of a part for one head; *state* how the numbers a memory keeps do. How
+FLOPs are counted stands in `attnlab/attention/cards.py`; `tests/attention/test_costs.py` compares them with the compiled program.
+The *time* of a visibility is how many pairs may be seen, which a kernel that skips blocks comes near to.
+"""
+PARTS = {
+    "Scores": ("scores", "What a mechanism takes as `score`: how a query and a key fit."),
+    "Alignments": ("alignments", "What a mechanism takes as `alignment`: scores to weights."),
+    "Position schemes": ("positions", "What a mechanism (or, for those on embeddings, a system) takes as `positions`."),
+    "Visibilities": ("visibilities", "What a system takes as a visibility: who may see whom."),
+    "Kernels": ("kernels", "What a mechanism takes as `kernel`: how it is computed; none changes the result beyond rounding."),
+}
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, _mechanisms(), *(_part(title, kind, text) for title, (kind, text) in PARTS.items())])
+
+
+def _mechanisms() -> str:
+    columns = ("family", "year", "source", "capabilities", "time", "state")
+    rows = listing.component_rows(listing.components("mechanisms"), columns)
+    return "\n".join(["## Mechanisms", "", *_table(("name", *columns), rows), "", *(_mechanism(row[0]) for row in rows)])
+
+
+def _mechanism(name: str) -> str:
+    mechanism = listing.components("mechanisms").resolve(name)
+    fields = [dataclasses.astuple(field) for field in describe.settable(mechanism)]
+    formula, kept = describe.formula(mechanism), describe.kept(mechanism)
+    lines = [f"### `{name}`", "", describe.about(mechanism), ""]
+    lines += ["```", formula, "```", ""] if formula else []
+    lines += [f"Memory: {kept}", ""] if kept else []
+    return "\n".join([*lines, *_table(("field", "default", "meaning"), fields), ""])
+
+
+def _part(title: str, kind: str, text: str) -> str:
+    columns = (*listing.KINDS[kind].columns, "fields")
+    rows = listing.component_rows(listing.components(kind), columns)
+    return "\n".join([f"## {title}", "", text, "", *_table(("name", *columns), rows), ""])
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table in Markdown."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]

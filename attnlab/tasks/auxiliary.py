@@ -1,0 +1,169 @@
+"""What a config may add to the loss of a task: penalties on attention, and the training of choices that attention makes by chance.
+
+    objective = cross-entropy + sum over n of weight_n penalty_n - sum_t ( weight sg(R_t - b_t) log p(s_t) + entropy H_t )
+
+Penalties are the losses that mechanisms hand out, by their names ("hops"), and "doubly_stochastic" of every map between target and
+source. The last sum is there where an alignment samples ("hard"): its choices s_t get no gradient from the words, only from the reward R_t
+they led to (see `reinforce`). b is the moving average of past rewards, with an entry for every step if rewards count from there on; it
+is carried from step to step as part of the training state. What an encoder samples is chosen before the first word, so that its reward
+is the whole sentence's.
+All terms are sums over real tokens of real sentences and divided by what the cross-entropy is divided by, so neither padding nor
+the number of devices changes them.
+
+Axis letters: B batch, T target length, S source length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments import reinforce
+from attnlab.attention.alignments.doubly_stochastic import uncovered
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.errors import UserError, nearest
+from attnlab.systems.protocol import Seq2Seq
+
+COVERAGE = "doubly_stochastic"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reinforce:
+    """The config node `reinforce`: how sampled choices are trained; it acts where an alignment samples.
+
+    Attributes:
+      reward: the log-likelihood of the words from the choice on ("to_go"), or of the whole sentence ("total", the paper's).
+      weight: of the reward; 0 leaves the choices untrained.
+      entropy: weight of the entropy of the choices, which keeps them open.
+      decay: of the baseline, the moving average of rewards.
+    """
+
+    reward: Literal["to_go", "total"] = "to_go"
+    weight: float = 1.0
+    entropy: float = 0.01
+    decay: float = reinforce.DECAY
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "entropy"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise UserError(f"reinforce.{name}={getattr(self, name)!r}: expected a number of at least 0")
+        if not 0.0 <= self.decay < 1.0:
+            raise UserError(f"reinforce.decay={self.decay!r}: expected a number of at least 0 and below 1")
+
+
+class Auxiliary:
+    """The terms that one config adds to the loss of one system.
+
+    Args:
+      system: its class.
+      handed_out: what its initialisation collects beside parameters, by collection; shapes will do.
+      weights: the config node `auxiliary`, weights by name; 0 is off.
+      sampling: the config node `reinforce`.
+      length: of the longest target.
+
+    Attributes:
+      collections: the variable collections that a pass has to make mutable; empty if nothing is added.
+
+    Raises:
+      UserError: a weight for a loss that nobody hands out, or settings of `reinforce` out of range.
+    """
+
+    def __init__(
+        self, system: type[Seq2Seq], handed_out: Mapping[str, Any], weights: Mapping[str, float], sampling: Mapping[str, Any], length: int
+    ) -> None:
+        looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
+        offered = sorted({name for look in looks for losses in look for name in losses} | {COVERAGE})
+        self.weights = {name: weight for name, weight in weights.items() if weight}
+        for name, weight in self.weights.items():
+            if name not in offered:
+                raise UserError(f"auxiliary.{name}={weight}: nothing in this system hands out such a loss; {nearest(name, offered)}")
+        settings = Reinforce(**sampling)
+        self.sampling = settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
+        self.system, self.length = system, length
+        wanted = {LOSSES: self.weights.keys() - {COVERAGE}, MAPS: COVERAGE in self.weights, SAMPLES: self.sampling}
+        self.collections = [name for name, use in wanted.items() if use]
+
+    def carried(self) -> dict[str, jax.Array] | None:
+        """The baseline before the first step, [1] or [longest T]; None without choices to train."""
+        if self.sampling is None:
+            return None
+        return {"baseline": jnp.zeros(self.length if self.sampling.reward == "to_go" else 1)}
+
+    def follow(self, carried: Mapping[str, jax.Array], tracked: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """The baseline after a batch whose rewards, and the rows that have them, were summed up to `tracked`."""
+        assert self.sampling is not None
+        mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)
+        return {"baseline": reinforce.followed(carried["baseline"], mean[None], tracked["rows"][None] > 0, self.sampling.decay)}
+
+    def __call__(
+        self, collected: Mapping[str, Any], source: jax.Array, target: jax.Array, log_likelihood: jax.Array, carried: Any
+    ) -> tuple[jax.Array, dict[str, Any]]:
+        """What is added to the summed loss, and sums to report, each under its own name.
+
+        Args:
+          collected: what the pass put into `collections`.
+          source, target: [B,S] and [B,T] bool, True at real tokens.
+          log_likelihood: [B,T] of the target's words.
+          carried: see `carried`.
+        """
+        sums: dict[str, Any] = {}
+        if LOSSES in self.collections:
+            sums |= {name: loss for name, loss in self._penalties(collected[LOSSES], source, target).items() if name in self.weights}
+        if MAPS in self.collections:
+            maps = self.system.maps(collected[MAPS]).values()
+            between = [one.weights for one in maps if (one.query, one.key) == ("target", "source")]
+            sums[COVERAGE] = sum((uncovered(weights, target, source).sum() for weights in between), jnp.zeros(()))
+        added = sum((self.weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
+        if self.sampling is None:
+            return added, sums
+        episode = reinforce.Episode(log_likelihood, *self._choices(collected[SAMPLES], source, target), target)
+        of_choices, tracked = self._reward(self.sampling, episode, carried["baseline"])
+        entropy = jnp.where(target, episode.entropy, 0.0).sum()
+        return added + of_choices, {**sums, "choice_entropy": entropy, "tracked": tracked}
+
+    def _penalties(self, collected: Mapping[str, Any], source: jax.Array, target: jax.Array) -> dict[str, jax.Array]:
+        """The losses of all looks by name, summed over real queries; a scan over time gives [B,T,1] for [B,T]."""
+        totals: dict[str, jax.Array] = {}
+        for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
+            real = source if self._asks_for_source(path) else target
+            for name, loss in ((name, loss) for look in looks for name, loss in look.items()):
+                totals[name] = totals.get(name, jnp.zeros(())) + jnp.where(real, loss.reshape(real.shape), 0.0).sum()
+        return totals
+
+    def _choices(self, samples: Mapping[str, Any], source: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """log p and entropy [B,T] of what was chosen at each step; the encoder's choices all count at the first."""
+        log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
+        flat = flax.traverse_util.flatten_dict(dict(samples))
+        for of_source in (False, True):
+            group = {path: looks for path, looks in flat.items() if self._asks_for_source(path) == of_source}
+            if not group:
+                continue
+            chosen = reinforce.gathered(flax.traverse_util.unflatten_dict(group))
+            p, h = (_at_first(one, source, target.shape[1]) for one in chosen) if of_source else chosen
+            log_prob, entropy = log_prob + p, entropy + h
+        return log_prob, entropy
+
+    def _reward(self, how: Reinforce, episode: reinforce.Episode, baseline: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The summed term of the choices, and sums over rows of the rewards that the baseline is to follow, with their number."""
+        rewards = (reinforce.to_go if how.reward == "to_go" else reinforce.total)(episode)
+        words = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
+        term = reinforce.surrogate(words, rewards, baseline[: rewards.shape[1]], how.weight, how.entropy) * len(rewards)
+        counted = episode.valid if how.reward == "to_go" else episode.valid.any(axis=1, keepdims=True)
+        room = (0, len(baseline) - rewards.shape[1])
+        tracked = {"rewards": jnp.where(counted, rewards, 0.0).sum(axis=0), "rows": counted.sum(axis=0)}
+        return term, {name: jnp.pad(values, room) for name, values in tracked.items()}
+
+    def _asks_for_source(self, path: tuple[str, ...]) -> bool:
+        """Whether the queries of the look at this place, by its path in a collection, stand in the source."""
+        return self.system.between("/".join(path[:-1]))[0] == "source"
+
+
+def _at_first(chosen: jax.Array, source: jax.Array, length: int) -> jax.Array:
+    """What was chosen at real source positions [B,S], summed and put at the first of `length` steps, [B,T]."""
+    return jnp.where(source, chosen, 0.0).sum(axis=1)[:, None] * (jnp.arange(length) == 0)

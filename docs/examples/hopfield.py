@@ -1,0 +1,59 @@
+"""Retrieval from a modern Hopfield network: patterns kept in memory complete a query, step by step (Ramsauer et al. 2021).
+
+    k_j = s_j W_k        q_0 = x W_q        q_{n+1} = sum_j a_j k_j,  a = softmax over j of beta q_n . k_j        y = q_N W_o
+
+Cost: `steps` times 4 Tq Tk d FLOPs, and three projections; a cache keeps d numbers per token.
+Source: H. Ramsauer et al., "Hopfield Networks is All You Need", ICLR 2021 (arXiv 2008.02217), equation 3 and its layer "Hopfield".
+"""
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.cards import Card
+from attnlab.attention.projections import Dense
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
+from attnlab.attention.visibility import EVERYTHING
+
+
+@flax.struct.dataclass
+class Patterns(Memory):
+    """keys [B,1,Tk,d]."""
+
+    keys: jax.Array
+
+
+class Hopfield(Attention):
+    """A few updates of a query towards the patterns it resembles.
+
+    Attributes:
+      steps: how many; after one it is attention whose values are the keys.
+      beta: inverse temperature.
+    """
+
+    steps: int = 2
+    beta: float = 0.5
+    capabilities = Capabilities()
+    card = Card("associative memory", 2021, "Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021", "T^2 d + T d^2", "T d")
+
+    def setup(self):
+        self.w_query, self.w_key, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
+
+    def remember(self, source, valid=None, capacity=None):
+        known, length = written(source, valid, capacity)
+        spare = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
+        return Patterns(known, length, jnp.pad(self.w_key(source)[:, None], spare))
+
+    def extend(self, memory, source, valid=None):
+        return memory.appended(valid, keys=self.w_key(source)[:, None])
+
+    def read(self, query, memory, visibility=EVERYTHING):
+        rules = visibility.mask(query.shape[1], memory.valid.shape[1], memory.length)  # [B,H,Tq,Tk], or None if all may be seen
+        mask = memory.valid[:, None, None] & (True if rules is None else rules)
+        state = self.w_query(query)[:, None]
+        for _ in range(self.steps):
+            scores = self.beta * jnp.einsum("bhqd,bhkd->bhqk", state, memory.keys, preferred_element_type=jnp.float32)
+            weights = softmax(scores, mask)
+            state = jnp.einsum("bhqk,bhkd->bhqd", weights.astype(state.dtype), memory.keys)
+        return Reading(self.out(state[:, 0]), self.capture(weights))

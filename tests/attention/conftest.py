@@ -1,0 +1,49 @@
+"""`--mechanism=my_file:MyAttention`: what every registered mechanism is put through, for one that is not registered."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import settings
+
+from tests.attention import cases
+
+settings.register_profile("attnlab", derandomize=True, deadline=None, database=None, max_examples=20)
+settings.load_profile("attnlab")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Two flags, for a mechanism of one's own and its oracle."""
+    group = parser.getgroup("attnlab")
+    group.addoption("--mechanism", metavar="MODULE:CLASS", help="run the promises of all mechanisms over this one, and nothing else")
+    group.addoption("--oracle", metavar="MODULE:FUNCTION", help="its float64 reference; without it a function `oracle` beside the class")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test file is read, for they take their cases as they are imported."""
+    chosen = config.getoption("mechanism", default=None)
+    if chosen:
+        sys.path.append(os.getcwd())  # as the command line does
+        cases.only(chosen, config.getoption("oracle"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--mechanism`, leaves only what runs over it."""
+    chosen = config.getoption("mechanism", default=None)
+    if chosen:
+        kept = [item for item in items if getattr(item, "callspec", None) and item.callspec.params.get("name") == chosen]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
+@pytest.fixture
+def float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Modules compute in float64: what they know as `jnp.float32` is another type for the length of a test."""
+    monkeypatch.setattr(jnp, "float32", jnp.float64)
+    with jax.enable_x64(True):
+        yield

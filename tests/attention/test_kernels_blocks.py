@@ -1,0 +1,118 @@
+"""Blocks: which are skipped, which need no mask, how memory grows, and when "auto" takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.alignments.protocol import Place
+from attnlab.attention.alignments.softmax import Softmax
+from attnlab.attention.kernels import blocks, choice
+from attnlab.attention.kernels.blockwise import Blockwise
+from attnlab.attention.kernels.plain import Look, Plain
+from attnlab.attention.projections import Dropout
+from attnlab.attention.protocol import Memory
+from attnlab.attention.scores.products import inner
+from attnlab.attention.visibility import CAUSAL, EVERYTHING, Segments, Visibility, Window, longformer
+
+
+def look(length: int, visibility: Visibility, *, queries: int = 0, valid: Any = None, heads: int = 1, **changes: Any) -> Look:
+    """A look of `queries` (0: as many as keys) at `length` keys, all ones, 4 wide."""
+    many = queries or length
+    memory = Memory(np.ones((1, length), bool) if valid is None else valid, np.asarray(length, np.int32))
+    i, j = visibility.positions(many, length, memory.length)
+    q, k = jnp.ones((1, heads, many, 4)), jnp.ones((1, heads, length, 4))
+    place = Place(jnp.zeros((1, many, 0)), i, j, jnp.full(1, length))
+    made = Look(q, k, k, lambda q, k, i, j: inner(q, k), memory, visibility, Softmax(parent=None), place, Dropout(0.0, parent=None))
+    return made.replace(**{"product": True, **changes})
+
+
+def listed(of: blocks.Listed) -> list[list[int]]:
+    """The columns of each row."""
+    return [of.columns[a:b].tolist() for a, b in zip(of.starts[:-1], of.starts[1:], strict=True)]
+
+
+@pytest.mark.quick
+def test_blocks_nobody_sees_are_left_out_and_blocks_all_see_need_no_mask() -> None:
+    grid = blocks.cut(look(10, CAUSAL), 3)  # 10 in blocks of 3: the last of either side is padded
+    assert (grid.rows, grid.columns, grid.height, grid.width) == (4, 4, 3, 3)
+    assert listed(grid.full) == [[], [0], [0, 1], [0, 1, 2]] and listed(grid.partial) == [[0], [1], [2], [3]]
+    grid = blocks.cut(look(12, CAUSAL & Window(3)), 3)
+    assert listed(grid.full) == [[]] * 4 and listed(grid.partial) == [[0], [0, 1], [1, 2], [2, 3]]
+    grid = blocks.cut(look(12, Visibility(longformer(2, (0,)))), 3)
+    assert listed(grid.partial) == [[0, 1, 2, 3], [0, 1, 2], [0, 1, 2, 3], [0, 2, 3]]
+    grid = blocks.cut(look(9, EVERYTHING), 3)
+    assert listed(grid.full) == [[0, 1, 2]] * 3 and not len(grid.partial.columns)
+    grid = blocks.cut(look(9, CAUSAL, queries=3), 3)  # the last query stands on the last key
+    assert listed(grid.full) == [[0, 1]] and listed(grid.partial) == [[2]]
+    grid = blocks.cut(look(9, Visibility(CAUSAL.rule, 2), queries=3), 3)
+    assert listed(grid.full) == [[0]] and listed(grid.partial) == [[1]]
+
+
+def test_what_is_not_known_is_masked_and_not_skipped() -> None:
+    padding = np.arange(9)[None] < 7
+    grid = blocks.cut(look(9, CAUSAL, valid=padding), 3)
+    assert listed(grid.full) == [[]] * 3 and listed(grid.partial) == [[0], [0, 1], [0, 1, 2]]
+    grid = blocks.cut(look(9, Visibility(Segments(jnp.zeros((1, 9), jnp.int32)))), 3)
+    assert not len(grid.full.columns) and listed(grid.partial) == [[0, 1, 2]] * 3
+    counts = []
+
+    @jax.jit
+    def traced(at: jax.Array) -> jax.Array:
+        counts.append(len(blocks.cut(look(9, Visibility(CAUSAL.rule, at)), 3).partial.columns))
+        return at
+
+    traced(jnp.int32(0))
+    assert counts == [9]
+
+
+@pytest.mark.quick
+def test_sides_of_blocks() -> None:
+    assert [blocks.size(length, 256) for length in (1, 256, 257, 300, 1000, 16384)] == [1, 256, 136, 152, 256, 256]
+    assert [blocks.longest(look(2, EVERYTHING, heads=heads)) for heads in (1, 8, 32, 10_000)] == [512, 256, 128, 64]
+    assert blocks.longest(look(2, EVERYTHING, heads=8, product=False)) < 256
+
+
+def test_computed_blocks_are_the_visible_ones() -> None:
+    """Counted while the program runs, forward and backward."""
+    seen: list[tuple[int, int]] = []
+
+    def counted(queries: Any, i: jax.Array, j: jax.Array) -> jax.Array:
+        jax.debug.callback(lambda i, j: seen.append((int(i) // 3, int(j) // 3)), i[0], j[0])
+        return jnp.zeros((1, 1, i.shape[0], j.shape[0]))
+
+    asked = look(12, CAUSAL & Window(3), bias=counted)
+    jax.block_until_ready(jax.grad(lambda v: Blockwise(3)(asked.replace(values=v)).sum())(asked.values))
+    jax.effects_barrier()
+    visible = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
+    assert sorted(seen) == sorted(2 * visible)
+
+
+def test_memory_is_linear_in_length() -> None:
+    """Temporary memory of the compiled forward and backward pass: four times the length, at most four times the bytes."""
+
+    def temporary(length: int) -> int:
+        asked = look(length, CAUSAL)
+
+        def total(q: Any, k: Any, v: Any) -> jax.Array:
+            return (Blockwise(32)(asked.replace(queries=q, keys=k, values=v)) ** 2).sum()
+
+        compiled = jax.jit(jax.grad(total, argnums=(0, 1, 2))).lower(asked.queries, asked.keys, asked.values).compile()
+        return int(compiled.memory_analysis().temp_size_in_bytes)
+
+    short, long = temporary(1024), temporary(4096)
+    assert long <= 4 * short and long < 4096 * 4096 * 4 / 20
+
+
+@pytest.mark.quick
+def test_auto_takes_blockwise_for_long_looks_it_can_honour() -> None:
+    auto, least = choice.Auto(), choice.LEAST
+    assert isinstance(auto.chosen(look(least, CAUSAL)), Blockwise)
+    assert isinstance(auto.chosen(look(least - 1, CAUSAL)), Plain)
+    assert isinstance(auto.chosen(look(least, CAUSAL, queries=1)), Plain)
+    assert isinstance(auto.chosen(look(least, CAUSAL, align=lambda *a: a[0])), Plain)
+    assert isinstance(auto.chosen(look(least, CAUSAL, drop=lambda x: x)), Plain)

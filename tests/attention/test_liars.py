@@ -1,0 +1,143 @@
+"""Mechanisms that break a promise which they declare to keep: the suite that every mechanism goes through must catch each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.protocol import Reading
+from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from tests.attention import test_conformance as suite
+from tests.attention import test_memories as memories
+from tests.attention.oracles import ORACLES
+
+
+class SeesTheFuture(MultiHead):
+    """Accepts a causal look, and looks at everything."""
+
+    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        return super().read(query, memory, Visibility(offset=visibility.offset))
+
+
+class SeesTheFutureALittle(MultiHead):
+    """A mean over the whole source beside the look, as a norm over time would bring it in."""
+
+    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        reading = super().read(query, memory, visibility)
+        return reading.replace(context=reading.context + 1e-4 * memory.values.sum(axis=(1, 2, 3))[:, None, None])
+
+
+class SeesPadding(MultiHead):
+    """Takes `valid` and forgets it."""
+
+    def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
+        return super().remember(source, None, capacity)
+
+
+class MixesRows(MultiHead):
+    """Something of the batch in every row."""
+
+    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        reading = super().read(query, memory, visibility)
+        return reading.replace(context=reading.context + 1e-3 * reading.context.mean(axis=0))
+
+
+class LosesPositions(MultiHead):
+    """Has a position scheme, which it tells that everything stands in one place."""
+
+    def look(self, query: Any, memory: Any, visibility: Any) -> Any:
+        look = super().look(query, memory, visibility)
+        return look.replace(score=lambda q, k, i, j: look.score(q, k, 0 * i, 0 * j))
+
+
+class SplitsDeadRows(MultiHead):
+    """A softmax of large negative numbers, which spreads over what nobody may see."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.align = lambda scores, mask, place: jax.nn.softmax(jnp.where(True if mask is None else mask, scores, -1e9))
+
+
+class HalvesMaps(MultiHead):
+    """Shows other weights than it uses."""
+
+    def capture(self, weights: Any) -> Any:
+        return super().capture(None if weights is None else weights / 2)
+
+
+class ChangesUnderMaps(MultiHead):
+    """Computes something else while it is looked at."""
+
+    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        reading = super().read(query, memory, visibility)
+        return reading if reading.weights is None else reading.replace(context=reading.context + 1e-3)
+
+
+class NeverDrops(MultiHead):
+    """Takes a dropout rate and ignores it."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.drop = lambda weights: weights
+
+
+class ForgetsWhereItIs(MultiHead):
+    """Writes what follows over what was there."""
+
+    def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
+        grown = super().extend(memory.replace(length=memory.length - 1), source, valid)
+        return grown.replace(length=memory.length + source.shape[1])
+
+
+class ReadsSpareRoom(MultiHead):
+    """Takes slots that nothing was written to for tokens."""
+
+    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        return super().read(query, memory.replace(valid=jnp.ones_like(memory.valid)), Visibility(offset=memory.length - query.shape[1]))
+
+
+class ForgetsTheScale(MultiHead):
+    """Scores of other queries than the formula's."""
+
+    def split(self, x: Any) -> Any:
+        return 1.001 * super().split(x)
+
+
+class TurnsGradients(MultiHead):
+    """The right value with another gradient."""
+
+    def join(self, context: Any, query: Any) -> Any:
+        joined = super().join(context, query)
+        return 1.001 * joined - jax.lax.stop_gradient(0.001 * joined)
+
+
+LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
+    (SeesTheFuture, suite.test_causal_sees_no_future, {}),
+    (SeesTheFutureALittle, suite.test_causal_sees_no_future, {}),
+    (SeesPadding, suite.test_padding_is_inert, {}),
+    (MixesRows, suite.test_batch_rows_do_not_mix, {}),
+    (LosesPositions, suite.test_order_matters_exactly_where_positions_are_looked_at, {"positions": "alibi"}),
+    (SplitsDeadRows, suite.test_dead_rows_give_zeros_and_zero_gradients, {}),
+    (HalvesMaps, suite.test_maps_sum_to_one_and_leave_the_output_alone, {}),
+    (ChangesUnderMaps, suite.test_maps_sum_to_one_and_leave_the_output_alone, {}),
+    (NeverDrops, suite.test_dropout_as_declared, {}),
+    (ForgetsWhereItIs, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
+    (ReadsSpareRoom, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
+    (ForgetsTheScale, suite.test_values_and_gradients_equal_the_oracle, {}),
+    (TurnsGradients, suite.test_values_and_gradients_equal_the_oracle, {}),
+]
+
+
+@pytest.mark.parametrize(("liar", "test", "fields"), LIES, ids=[liar.__name__ for liar, _, _ in LIES])
+def test_a_liar_is_caught(liar: type, test: Callable[..., None], fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its dotted path, as a mechanism of one's own is named; with the oracle of what it says it is."""
+    path = f"{__name__}:{liar.__name__}"
+    monkeypatch.setitem(ORACLES, path, ORACLES["multihead"])
+    more = {"visibility": CAUSAL} if test is suite.test_values_and_gradients_equal_the_oracle else {}
+    with pytest.raises(AssertionError):
+        test(path, {"heads": 3, **fields}, **more)

@@ -1,0 +1,80 @@
+"""Multi-head attention beside torch's: with the numbers of `golden.npz` always, with torch itself where it is installed."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.protocol import MAPS
+from attnlab.attention.visibility import CAUSAL, EVERYTHING
+from tests.attention import golden
+from tests.attention.cases import TOLERANCE
+
+
+@functools.cache
+def committed() -> dict[str, dict[str, Any]]:
+    """The cases of the file, by name."""
+    cases: dict[str, dict[str, Any]] = {}
+    for key, array in np.load(golden.FILE).items():
+        case, _, name = key.partition("/")
+        cases.setdefault(case, {})[name] = array
+    return cases
+
+
+def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: float) -> None:
+    """Context, weights and gradients of ours beside those of a case."""
+    heads, key_heads = int(case["heads"]), int(case["key_heads"])
+    params: dict[str, Any] = {}
+    for name, array in case.items():
+        if name.startswith("params/"):
+            _, part, leaf = name.split("/")
+            params.setdefault(part, {})[leaf] = array.astype(dtype)
+    module = MultiHead(width=heads * golden.D, heads=heads, key_heads=key_heads, bias="bias" in params["out"])
+    visibility = CAUSAL if case["causal"] else EVERYTHING
+    query, source, direction = (case[name].astype(dtype) for name in ("query", "source", "direction"))
+
+    def attend(query: Any, source: Any) -> Any:
+        return module.apply({"params": params}, query, source, visibility, case["valid"], mutable=[MAPS])[0]
+
+    reading, pull = jax.vjp(attend, query, source)
+    assert reading.context.dtype == dtype
+    np.testing.assert_allclose(reading.context, case["context"], rtol=0, atol=forward)
+    if "weights" in case:
+        np.testing.assert_allclose(reading.weights, case["weights"], rtol=0, atol=forward)
+    grads = pull(reading.replace(context=direction, weights=np.zeros_like(reading.weights)))
+    for side, grad in zip(("query", "source"), grads, strict=True):
+        expected = case[f"grads/{side}"]
+        np.testing.assert_allclose(grad, expected, rtol=0, atol=gradient * max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("case", committed())
+def test_golden_values_in_float32(case: str) -> None:
+    assert_parity(committed()[case], np.float32, TOLERANCE["float32"], TOLERANCE["gradient"])
+
+
+@pytest.mark.parametrize("case", committed())
+def test_golden_values_in_float64(case: str, float64: None) -> None:
+    assert_parity(committed()[case], np.float64, TOLERANCE["float64"], TOLERANCE["float64"])
+
+
+def test_the_golden_file_is_small_and_whole() -> None:
+    assert golden.FILE.stat().st_size < 150_000
+    for case in committed().values():
+        assert {"query", "source", "valid", "context", "params/out/kernel", "grads/query", "grads/source"} <= set(case)
+        assert not case["valid"].all()
+
+
+def test_torch_itself() -> None:
+    """Numbers drawn anew; and the committed ones are what torch gives today."""
+    pytest.importorskip("torch", reason="torch is not installed; the committed numbers stand in for it")
+    for name, arrays in golden.cases():
+        for part, array in arrays.items():
+            np.testing.assert_allclose(committed()[name][part], array, rtol=0, atol=1e-12)
+    for _, arrays in golden.cases(seed=1):
+        assert_parity(arrays, np.float32, TOLERANCE["float32"], TOLERANCE["gradient"])

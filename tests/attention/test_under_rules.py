@@ -1,0 +1,43 @@
+"""Mechanisms under rules of visibility other than the plain ones, beside their oracles under the predicate of each rule."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.attention.protocol import MAPS
+from attnlab.attention.visibility import Visibility
+from tests.attention import visibility_oracles
+from tests.attention.cases import TOLERANCE, inputs, make, parameters, wide
+from tests.attention.oracles import ORACLES
+
+RULED: list[tuple[str, dict[str, Any]]] = [
+    ("multihead", {"heads": 2}),
+    ("multihead", {"heads": 2, "key_heads": 1, "alignment": "entmax", "positions": "alibi"}),
+    ("latent", {"heads": 2, "latent": 5}),
+    ("hops", {"hops": 2, "hidden": 5}),
+]
+RULES = ("sliding", "dilated", "prefix-LM by row", "packed", "longformer", "bigbird", "strided", "factorised", "nested")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_values_equal_the_oracle_under_any_rule(rule: str) -> None:
+    """Rules that tell heads apart too: the oracle, which does not, is asked once for each head."""
+    asked, predicate = visibility_oracles.cases()[rule]
+    length = visibility_oracles.T
+    x, _, _ = inputs(batch=2, queries=length)
+    valid = np.arange(length)[None] < np.array([length, length - 2])[:, None]
+    mask = visibility_oracles.mask(predicate) & valid[:, None, None]
+    for name, config in RULED:
+        module, params = make(name, config), parameters(make(name, config))
+        reading, _ = module.apply({"params": params}, x, x, Visibility(asked), valid, mutable=[MAPS])
+        assert reading.weights is not None
+        for head in range(2):
+            oracle = functools.partial(ORACLES[name], wide(params), config=config, causal=asked.is_causal)
+            context, weights = oracle(query=wide(x), source=wide(x), mask=mask[:, head])
+            np.testing.assert_allclose(reading.weights[:, head], weights[:, head], atol=TOLERANCE["float32"])
+        if (mask[:, 0] == mask[:, 1]).all():
+            np.testing.assert_allclose(reading.context, context, atol=TOLERANCE["float32"])

@@ -1,0 +1,38 @@
+"""The page docs/mechanisms.md."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from attnlab.commands import catalogue, listing
+from attnlab.commands.catalogue import COMMAND, page
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "mechanisms.md"
+
+
+@pytest.mark.quick
+def test_the_page_is_what_the_code_says() -> None:
+    written, now = PAGE.read_text(encoding="utf-8").splitlines(), page().splitlines()
+    changed = next((pair for pair in zip(written, now, strict=False) if pair[0] != pair[1]), None)
+    assert written == now, f"docs/mechanisms.md is out of date, write it again: {COMMAND}\nfirst difference (written, now): {changed}"
+
+
+@pytest.mark.quick
+def test_the_page_has_every_component_once_with_formula_and_shapes() -> None:
+    text = page()
+    kinds = ["mechanisms", *(kind for kind, _ in catalogue.PARTS.values())]
+    for kind in kinds:
+        for name in listing.components(kind).names():
+            assert f"\n| {name} | " in text
+    sections = text.split("\n### ")[1:]
+    assert [section.partition("`\n")[0] for section in sections] == [f"`{name}" for name in listing.components("mechanisms").names()]
+    for section in sections:
+        assert section.count("```") == 2 and " = " in section.split("```")[1] and "[B,Tq,width]" in text
+        assert "Memory: " in section or section.startswith("`multi_step`")
+
+
+def test_bars_in_a_cell_do_not_end_it() -> None:
+    row = next(line for line in page().splitlines() if line.startswith("| euclidean"))
+    assert "-\\|q_i - k_j\\|" in row and row.replace("\\|", "").count("|") == 8

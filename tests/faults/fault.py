@@ -1,0 +1,150 @@
+"""What a seeded fault is: one text of one file of the attention package put in place of another, and who should notice.
+
+Faults are plain data, in list/*.txt:
+
+    = word text               from here on `word` stands for the text at the start of a test
+    == file                   the faults that follow are in this file below attnlab/attention
+    @ what is wrong           a fault begins
+    - old                     what stands there exactly once, a piece of a line or several lines
+    + new                     what is put in its place
+    ? test | test             who should notice, the likeliest first: "file" below tests/attention, or "file: words", the tests of it
+                              whose ids have all the words
+    ! reason                  only where no test can be expected to notice: why
+    # remark
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "attnlab" / "attention"
+TESTS = Path("tests") / "attention"
+
+# Asked last, where the tests that a fault names let it pass: all tests of its room.
+WHOLE = {
+    "scores": ("test_scores.py", "test_score_facts.py", "test_facts.py"),
+    "alignments": ("test_alignments.py", "test_alignment_families.py", "test_reinforce.py", "test_facts.py"),
+    "positions": ("test_positions.py", "test_positions_relative.py", "test_positions_rope.py", "test_positions_syntax.py", "test_facts.py"),
+    "visibility": ("test_visibility.py", "test_visibility_patterns.py", "test_facts.py"),
+    "mechanisms": ("test_facts.py", "test_memories.py", "test_conformance.py"),
+    "kernels": ("test_kernels.py", "test_kernel_facts.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
+    "protocol.py": ("test_protocol.py", "test_composition.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
+    "projections.py": ("test_projections.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
+}
+
+
+class Stale(Exception):
+    """A fault that no longer fits the code it is about."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One mistake; see the head of this file.
+
+    Attributes:
+      file: below attnlab/attention.
+      what: the mistake in words.
+      old, new: the text and what takes its place.
+      tests: who should notice.
+      survives: why nobody can; empty for a fault that must be caught.
+    """
+
+    file: str
+    what: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    survives: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name, unique."""
+        return f"{self.file}: {self.what}"
+
+    @property
+    def room(self) -> str:
+        """The part of the package it is in."""
+        return self.file.split("/")[0]
+
+    @property
+    def module(self) -> str:
+        """The module it changes."""
+        return f"attnlab.attention.{self.file.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
+
+    def source(self) -> str:
+        """The whole file with the mistake in it.
+
+        Raises:
+          Stale: the old text is not there exactly once, or the new one is no Python.
+        """
+        text = (SOURCES / self.file).read_text()
+        if (times := text.count(self.old)) != 1:
+            raise Stale(f"the old text stands {times} times in {self.file}, must be once: {self.old!r}")
+        changed = text.replace(self.old, self.new)
+        try:
+            compile(changed, self.file, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            raise Stale(f"with the new text {self.file} is no Python: {error}") from error
+        return changed
+
+    def stages(self) -> tuple[str, ...]:
+        """The tests to run, one after the other until one fails."""
+        return (*self.tests, *(one for one in WHOLE[self.room] if one not in self.tests))
+
+    def digest(self) -> str:
+        """Changes whenever the fault, the file it is in, or its tests' names do."""
+        return hashlib.sha256("\0".join((self.source(), *self.tests)).encode()).hexdigest()[:16]
+
+
+def read(path: Path) -> list[Fault]:
+    """The faults of one list."""
+    words: dict[str, str] = {}
+    faults: list[Fault] = []
+    file = ""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        sign, _, text = line.partition(" ")
+        match sign:
+            case "" | "#":
+                pass
+            case "=":
+                words[text.partition(" ")[0]] = text.partition(" ")[2]
+            case "==":
+                file = text
+            case "@":
+                faults.append(Fault(file, text, "", "", ()))
+            case "-" | "+" | "?" | "!":
+                faults[-1] = _grown(faults[-1], sign, text, words)
+            case _:
+                raise ValueError(f"{path}:{number}: a line begins with {sign!r}; see tests/faults/fault.py for the signs")
+    return [dataclasses.replace(fault, old=fault.old.removesuffix("\n"), new=fault.new.removesuffix("\n")) for fault in faults]
+
+
+def _grown(fault: Fault, sign: str, text: str, words: dict[str, str]) -> Fault:
+    """A fault with one more line."""
+    if sign == "-":
+        return dataclasses.replace(fault, old=f"{fault.old}{text}\n")
+    if sign == "+":
+        return dataclasses.replace(fault, new=f"{fault.new}{text}\n")
+    if sign == "!":
+        return dataclasses.replace(fault, survives=text)
+    spelt = (one.strip().partition(" ") for one in text.split(" | "))
+    return dataclasses.replace(fault, tests=tuple(f"{words.get(first, first)} {rest}".strip() for first, _, rest in spelt))
+
+
+def parsed(tests: str) -> tuple[str, tuple[str, ...]]:
+    """ "file: words" to the path from the root, and the words."""
+    file, _, words = tests.partition(":")
+    return str(TESTS / file.strip()), tuple(words.split())
+
+
+def selects(words: tuple[str, ...], test: str) -> bool:
+    """Whether a test id has all the words, none of them as a piece of a longer run of letters."""
+    return all(re.search(f"{_edge(word[0], '<!')}{re.escape(word)}{_edge(word[-1], '!')}", test) for word in words)
+
+
+def _edge(letter: str, how: str) -> str:
+    return f"(?{how}[a-zA-Z])" if letter.isalpha() else ""

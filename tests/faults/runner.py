@@ -1,0 +1,217 @@
+"""Applies faults one at a time, each in a process of its own where only the import of one module is changed, and runs its tests.
+
+A server loads JAX, Flax and pytest once and is forked for every run, before any backend starts. The working tree is never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from tests.faults.fault import ROOT, SOURCES, Fault, Stale, parsed, selects
+
+LOADED_ONCE = ["jax", "jax.numpy", "jax.test_util", "flax.linen", "flax.struct", "flax.traverse_util", "numpy", "pytest"]
+BYTECODE = os.path.join(tempfile.gettempdir(), f"attnlab-faults-bytecode-{os.getuid()}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What one call of pytest came to.
+
+    Attributes:
+      code: its exit status; None where it ran out of time or died.
+      failed: ids of the tests that failed; passed: of those that passed.
+      said: the end of what it printed.
+    """
+
+    code: int | None
+    failed: list[str]
+    passed: list[str]
+    said: str
+
+
+@dataclasses.dataclass
+class Result:
+    """What became of a fault.
+
+    Attributes:
+      name: of the fault.
+      status: "caught", "survived", "out of time", "stale" (the old text is gone), "broken" (nothing can be said: the code does not
+        import, or a test selects nothing or fails without the fault as well).
+      test: the id of the test that noticed.
+      detail: why nothing can be said.
+      seconds: it took.
+      digest: of fault, code and tests.
+    """
+
+    name: str
+    status: str
+    test: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    digest: str = ""
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module from another text than its file holds; nothing is cached."""
+
+    text: str
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self.text, self.path, "exec", dont_inherit=True)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds one module, with the fault in it."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.text = fault.source()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.fault.module:
+            return None
+        loader = _Loader(fullname, str(SOURCES / self.fault.file))
+        loader.text = self.text
+        return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)
+
+
+class _Watch:
+    """A plugin of pytest: keeps the tests whose ids have the words asked for, and notes what passes and what fails."""
+
+    def __init__(self, keep: Callable[[str], bool]) -> None:
+        self.keep = keep
+        self.failed: list[str] = []
+        self.passed: list[str] = []
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = [item for item in items if self.keep(item.nodeid)]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self.passed.append(report.nodeid)
+
+
+def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
+    """In a forked process: pytest on the tests asked for until one fails, the outcome as JSON in a folder."""
+    with open(os.path.join(folder, "said"), "w") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, BYTECODE  # compiled once for all runs, and not beside the sources
+    assert not any(name.startswith("attnlab.attention") for name in sys.modules)
+    if fault is not None:
+        sys.meta_path.insert(0, _Finder(fault))
+    import pytest
+
+    tests, chosen = _choice(asked)
+    watch = _Watch(chosen)
+    quiet = ["-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT)]
+    code = pytest.main([*quiet, tests], plugins=[watch])
+    with open(os.path.join(folder, "outcome"), "w") as file:
+        json.dump({"code": int(code), "failed": watch.failed, "passed": watch.passed}, file)
+
+
+def _choice(one: str) -> tuple[str, Callable[[str], bool]]:
+    """The file of a choice of tests, one test's id or as in a list of faults, and whether it takes a test."""
+    if "::" in one:
+        return one.partition("::")[0], lambda test: test == one
+    file, words = parsed(one)
+    return file, lambda test: test.startswith(f"{file}::") and selects(words, test)
+
+
+def ran(fault: Fault | None, asked: str, limit: float) -> Run:
+    """Runs tests with a fault in the code, or with none, until one fails or `limit` seconds are over."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when the server loads JAX
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED_ONCE)
+    with tempfile.TemporaryDirectory() as folder:
+        process = context.Process(target=_in_child, args=(fault, asked, folder), daemon=True)
+        process.start()
+        process.join(max(limit, 0.0))
+        if process.is_alive():
+            process.kill()
+            process.join()
+        said = Path(folder, "said").read_text()[-2000:] if Path(folder, "said").is_file() else ""
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            return Run(**json.loads(Path(folder, "outcome").read_text()), said=said)
+        return Run(None, [], [], said)
+
+
+class Session:
+    """Judges faults; remembers which of the tests that noticed pass without any.
+
+    Attributes:
+      limit: seconds for each fault.
+      named: only the tests that a fault names are asked.
+      sound: ids of tests that pass without a fault; spoilt: of tests that do not.
+    """
+
+    def __init__(self, limit: float = 300.0, named: bool = False) -> None:
+        self.limit = limit
+        self.named = named
+        self.sound: set[str] = set()
+        self.spoilt: set[str] = set()
+        self._lock = threading.Lock()
+
+    def judge(self, fault: Fault) -> Result:
+        """Runs the tests of a fault until one fails; that test must pass without the fault."""
+        begun = time.monotonic()
+        try:
+            digest = fault.digest()
+        except Stale as error:
+            return Result(fault.name, "stale", detail=str(error))
+        result = Result(fault.name, "survived", digest=digest)
+        for asked in fault.tests if self.named else fault.stages():
+            run = ran(fault, asked, self.limit - (time.monotonic() - begun))
+            if run.code is None:
+                result.status, result.detail = "out of time", f"in {asked}"
+            elif run.code == 1 and run.failed:
+                self._decide(result, run.failed[0])
+            elif run.code != 0:
+                result.status, result.detail = "broken", f"pytest ended with {run.code} on {asked}: {run.said.strip()[-300:]}"
+            if result.status != "survived":
+                break
+        result.seconds = round(time.monotonic() - begun, 2)
+        return result
+
+    def _decide(self, result: Result, test: str) -> None:
+        """Caught, if the test passes without the fault."""
+        if test not in self.sound | self.spoilt:
+            run = ran(None, test, self.limit)
+            with self._lock:
+                (self.sound if test in run.passed else self.spoilt).add(test)
+        result.test = test
+        result.status = "caught" if test in self.sound else "broken"
+        result.detail = "" if test in self.sound else f"{test} fails without the fault too"
+
+
+def judged(session: Session, faults: Sequence[Fault], jobs: int) -> Iterable[tuple[Fault, Result]]:
+    """The faults and what became of them, as they are done."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(session.judge, fault): fault for fault in faults}
+        try:
+            for done in as_completed(running):
+                yield running[done], done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,118 @@
+"""The list of seeded faults fits the code and its page, and its runner tells caught from survived. The whole list: docs/faults.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults import fault as faults_of
+from tests.faults.__main__ import main, report
+from tests.faults.fault import ROOT, SOURCES, TESTS, Fault, Stale, parsed, read, selects
+from tests.faults.listed import DOCS, FAULTS, score, with_table
+from tests.faults.runner import Result, Session
+
+DROPPED = next(fault for fault in FAULTS if fault.name == "projections.py: bias dropped")
+
+
+@pytest.mark.quick
+def test_every_fault_fits_the_code() -> None:
+    """Its old text stands exactly once, the new one makes other code that compiles, its tests are there."""
+    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == len({(one.file, one.old, one.new) for one in FAULTS}) >= 120
+    for fault in FAULTS:
+        assert fault.source() != (SOURCES / fault.file).read_text(), fault.name
+        assert fault.what and fault.tests, fault.name
+        assert [file for file in map(parsed, fault.stages()) if not (ROOT / file[0]).is_file()] == [], fault.name
+
+
+@pytest.mark.quick
+def test_the_page_says_what_the_list_says() -> None:
+    """As many faults in every part, the same survivors, and the share that must be caught; all of it is written by one command."""
+    page = DOCS.read_text()
+    figures = {room: tuple(map(int, rest)) for room, *rest in re.findall(r"^\| (\S+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)}
+    assert {room: seeded for room, (seeded, _, _) in figures.items()} == {room: seeded for room, seeded, *_ in score({})}
+    assert re.findall(r"^\* survived: (.*) \(`", page, re.MULTILINE) == [fault.name for fault in FAULTS if fault.survives]
+    _, judged, caught = figures["all"]
+    assert caught >= 0.95 * judged and caught >= 120
+    known = with_table(page, {fault.name: "survived" if fault.survives else "caught" for fault in FAULTS})
+    assert with_table(known, {}) == with_table(page, {}) and f"{len(FAULTS)} not judged." in with_table(page, {})
+
+
+def test_every_choice_of_tests_selects_some() -> None:
+    """A test that was renamed would no longer be asked first."""
+    chosen = sorted({one for fault in FAULTS for one in fault.tests})
+    files = sorted({parsed(one)[0] for one in chosen})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for one in chosen:
+        file, words = parsed(one)
+        assert any(test.startswith(f"{file}::") and selects(words, test) for test in said), f"no test is {one!r}"
+
+
+@pytest.mark.quick
+def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
+    first_fault = "@ wrong\n- old\n-     two\n+ new\n? all one | test_b.py\n"
+    text = f"# remark\n= all test_a.py: oracle\n== x/y.py\n\n{first_fault}@ gone\n- old\n+\n? all\n! why\n"
+    (tmp_path / "list.txt").write_text(text)
+    first, second = read(tmp_path / "list.txt")
+    assert first == Fault("x/y.py", "wrong", "old\n    two", "new", ("test_a.py: oracle one", "test_b.py"))
+    assert second == Fault("x/y.py", "gone", "old", "", ("test_a.py: oracle",), "why")
+    assert first.module == "attnlab.attention.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
+    (tmp_path / "list.txt").write_text("@ wrong\n* old\n")
+    with pytest.raises(ValueError, match=r"list.txt:2: a line begins with '\*'"):
+        read(tmp_path / "list.txt")
+
+
+@pytest.mark.quick
+def test_words_select_whole_words() -> None:
+    assert parsed("test_a.py: one two") == (str(TESTS / "test_a.py"), ("one", "two")) and parsed("test_a.py") == (
+        str(TESTS / "test_a.py"),
+        (),
+    )
+    test = "tests/attention/test_a.py::test_oracle[scaled_dot-{}]"
+    assert selects(("oracle", "scaled_dot-"), test) and selects(("dot",), test) and selects((), test)
+    assert not selects(("[dot-",), test) and not selects(("orac",), test) and not selects(("oracle", "missing"), test)
+
+
+def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real processes on the tests of projections alone."""
+    monkeypatch.setitem(faults_of.WHOLE, "projections.py", ())
+    session = Session()
+
+    def become(session: Session = session, **changes: object) -> tuple[str, str]:
+        result = session.judge(dataclasses.replace(DROPPED, **changes))  # type: ignore[arg-type]
+        return result.status, result.detail
+
+    assert become() == ("caught", "") and len(session.sound) == 1 and not session.spoilt
+    text = "computed in the dtype of its arguments"
+    assert become(old=text, new=f"{text}, as before", tests=("test_projections.py: test_matmul",)) == ("survived", "")
+    assert become(old="no such text")[0] == "stale" == become(new="return (")[0]
+    assert become(old="import math", new="import mathematics")[0] == "broken"  # nothing is tested by code that cannot be imported
+    assert "ended with 5" in become(tests=("test_projections.py: no_such_test",))[1]
+    assert become(Session(limit=0.01))[0] == "out of time"
+    spoilt = Session()
+    spoilt.spoilt = set(session.sound)
+    assert become(spoilt)[0] == "broken"  # a test that fails anyway proves nothing
+    with pytest.raises(Stale, match="stands 0 times in projections.py"):
+        dataclasses.replace(DROPPED, old="no such text").digest()
+
+
+def test_the_command_goes_on_from_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "results.json"
+    given = ["--only", DROPPED.name, "--results", str(file)]
+    assert main(given) == 0
+    (row,) = json.loads(file.read_text())
+    assert row["name"] == DROPPED.name and row["status"] == "caught" and "test_dense_is_affine" in row["test"]
+    assert "1 of 1 caught" in capsys.readouterr().out
+    assert main(given) == 0
+    again = capsys.readouterr()
+    assert "faults to judge" not in again.err and "1 of 1 caught" in again.out
+    for status in ("survived", "broken", "stale", "out of time"):
+        assert report([DROPPED], {DROPPED.name: Result(DROPPED.name, status)}) == 1
+        assert "Not as the list says" in capsys.readouterr().out
+    assert main(["--only", "no such fault"]) == 2
