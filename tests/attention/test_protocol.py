@@ -83,7 +83,7 @@ def test_what_is_declared_is_granted() -> None:
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_every_memory_leads_with_the_batch(name: str) -> None:
     """All arrays of a memory but `length` lead with B, so that beams can be tiled; with and without spare room."""
-    module = MECHANISMS.resolve(name)(width=8)
-    shapes = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), jnp.zeros((3, 5, 8)), method="remember")[0])
+    module = MECHANISMS.resolve(name)(width=12)
+    shapes = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), jnp.zeros((3, 5, 12)), method="remember")[0])
     assert all(leaf.shape == () or leaf.shape[0] == 3 for leaf in jax.tree.leaves(shapes)) and shapes.valid.shape == (3, 5)
-    assert module.width == 8 and isinstance(module.capabilities, Capabilities)
+    assert module.width == 12 and isinstance(module.capabilities, Capabilities)
