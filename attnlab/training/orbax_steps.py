@@ -85,6 +85,13 @@ class _NotFromOrbax(logging.Filter):
         return "orbax" not in Path(record.pathname).parts
 
 
+class _NotLate(logging.Filter):
+    """Drops asyncio's word on reads that fail beside the one that is reported, which newer versions of orbax leave to it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "exception was never retrieved" not in record.getMessage()
+
+
 @contextlib.contextmanager
 def _without_late_callbacks() -> Iterator[None]:
     """Keep quiet about the reads still under way when one of many fails: each would print a traceback about orbax's closed event loop."""
@@ -108,9 +115,10 @@ def _import_orbax() -> Any:
     """orbax.checkpoint, imported late (1.5 s) and kept off the terminal."""
     import orbax.checkpoint as ocp
 
-    logger = logging.getLogger("absl")
-    if not any(isinstance(one, _NotFromOrbax) for one in logger.filters):
-        logger.addFilter(_NotFromOrbax())
+    for name, unwanted in (("absl", _NotFromOrbax), ("asyncio", _NotLate)):
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, unwanted) for one in logger.filters):
+            logger.addFilter(unwanted())
     return ocp
 
 
