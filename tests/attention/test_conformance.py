@@ -208,16 +208,25 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
 
 
 @every
-def test_jit_vmap_and_remat_agree_with_plain(name: str, config: dict[str, Any]) -> None:
+def test_jit_and_vmap_agree_with_plain(name: str, config: dict[str, Any]) -> None:
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     plain = attend(params, query, source, valid=valid)
     np.testing.assert_allclose(jax.jit(attend)(params, query, source, valid=valid), plain, atol=TOLERANCE["float32"])
     rows = jax.vmap(lambda q, s, v: attend(params, q[None], s[None], valid=v[None])[0])(query, source, valid)
     np.testing.assert_allclose(rows, plain, atol=TOLERANCE["float32"])
-    slope = lambda f: jax.jit(jax.grad(lambda q: (f(params, q, source, valid=valid) ** 2).sum()))(query)  # noqa: E731  # both compiled
-    unit = jnp.abs(slope(attend)).max()  # the tolerance is for numbers of size 1
-    np.testing.assert_allclose(slope(jax.checkpoint(attend)) / unit, slope(attend) / unit, atol=TOLERANCE["float32"])
+
+
+@every
+def test_remat_agrees_with_plain(name: str, config: dict[str, Any], float64: None) -> None:
+    """In float64: in float32 the two compiled programs round differently, by more than the tolerance where slopes are larger than 1."""
+    attend, params = prepared(name, config)
+    query, source, valid = inputs()
+    params, query, source = jax.tree.map(lambda x: np.asarray(x, np.float64), (params, query, source))
+    slope = lambda f: jax.grad(lambda *a: (f(*a, valid=valid) ** 2).sum(), argnums=(0, 1, 2))(params, query, source)  # noqa: E731
+    for found, expected in zip(*map(jax.tree.leaves, (slope(jax.checkpoint(attend)), slope(attend))), strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE["float64"])
 
 
 @every

@@ -19,65 +19,31 @@ from __future__ import annotations
 from typing import ClassVar
 
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
-from attnlab.attention.kernels import KernelName
-from attnlab.attention.kernels.choice import attend
-from attnlab.attention.kernels.plain import Look
-from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.mechanisms.single import Single, SingleMemory
+from attnlab.attention.projections import Dense
+from attnlab.attention.protocol import Reading
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
-from attnlab.registry import Part, kind, made
+from attnlab.registry import made
 
 
-@flax.struct.dataclass
-class KeyValueMemory(Memory):
-    """keys [B,1,Tk,A], what the score made of the key parts; values [B,1,Tk,ds/n], the value parts."""
+class KeyValue(Single):
+    """States of two parts, a key and a value; its fields are those of `Single`, with the key parts in place of query and source."""
 
-    keys: jax.Array
-    values: jax.Array
-
-
-class KeyValue(Attention):
-    """States of two parts: a key and a value.
-
-    Attributes:
-      score: how the key parts of query and source fit.
-      alignment: scores to weights.
-      dropout: rate on the weights, not renormalised.
-      kernel: how it is computed; none changes the result (see `kernels`).
-    """
-
-    score: Part = "additive"
-    alignment: Part = "softmax"
-    dropout: float = 0.0
-    kernel: KernelName = "auto"
-
-    parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True)
     card = Card(
         "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
     )
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
-    @nn.nowrap
-    def rows(self) -> Rows:
-        """See `Attention.rows`."""
-        return kind(made(ALIGNMENTS, self.alignment)).sums_to
-
     def setup(self) -> None:
-        self.fit = made(SCORES, self.score)()
-        self.align = made(ALIGNMENTS, self.alignment)()
+        super().setup()
         self.of_found = Dense(self.width, use_bias=False)
         self.of_own = Dense(self.width, use_bias=False)
-        self.drop = Dropout(self.dropout)
 
     def cut(self, x: jax.Array, what: str) -> list[jax.Array]:
         """[B,T,d] to its parts [B,T,d/n]."""
@@ -95,36 +61,12 @@ class KeyValue(Attention):
         key, value, *_ = self.cut(source, "source")
         return self.fit.of_key(key[:, None]), value[:, None]
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> KeyValueMemory:
-        """See `Attention.remember`."""
-        known, length = written(source, valid, capacity)
-        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        return KeyValueMemory(known, length, *(jnp.pad(x, room) for x in self.keys_and_values(source)))
-
-    def extend(self, memory: KeyValueMemory, source: jax.Array, valid: jax.Array | None = None) -> KeyValueMemory:
-        """See `Attention.extend`."""
-        keys, values = self.keys_and_values(source)
-        return memory.appended(valid, keys=keys, values=values)
-
-    def read(self, query: jax.Array, memory: KeyValueMemory, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         asks, *_, own = self.cut(query, "query")
-        q = asks[:, None]
-        look = Look(
-            queries=self.fit.of_query(q, memory.values.shape[-1]) * self.fit.scale(q.shape[-1]),
-            keys=memory.keys,
-            values=memory.values,
-            score=lambda q, k, i, j: self.fit.pairs(q, k, j),
-            memory=memory,
-            visibility=visibility,
-            align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
-            drop=self.drop,
-            product=self.fit.product,
-        )
-        found, weights = attend(self, look, self.kernel)
-        merged = jnp.tanh(self.of_found(found[:, 0]) + self.of_own(own))
+        found, weights = self.found(asks, query, memory, visibility)
+        merged = jnp.tanh(self.of_found(found) + self.of_own(own))
+        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
         rules = visibility.allows(i, j)
         seen = seen if rules is None else seen & rules
@@ -143,7 +85,5 @@ class KeyValue(Attention):
 class KeyValuePredict(KeyValue):
     """States of three parts: a key, a value, and one that only the state's own prediction reads."""
 
+    card = KeyValue.card
     names = ("key", "value", "predict")
-    card = Card(
-        "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
-    )

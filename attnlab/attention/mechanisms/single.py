@@ -32,7 +32,7 @@ from attnlab.registry import Part, kind, made
 
 @flax.struct.dataclass
 class SingleMemory(Memory):
-    """keys [B,1,Tk,A], what the score made of the source; values [B,1,Tk,d], the source."""
+    """keys [B,1,Tk,A], what the score made of the source, or of its key parts; values [B,1,Tk,Dv], the source, or its value parts."""
 
     keys: jax.Array
     values: jax.Array
@@ -67,27 +67,35 @@ class Single(Attention):
         self.align = made(ALIGNMENTS, self.alignment)()
         self.drop = Dropout(self.dropout)
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> SingleMemory:
-        """See `Attention.remember`; the source must have the context's width, for it is not projected."""
+    def keys_and_values(self, source: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Keys [B,1,Tk,A] and values [B,1,Tk,Dv]; the source must have the context's width, for it is not projected."""
         if source.shape[-1] != self.width:
             raise UserError(f"single: the source is {source.shape[-1]} wide, the context is asked to be {self.width}; they must agree")
+        values = source[:, None]
+        return self.fit.of_key(values), values
+
+    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> SingleMemory:
+        """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
         room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        values = source[:, None]
-        return SingleMemory(known, length, jnp.pad(self.fit.of_key(values), room), jnp.pad(values, room))
+        return SingleMemory(known, length, *(jnp.pad(x, room) for x in self.keys_and_values(source)))
 
     def extend(self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
         """See `Attention.extend`."""
-        values = source[:, None]
-        return memory.appended(valid, keys=self.fit.of_key(values), values=values)
+        keys, values = self.keys_and_values(source)
+        return memory.appended(valid, keys=keys, values=values)
 
     def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
+        found, weights = self.found(query, query, memory, visibility)
+        return Reading(found, self.capture(weights))
+
+    def found(self, asks: jax.Array, query: jax.Array, memory: SingleMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array | None]:
+        """The sum of values [B,Tq,Dv], and weights where maps are collected; `asks` [B,Tq,A'] is what of a query the score gets."""
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
-        q = query[:, None]
-        scale = self.fit.scale(q.shape[-1])
+        q = asks[:, None]
         look = Look(
-            queries=self.fit.of_query(q, memory.values.shape[-1]) * scale,
+            queries=self.fit.of_query(q, memory.values.shape[-1]) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,
             score=lambda q, k, i, j: self.fit.pairs(q, k, j),
@@ -99,7 +107,7 @@ class Single(Attention):
             product=self.fit.product,
         )
         context, weights = attend(self, look, self.kernel)
-        return Reading(context[:, 0], self.capture(weights))
+        return context[:, 0], weights
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.projections import GLOROT, Dense, matmul
-from attnlab.attention.scores.additive import perceptron, perceptron_cost
+from attnlab.attention.scores.additive import Additive, perceptron_cost
 from attnlab.attention.scores.protocol import Score, at_least, same_width
 
 
@@ -41,14 +41,12 @@ class Stacked(nn.Module):
         return matmul(x, kernel[half * width : (half + 1) * width])
 
 
-class Concat(Score):
+class Concat(Additive):
     """e_ij = v . tanh([q_i ; k_j] W_a); both sides equally wide (for others the additive score is the same function).
 
     Attributes:
       hidden: A, the columns of W_a.
     """
-
-    hidden: int = 256
 
     card = Card("perceptron", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 A + T D A", "T A")
 
@@ -65,21 +63,6 @@ class Concat(Score):
     def of_key(self, k: jax.Array) -> jax.Array:
         """See `Score.of_key`."""
         return self.w_a(k, 1)
-
-    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
-        """See `Score.pairs`."""
-        return perceptron(q, k, self.v)
-
-    @nn.nowrap
-    def kept(self, key_width: int) -> int:
-        """See `Score.kept`."""
-        return self.hidden
-
-    @nn.nowrap
-    def cost(self, at: Sizes) -> Cost:
-        """See `Score.cost`."""
-        raised = dense(at.heads * at.queries, at.query_width, self.hidden) + dense(at.key_heads * at.keys, at.key_width, self.hidden)
-        return raised + perceptron_cost(at, self.hidden)
 
 
 class ConcatIdentity(Score):
