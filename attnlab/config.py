@@ -14,6 +14,7 @@ import pathlib
 import runpy
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import RequiredValueError
@@ -23,7 +24,7 @@ from attnlab.config_tree import TABLES, Place, complete, config_hash, flat, from
 from attnlab.errors import UserError, nearest
 from attnlab.registry import Table, fields
 
-__all__ = ["TABLES", "config_hash", "flat", "from_dict", "load", "prepare", "to_dict", "validate"]
+__all__ = ["TABLES", "call_file", "config_hash", "find_file", "flat", "from_dict", "load", "prepare", "to_dict", "validate"]
 
 _FOLDER = pathlib.Path(__file__).parents[1]
 
@@ -43,24 +44,38 @@ def load(path_and_argument: str, overrides: Sequence[str] = (), tables: Mapping[
     Raises:
       UserError: no such file, no `get_config`, an error inside it (with its line), or what `prepare` raises.
     """
-    path, colon, argument = path_and_argument.partition(":")
-    found = _find(path)
-    try:
-        get_config = runpy.run_path(str(found)).get("get_config")
-        if get_config is None:
-            raise UserError(f"{path}: no function get_config(argument) in this file")
-        needs_one = any(p.default is p.empty for p in inspect.signature(get_config).parameters.values())
-        config = get_config(*([argument] if colon or needs_one else []))
-    except UserError:
-        raise
-    except Exception as error:  # a user's file may raise anything
-        raise UserError(f"{path}{_line(error, found)}: {type(error).__name__}: {error}") from error
+    config, path = call_file(path_and_argument, "get_config", "config file"), path_and_argument.partition(":")[0]
     if not isinstance(config, ConfigDict):
         raise UserError(f"{path}: get_config returned {type(config).__name__}, expected ml_collections.ConfigDict")
     try:
         return prepare(config, overrides, tables)
     except RequiredValueError as error:
         raise UserError(f"{path}: a required placeholder has no value; give it a default in the file") from error
+
+
+def call_file(path_and_argument: str, function: str, kind: str) -> Any:
+    """What `function` of a Python file returns for the argument behind the colon.
+
+    Args:
+      path_and_argument: see `load`.
+      function: its name; it takes one argument, or none.
+      kind: what such a file is called in messages.
+
+    Raises:
+      UserError: no such file, no such function, or an error inside it (with its line).
+    """
+    path, colon, argument = path_and_argument.partition(":")
+    found = find_file(path, kind)
+    try:
+        called = runpy.run_path(str(found)).get(function)
+        if called is None:
+            raise UserError(f"{path}: no function {function}(argument) in this file")
+        needs_one = any(p.default is p.empty for p in inspect.signature(called).parameters.values())
+        return called(*([argument] if colon or needs_one else []))
+    except UserError:
+        raise
+    except Exception as error:  # a user's file may raise anything
+        raise UserError(f"{path}{_line(error, found)}: {type(error).__name__}: {error}") from error
 
 
 def prepare(config: ConfigDict, overrides: Sequence[str] = (), tables: Mapping[str, Table] | None = None) -> ConfigDict:
@@ -84,20 +99,24 @@ def prepare(config: ConfigDict, overrides: Sequence[str] = (), tables: Mapping[s
     return config.lock()
 
 
-def _find(path: str) -> pathlib.Path:
-    """The config file: as given, or beside the package."""
+def find_file(path: str, kind: str) -> pathlib.Path:
+    """A config file or the like: as given, or beside the package.
+
+    Raises:
+      UserError: there is none, with the near names.
+    """
     tried = [pathlib.Path(path), _FOLDER / path]
     for file in tried:
         if file.is_file():
             return file
     folders = [file for file in tried if path and file.is_dir()]
     if folders:
-        raise UserError(f"config file {path!r} is a folder; {nearest(path, {f'{path}/{file.name}' for file in folders[0].glob('*.py')})}")
+        raise UserError(f"{kind} {path!r} is a folder; {nearest(path, {f'{path}/{file.name}' for file in folders[0].glob('*.py')})}")
     folders = [file.parent for file in tried if file.parent.is_dir()]
     if not folders:
-        raise UserError(f"config file {path!r}: no such folder {str(tried[0].parent)!r}")
+        raise UserError(f"{kind} {path!r}: no such folder {str(tried[0].parent)!r}")
     names = {str(pathlib.Path(path).parent / file.name) for folder in folders for file in folder.glob("*.py")}
-    raise UserError(f"no config file {path!r}; {nearest(path, names)}")
+    raise UserError(f"no {kind} {path!r}; {nearest(path, names)}")
 
 
 def _line(error: Exception, path: pathlib.Path) -> str:

@@ -4,6 +4,8 @@ throughput       target tokens a second in training, alone or in alternation wit
 decoding         seconds of beam search over a test split, the same way
 startup          command to first training step with an empty and a filled compile cache, and peak memory
 step_profile     where the time of a training step goes, and its share of what the processor's matmul reaches
+sweeps           12 trials in two one-core slots against one after another, and the queue's overhead per trial
+stacking         trials as one program against one after another
 alignment_error  error rate of a trained attention's word alignments on gold ones
 joeynmt/         the other side of the comparisons
 """

@@ -57,8 +57,8 @@ def profile(config: Any, shapes: int, repeats: int, peak: float) -> list[tuple[A
     task = TASKS.resolve(config.task).load(config, None, ("train",))
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
     how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
-    step = make_step(task.loss, task.weight, optimizer, seed=config.seed, **how)
-    state = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema))(jax.random.key(config.seed))
+    step = make_step(task.loss, task.weight, optimizer, **how)
+    state = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, seed=config.seed))(jax.random.key(config.seed))
     key = jax.random.key(0)
     stages: list[Callable[..., Any]] = [
         jax.jit(lambda state, batch: task.loss(state.params, batch, key)[0]),

@@ -67,8 +67,8 @@ def measure(config: Any, updates: int) -> dict[str, float]:
     batches = task.batches(place.count * config.training.accumulate)
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
     how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
-    step = make_step(task.loss, task.weight, optimizer, seed=config.seed, **how)
-    begin = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema))
+    step = make_step(task.loss, task.weight, optimizer, **how)
+    begin = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, seed=config.seed))
     state = place.place(jax.device_get(begin(jax.random.key(config.seed))))
     programs: dict[tuple[int, ...], Any] = {}
     clock = time.perf_counter()

@@ -3,7 +3,7 @@
     python launch.py train --config=configs/translation.py:rnnsearch --workdir=runs/dates
     python launch.py train --config=configs/translation.py:transformer --workdir=runs/dates-transformer
 
-Arguments: rnnsearch, transformer (small, for two CPU cores), rnnsearch_paper, transformer_base (the published sizes).
+Arguments: rnnsearch, transformer, rnn_encoder_decoder (small, for two CPU cores), rnnsearch_paper, transformer_base (the published sizes).
 On two cores: rnnsearch 75 s, 0.998 of the test dates right as a whole, 1.0 GB; every other size: not measured here.
 Your own text: --config.data=files --config.data.directory=my/folder --config.data.source=de --config.data.target=en
 (train.de, train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
@@ -58,6 +58,11 @@ def _rnnsearch() -> dict[str, Any]:
     return {"system": {"name": "rnnsearch", "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}}}
 
 
+def _rnn_encoder_decoder() -> dict[str, Any]:
+    """Cho et al. 2014, without attention; about as many parameters as `rnnsearch`."""
+    return {"system": {"name": "rnn_encoder_decoder"}}
+
+
 def _transformer() -> dict[str, Any]:
     attention = {"name": "multihead", "heads": 4, "dropout": 0.0}
     system = {"name": "transformer", "encoder_attention": attention, "decoder_attention": attention, "cross_attention": attention}
@@ -100,6 +105,7 @@ def _transformer_base() -> dict[str, Any]:
 _SYSTEMS = {
     "rnnsearch": _rnnsearch,
     "transformer": _transformer,
+    "rnn_encoder_decoder": _rnn_encoder_decoder,
     "rnnsearch_paper": _rnnsearch_paper,
     "transformer_base": _transformer_base,
 }

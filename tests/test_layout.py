@@ -23,7 +23,7 @@ from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attnlab"
-ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "commands")
+ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "commands")
 # What each room may import besides itself and the foundation (files directly in the package).
 ALLOWED = {
     "attention": set(),
@@ -33,12 +33,17 @@ ALLOWED = {
     "decoding": {"data"},
     "tasks": {"attention", "layers", "systems", "data", "decoding"},
     "training": set(),
-    "analysis": {"data"},
+    "analysis": {"data", "training"},
+    "experiments": {"attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis"},
     "commands": set(ROOMS),
 }
 # The foundation imports no room, with one exception: checking a config asks the decoding settings, when it runs.
 EXCEPTIONS = {("config_checks", "decoding")}
 LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
+LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
+LIGHT += ("attnlab.experiments.launcher", "attnlab.experiments.queue", "attnlab.experiments.board", "attnlab.experiments.report")
+LIGHT += ("attnlab.experiments.slurm", "attnlab.experiments.worker", "attnlab.experiments.searching", "attnlab.experiments.studies")
+LIGHT += ("attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
 
 
 @functools.cache
@@ -103,7 +108,7 @@ def test_no_room_for_odds_and_ends(folder: str) -> None:
 def test_light_modules_do_not_load_jax() -> None:
     """The command line answers at once: config, commands and progress import neither jax nor numpy; records need no numpy either."""
     for names, banned in (
-        (LIGHT, ("jax", "flax", "numpy", "tensorflow", "matplotlib", "orbax")),
+        (LIGHT, ("jax", "flax", "optax", "numpy", "scipy", "tensorflow", "matplotlib", "orbax", "optuna", "submitit")),
         (("attnlab.training.records",), ("jax", "numpy")),
     ):
         code = f"import sys, {', '.join(names)}; print([name for name in {banned} if name in sys.modules])"

@@ -42,6 +42,10 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command("attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, chrF"),
     "generate": Command("attnlab.commands.generate", "translate lines from stdin or a file"),
     "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given sentence pairs"),
+    "sweep": Command("attnlab.commands.sweep", "run an experiment: trials, choice, report; the same command again goes on", on_run=False),
+    "status": Command("attnlab.commands.status", "how far a sweep is", on_run=False),
+    "report": Command("attnlab.commands.report", "what a sweep has shown: tables, intervals, verdict, one HTML page", on_run=False),
+    "verify": Command("attnlab.commands.verify", "repeat a recorded run and say whether it comes out the same", on_run=False),
     "list": Command("attnlab.commands.listing", "what there is: mechanisms, systems, data, configs, ...", on_run=False),
 }
 """All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package."""
@@ -68,6 +72,7 @@ commands:
 {commands}
 
 examples:
+  {program} sweep experiments/quickstart.py --dir=runs/quickstart
   {program} train --config=configs/translation.py:rnnsearch --workdir=runs/first
   {program} evaluate --workdir=runs/first
   {program} train --config=configs/translation.py:rnnsearch --config.system.attention=multihead --workdir=runs/second

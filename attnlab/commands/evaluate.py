@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the scores of the run in `--workdir`; writes nothing."""
     task, params, step, workdir = session.trained_task(arguments, (arguments.split,))
-    from attnlab.commands.results import scores, show
+    from attnlab.analysis.results import scores, show
 
     results, _ = scores(task, params, arguments.split)
     results["step"] = step

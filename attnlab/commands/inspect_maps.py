@@ -25,7 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
     session.check_folder("--output", folder)
     pairs = _pairs(arguments)
     task, params, _, _ = session.trained_task(arguments, ())
-    from attnlab.commands.results import draw
+    if not task.system.needs:
+        raise UserError(f"inspect: {task.config.system.name} has no attention to look at; it knows the source by its state alone")
+    from attnlab.analysis.results import draw
 
     missing = [source for source, target in pairs if target is None]
     own = iter(task.text(best[0]) for best in task.translate(params, missing)) if missing else iter(())

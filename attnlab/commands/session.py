@@ -11,20 +11,13 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
+from attnlab.experiments.selection import check_test_split
 from attnlab.training.manifest import Manifest
+from attnlab.training.run import start_jax
+
+__all__ = ["check_folder", "existing_run", "start_jax", "trained_run", "trained_task", "wanted_config"]
 
 CHANGEABLE = ("data", "decoding", "parallel")  # what may differ between training a model and using it
-
-
-def start_jax() -> None:
-    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`; empty turns it off."""
-    import jax
-
-    folder = os.environ.get("ATTNLAB_CACHE", str(Path.home() / ".cache" / "attnlab"))
-    if folder:
-        jax.config.update("jax_compilation_cache_dir", str(Path(folder).expanduser() / "jax"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
@@ -87,8 +80,14 @@ def trained_run(arguments: Any) -> tuple[ConfigDict, Path]:
 
 
 def trained_task(arguments: Any, splits: Sequence[str]) -> tuple[Any, Any, int, Path]:
-    """Task, parameters and step of the run in `--workdir`, with the data of `splits` read."""
+    """Task, parameters and step of the run in `--workdir`, with the data of `splits` read.
+
+    Raises:
+      UserError: no such run, or the test split of a sweep's trial that is still closed.
+    """
     config, workdir = trained_run(arguments)
+    if "test" in splits:
+        check_test_split(workdir)
     start_jax()
     from attnlab.tasks import TASKS
     from attnlab.training.loop import best_params

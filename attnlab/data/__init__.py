@@ -13,9 +13,11 @@ SOURCES = Table(
     {
         "dates": "attnlab.data.dates:Dates",
         "grammar": "attnlab.data.grammar:Grammar",
+        "copying": "attnlab.data.copying:Copying",
         "files": "attnlab.data.files:ParallelFiles",
         "table": "attnlab.data.files:TabFiles",
         "joined": "attnlab.data.joined:Joined",
+        "of_length": "attnlab.data.of_length:OfLength",
         "tfds": "attnlab.data.tfds:Tfds",
     },
 )

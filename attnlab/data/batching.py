@@ -144,6 +144,7 @@ class TrainBatches:
       batches_per_epoch: n above.
       left_out: the number of pairs that are too long.
       shapes: the (rows, width) that this process's batches take, one per bucket in use.
+      counts: batches of an epoch in each of these shapes.
 
     Raises:
       UserError: rows not divisible by `multiple` or the processes, unknown unit, impossible widths, or no pair short enough.
@@ -176,6 +177,7 @@ class TrainBatches:
         self._first = np.cumsum([0] + [-(-len(bucket.members) // bucket.rows) for bucket in self._buckets])
         self.batches_per_epoch = int(self._first[-1])
         self.shapes = tuple((bucket.rows // process_count, bucket.width) for bucket in self._buckets)
+        self.counts = tuple(np.diff(self._first).tolist())
         self._plan: tuple[int, list[np.ndarray], np.ndarray] | None = None
 
     def __call__(self, step: int) -> Batch:

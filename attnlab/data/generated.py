@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from attnlab.data import SPLITS
@@ -49,3 +50,8 @@ class Generated:
           ValueError: a pair that this source cannot have made.
         """
         raise NotImplementedError
+
+
+def split_of(source: str) -> str:
+    """The split that a source text belongs to by its own hash: 90 % are for training, 5 % for validation, 5 % for the test."""
+    return {0: "valid", 1: "test"}.get(hashlib.sha256(source.encode()).digest()[0] % 20, "train")

@@ -10,12 +10,11 @@ ends its clause and agrees with a subject that may stand far off ("will sleep" h
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import dataclass
 from typing import TypeVar
 
-from attnlab.data.generated import Alignment, Generated, Pair
+from attnlab.data.generated import Alignment, Generated, Pair, split_of
 
 # (singular, plural) on the source side, then on the target side
 NOUNS = (
@@ -119,11 +118,6 @@ class Grammar(Generated):
         if _text(source) != pair[0]:
             raise ValueError(f"{pair[1]!r} does not translate {pair[0]!r}")
         return frozenset((i, j) for i, (_, a) in enumerate(source) for j, (_, b) in enumerate(target) if a == b)
-
-
-def split_of(source: str) -> str:
-    """The split that the source sentence belongs to."""
-    return {0: "valid", 1: "test"}.get(hashlib.sha256(source.encode()).digest()[0] % 20, "train")
 
 
 def _pick(draw: random.Random, items: tuple[_Item, ...]) -> _Item:

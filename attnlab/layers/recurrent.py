@@ -42,6 +42,35 @@ class GRUCell(nn.Module):
         return state + update * (new - state)
 
 
+class ContextGRUCell(nn.Module):
+    """The recurrent half of the decoder's unit of Cho et al. 2014 (appendix A.1.2): the reset gate scales the context too.
+
+        r, z = sigmoid(p_r + q_r + h U_r), sigmoid(p_z + q_z + h U_z)
+        n    = tanh(p_n + r * (h U_n + q_n))
+        h'   = (1 - z) * h + z * n
+
+    where p = x W + b is the input's contribution and q = c C the context's, both computed outside the loop. As in `GRUCell`, z is the
+    share of the *new* candidate; the paper's z is 1 - z, which is the same unit with U_z, W_z and C_z negated. U starts orthogonal.
+
+    Attributes:
+      width: H.
+    """
+
+    width: int
+
+    def setup(self) -> None:
+        orthogonal = nn.initializers.orthogonal()
+        self.past = self.param("past", lambda key: jnp.concatenate([orthogonal(k, (self.width,) * 2) for k in jax.random.split(key, 3)], 1))
+
+    def __call__(self, state: jax.Array, contribution: jax.Array, context: jax.Array) -> jax.Array:
+        """state [B,H], contribution [B,3H] and the context's contribution [B,3H] to the next state [B,H]."""
+        of_gates, of_candidate = jnp.split(contribution, [2 * self.width], axis=-1)
+        past_gates, past_candidate = jnp.split(state @ self.past + context, [2 * self.width], axis=-1)
+        reset, update = jnp.split(jax.nn.sigmoid(of_gates + past_gates), 2, axis=-1)
+        new = jnp.tanh(of_candidate + reset * past_candidate)
+        return state + update * (new - state)
+
+
 class GRULayer(nn.Module):
     """A GRU over a padded sequence; the state is copied through padding.
 

@@ -5,6 +5,7 @@ from attnlab.registry import Table
 SYSTEMS = Table(
     "system",
     {
+        "rnn_encoder_decoder": "attnlab.systems.rnn_encoder_decoder:RNNEncoderDecoder",
         "rnnsearch": "attnlab.systems.rnnsearch:RNNsearch",
         "transformer": "attnlab.systems.transformer:Transformer",
     },

@@ -46,7 +46,7 @@ class Seq2Seq(nn.Module):
     """Base of the sequence-to-sequence systems.
 
     A subclass lists in `parts` which of its fields are components and from which table they come, and in `needs` what it asks
-    of the mechanism in each attention slot.
+    of the mechanism in each attention slot; a system that needs none does not attend, and has no maps.
 
     Attributes:
       source_vocabulary: number of source ids.

@@ -78,7 +78,7 @@ class Auxiliary:
         self, system: type[Seq2Seq], handed_out: Mapping[str, Any], weights: Mapping[str, float], sampling: Mapping[str, Any], length: int
     ) -> None:
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
-        offered = sorted({name for look in looks for losses in look for name in losses} | {COVERAGE})
+        offered = sorted({name for look in looks for losses in look for name in losses} | ({COVERAGE} if system.needs else set()))
         self.weights = {name: weight for name, weight in weights.items() if weight}
         for name, weight in self.weights.items():
             if name not in offered:

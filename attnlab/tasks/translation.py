@@ -6,7 +6,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,9 @@ class Translation:
       system: the model.
     """
 
+    measures: Mapping[str, str] = {"loss": "min", "perplexity": "min", "accuracy": "max", "bleu": "max", "chrf": "max", "exact": "max"}
+    """The scores of a split, `evaluate` and `score` together, and which way is better."""
+
     def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
         self.config = config
         self.data = data
@@ -71,13 +74,14 @@ class Translation:
         self.system, self.auxiliary = build_system(config, *(one.size for one in self.vocabularies))
         self.carried, self.follow = self.auxiliary.carried, self.auxiliary.follow
         self._token_sums = jax.jit(functools.partial(self._sums, smoothing=0.0))
+        self._token_sums_of_all = jax.jit(jax.vmap(functools.partial(self._sums, smoothing=0.0), in_axes=(0, None)))
 
     @staticmethod
     def check(config: ConfigDict) -> None:
         """Build the system and the decoding settings with stand-in vocabularies, so that a bad config fails before data is read."""
         sizes = (8, 8) if config.vocabulary.shared else (8, 9)
-        build_system(config, *sizes)
-        validate(config.decoding)
+        system, _ = build_system(config, *sizes)
+        validate(config.decoding, weights=bool(system.needs))
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Translation:
@@ -97,12 +101,16 @@ class Translation:
         ids = jnp.ones((1, 2), jnp.int32)
         return self.system.init(key, ids, ids)["params"]
 
-    def loss(self, params: Any, batch: Batch, key: jax.Array, carried: Any = None) -> tuple[jax.Array, dict[str, Any]]:
-        """Summed cross-entropy with the configured label smoothing and dropout; sums "tokens" and "correct" beside it.
+    def loss(
+        self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None
+    ) -> tuple[jax.Array, dict[str, Any]]:
+        """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside it.
 
         With auxiliary terms (see `auxiliary`) these are added to it, and stand beside it with "cross_entropy" under their own names.
+        `smoothing` replaces the configured rate; it may be an array.
         """
-        smoothing, rngs = self.config.training.label_smoothing, {"dropout": key, "sample": jax.random.fold_in(key, 1)}
+        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
+        rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)}
         if not self.auxiliary.collections:
             sums = self._sums(params, batch, smoothing, rngs)
             return sums.pop("loss"), sums
@@ -118,19 +126,20 @@ class Translation:
         real = jnp.asarray(batch["target"]) != PAD
         return (real if self.config.training.per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
 
-    def batches(self, multiple: int) -> TrainBatches:
-        """The training batches of this process."""
+    def batches(self, multiple: int, seed: int | None = None) -> TrainBatches:
+        """The training batches of this process, in the order of the configured seed or another one."""
         shared = {"process_index": jax.process_index(), "process_count": jax.process_count()}
-        return TrainBatches(self.data.examples["train"], **self.config.batch, seed=self.config.seed, multiple=multiple, **shared)
+        seed = self.config.seed if seed is None else seed
+        return TrainBatches(self.data.examples["train"], **self.config.batch, seed=seed, multiple=multiple, **shared)
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
         """Teacher-forced scores: "loss" (nats per target token, no smoothing), "perplexity", "accuracy" (of the next token)."""
-        totals: dict[str, float] = {"loss": 0.0, "tokens": 0.0, "correct": 0.0}
-        for _, batch in self._in_order(split):
-            sums = jax.device_get(self._token_sums(params, batch))
-            totals = {name: totals[name] + float(sums[name]) for name in totals}
-        loss = totals["loss"] / totals["tokens"]
-        return {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": totals["correct"] / totals["tokens"]}
+        return _averaged([jax.device_get(self._token_sums(params, batch)) for _, batch in self._in_order(split)])
+
+    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
+        """`evaluate` for each of several models, whose parameters have a leading axis."""
+        sums = [jax.device_get(self._token_sums_of_all(params, batch)) for _, batch in self._in_order(split)]
+        return [_averaged([jax.tree.map(lambda x, i=i: x[i], one) for one in sums]) for i in range(len(sums[0]["loss"]))]
 
     # --- text ---
 
@@ -160,7 +169,7 @@ class Translation:
         return [i for i, ids in enumerate(self.vocabularies[0].encode_all(sources)) if len(ids) + 1 > limit]
 
     def translate(self, params: Any, sources: Sequence[str], *, alignment: bool = False) -> list[list[Decoded]]:
-        """The hypotheses of each source text, best first, by the method of `config.decoding`."""
+        """The hypotheses of each source text, best first, by the method of `config.decoding`; `alignment`: with weights, if it attends."""
         examples = corpus.encode(self.vocabularies, [(text, "") for text in sources])
         batches = evaluation_batches(examples, size=validate(self.config.decoding).batch, buckets=self.config.batch.buckets)
         return self._decoder(alignment)(params, batches)
@@ -185,7 +194,7 @@ class Translation:
         ids = {"source": np.asarray(example.source[0])[None], "target": np.asarray(example.target[0])[None]}
         ids["target_in"] = np.asarray(_shifted(ids["target"]))
         _, collected = self.system.apply({"params": params}, ids["source"], ids["target_in"], mutable=[MAPS])
-        found = jax.device_get(self.system.maps(collected[MAPS]))  # type: ignore[index]
+        found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
         names = {side: self.vocabularies[side != "source"].tokens(row[0]) for side, row in ids.items()}
         return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}, names
 
@@ -194,8 +203,10 @@ class Translation:
 
     @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
     def _decoder(self, alignment: bool) -> Decoder:
-        settings = validate(self.config.decoding)
-        watched = [MAPS] if alignment or settings.coverage else []
+        attends = bool(self.system.needs)
+        settings = validate(self.config.decoding, weights=attends)
+        alignment = alignment and attends
+        watched = [MAPS] if alignment or (settings.coverage and attends) else []
 
         def bind(params: Any) -> Functions:
             call = functools.partial(self.system.apply, {"params": params})
@@ -210,13 +221,22 @@ class Translation:
 
         return Decoder(bind, settings, alignment=alignment)
 
-    def _sums(self, params: Any, batch: Batch, smoothing: float, rngs: dict[str, jax.Array] | None = None) -> dict[str, jax.Array]:
+    def _sums(self, params: Any, batch: Batch, smoothing: Any, rngs: dict[str, jax.Array] | None = None) -> dict[str, jax.Array]:
         """Sums over the target tokens of a batch: "loss", "tokens", "correct"."""
         target = jnp.asarray(batch["target"])
         return _summed(self.system.apply({"params": params}, batch["source"], _shifted(target), rngs=rngs), target, smoothing)
 
 
-def _summed(logits: Any, target: jax.Array, smoothing: float) -> dict[str, jax.Array]:
+def _averaged(sums: list[dict[str, Any]]) -> dict[str, float]:
+    """The scores of `Translation.evaluate`, from the sums of all batches."""
+    totals: dict[str, float] = {"loss": 0.0, "tokens": 0.0, "correct": 0.0}
+    for one in sums:
+        totals = {name: totals[name] + float(one[name]) for name in totals}
+    loss = totals["loss"] / totals["tokens"]
+    return {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": totals["correct"] / totals["tokens"]}
+
+
+def _summed(logits: Any, target: jax.Array, smoothing: Any) -> dict[str, jax.Array]:
     """Of logits [B,T,V]: the sums of `Translation._sums`."""
     real = target != PAD
     losses = cross_entropy(logits.astype(jnp.float32), target, smoothing)
@@ -224,14 +244,14 @@ def _summed(logits: Any, target: jax.Array, smoothing: float) -> dict[str, jax.A
     return {"loss": jnp.where(real, losses, 0.0).sum(), "tokens": real.sum(), "correct": correct.sum()}
 
 
-def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: float) -> jax.Array:
+def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.Array:
     """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target [...] to losses [...] in nats.
 
     Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
     """
     total = jax.nn.logsumexp(logits, axis=-1)
     picked = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-    if smoothing == 0.0:
+    if isinstance(smoothing, int | float) and smoothing == 0.0:
         return total - picked
     return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)
 

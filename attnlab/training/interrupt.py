@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+REPEAT = 1.0
+"""Seconds in which a second signal is the first one come twice: a scheduler signals every process of a job, and so does the launcher."""
 
 
 class Interrupt:
-    """While entered, the first of the signals is only remembered; a second one acts as it always did.
+    """While entered, the first of the signals is only remembered; a second one, unless it follows at once, acts as it always did.
 
     Attributes:
       signal: number of the signal that came, None before.
@@ -18,6 +21,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._when = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -28,8 +32,11 @@ class Interrupt:
         self._restore()
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-        self._restore()
+        if self.signal is None:
+            self.signal, self._when = number, time.monotonic()
+        elif time.monotonic() - self._when >= REPEAT:
+            self._restore()
+            signal.raise_signal(number)
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

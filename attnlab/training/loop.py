@@ -1,11 +1,11 @@
-"""The training loop: build, restore or start, then per step: batch, step, maybe log, evaluate, save. One function, no callbacks."""
+"""The training loop: build, restore or start, then per step: batch, step, maybe log, evaluate, save. `train` is all of it."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from attnlab.training.interrupt import Interrupt
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import Backend
 from attnlab.training.records import Metrics, State, Status
-from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step
+from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step, seed_array
 
 Batches = Callable[[int], dict[str, np.ndarray]]
 
@@ -58,13 +58,106 @@ class Outcome:
     message: str = ""
 
 
+class Journal:
+    """One run's files: what is due at a step, and what is then written. `train` keeps one, `stacked.train` several.
+
+    The order within a step is `stepped`, `scored`, `save`: a checkpoint of step s is written after every record of step s, so that a
+    resumed run drops the records after s and goes on exactly as the uninterrupted one did.
+
+    Args:
+      config: the nodes seed, training and checkpoint are read here.
+      workdir: an existing directory that this process has locked.
+      schedule: of the learning rate, for the records.
+      progress: where a person looks.
+      label: what its notes begin with.
+
+    Attributes:
+      last: the last step of the run.
+      best: the lowest validation loss so far.
+      status: its `status.json`.
+      metrics: its records.
+    """
+
+    def __init__(self, config: ConfigDict, workdir: Path, schedule: Callable[[int], Any], progress: Progress, label: str = "") -> None:
+        self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
+        self.last = config.training.steps
+        self.best = math.inf
+        self.status = Status(workdir, self.last)
+        self._checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn)
+        self.metrics = Metrics(workdir)
+
+    def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
+        """The state to begin with, on the host: the newest good checkpoint's, else a fresh one; later records are dropped.
+
+        Args:
+          like: see `saved_like`.
+          fresh: see `first_states`.
+        """
+        restored = self._checkpoints.restore(like)
+        if restored is None:
+            host = fresh(self.config.seed)
+        else:
+            host, self.best = restored.tree.replace(seed=seed_array(self.config.seed)), restored.meta["best_loss"]
+        self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
+        self.metrics.rewind(int(host.step) or None)
+        return host
+
+    def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
+        """Write the record of a step if one is due. Returns why the run has diverged, "" if it has not."""
+        if not math.isfinite(values["loss"] + values["grad_norm"]):
+            return f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}"
+        if self._due(step, self.config.training.log_every):
+            self.metrics.write(step, "train", {**values, "learning_rate": float(self._schedule(step - 1))})
+            self.metrics.time(step, pace)
+        return ""
+
+    def evaluates(self, step: int) -> bool:
+        """Whether an evaluation is due."""
+        return self._due(step, self.config.training.evaluate_every)
+
+    def scored(self, step: int, scores: Mapping[str, float]) -> bool:
+        """Write the record of an evaluation. Returns whether the loss is the lowest so far."""
+        self.metrics.write(step, "valid", scores)
+        self._progress.note(f"{self._label}step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
+        improved, self.best = scores["loss"] < self.best, min(self.best, scores["loss"])
+        return improved
+
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is due."""
+        return self._due(step, self.config.checkpoint.every)
+
+    def save(self, step: int, host: TrainState, best: bool) -> str:
+        """Start saving the state. Returns why the run has diverged, "" if it has not."""
+        self.metrics.sync()
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params)):  # an update too large for a finite gradient
+            return f"parameters that are not finite after step {step}"
+        self._checkpoints.save(step, host.replace(seed=None), {"best_loss": self.best}, best=best)
+        return ""
+
+    def close(self) -> None:
+        """Finish all writing."""
+        try:
+            self.metrics.close()
+        finally:
+            self._checkpoints.close()
+
+    def _due(self, step: int, every: int) -> bool:
+        """Whether something that happens every so many steps (0: never) and at the last one happens now."""
+        return step == self.last or bool(every and step % every == 0)
+
+
 def train(
-    config: ConfigDict, task: Task, batches: Batches, workdir: Path, place: Backend, progress: Progress, interrupt: Interrupt, began: float
+    config: ConfigDict,
+    task: Task,
+    batches: Batches,
+    workdir: Path,
+    place: Backend,
+    progress: Progress,
+    interrupt: Interrupt,
+    began: float,
+    until: int | None = None,
 ) -> Outcome:
     """Train until `config.training.steps`, from the newest good checkpoint in `workdir` if there is one.
-
-    The order within a step is log, evaluate, save: a checkpoint of step s is written after every record of step s, so that a
-    resumed run drops the records after s and goes on exactly as the uninterrupted one did.
 
     Args:
       config: see `configs/`; the nodes seed, optimizer, schedule, training and checkpoint are read here.
@@ -75,6 +168,7 @@ def train(
       progress: where a person looks.
       interrupt: entered; a remembered signal makes the loop save and leave.
       began: `time.perf_counter()` at the start of the command, for the time to the first step.
+      until: save and leave after this step, as at a signal.
 
     Returns:
       The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the last good checkpoint stays).
@@ -82,28 +176,23 @@ def train(
     Raises:
       UserError: no readable checkpoint, one that does not fit, a full disk.
     """
-    every = config.training
-    optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)
-    how = {name: every[name] for name in ("accumulate", "ema", "compute")}
-    step_function = make_step(task.loss, task.weight, optimizer, seed=config.seed, follow=task.follow, **how)
-    status = Status(workdir, every.steps)
-    with (
-        closing(Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn)) as checkpoints,
-        closing(Metrics(workdir)) as metrics,
-    ):
-        host, begin, best = _restore_or_init(config, task, optimizer, checkpoints)
-        checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
-        metrics.rewind(begin or None)
+    last = config.training.steps
+    optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=last, clip=config.training.clip)
+    how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
+    step_function = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
+    with closing(Journal(config, workdir, schedule, progress)) as journal:
+        host = journal.begin(saved_like(config, task), first_states(config, task))
+        begin, first = int(host.step), None
         state, programs = place.place(host), {}
-        batch, first = batches(begin), None
+        batch = batches(begin)
         progress.update(begin)
-        status.update("running", begin)
-        for step in range(begin + 1, every.steps + 1):
+        journal.status.update("running", begin)
+        for step in range(begin + 1, last + 1):
             fed, shape = place.feed(batch), batch["source"].shape
             if shape not in programs:
                 clock = time.perf_counter()
                 programs[shape] = place.compile(step_function, state, fed)
-                metrics.time(step, {"compile_seconds": time.perf_counter() - clock})
+                journal.metrics.time(step, {"compile_seconds": time.perf_counter() - clock})
                 progress.compiled("batches of " + "x".join(map(str, shape)), time.perf_counter() - clock)
             clock = time.perf_counter()
             state, sums = programs[shape](state, fed)
@@ -111,36 +200,42 @@ def train(
             values = {name: float(value) for name, value in place.fetch(sums).items()}
             seconds = time.perf_counter() - clock
             first = first or time.perf_counter() - began
-            if not math.isfinite(values["loss"] + values["grad_norm"]):
-                return Outcome("diverged", step, first, f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}")
             pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
+            if wrong := journal.stepped(step, values, pace):
+                return Outcome("diverged", step, first, wrong)
             progress.update(step, loss=values["loss"], **pace)
-            if _due(step, every.log_every, every.steps):
-                metrics.write(step, "train", {**values, "learning_rate": float(schedule(step - 1))})
-                metrics.time(step, pace)
-            improved = False
-            if _due(step, every.evaluate_every, every.steps):
-                scores = task.evaluate(place.one(state.averaged), "valid")
-                metrics.write(step, "valid", scores)
-                progress.note(f"step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
-                improved, best = scores["loss"] < best, min(best, scores["loss"])
-            stop = interrupt.signal is not None and step < every.steps
-            if stop or improved or _due(step, config.checkpoint.every, every.steps):
-                metrics.sync()
-                host = place.fetch(state)
-                if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params)):  # an update too large for a finite gradient
-                    return Outcome("diverged", step, first, f"parameters that are not finite after step {step}")
-                checkpoints.save(step, host, {"best_loss": best}, best=improved)
+            improved = journal.evaluates(step) and journal.scored(step, task.evaluate(place.one(state.averaged), "valid"))
+            stop = step < last and (interrupt.signal is not None or step == until)
+            if (stop or improved or journal.saves(step)) and (wrong := journal.save(step, place.fetch(state), improved)):
+                return Outcome("diverged", step, first, wrong)
             if stop:
-                return Outcome("interrupted", step, first, f"signal {interrupt.signal}; the same command goes on from here")
-            status.update("running", step)
-    return Outcome("done", every.steps, first)
+                return Outcome("interrupted", step, first, why_stopped(interrupt))
+            journal.status.update("running", step)
+    return Outcome("done", last, first)
+
+
+def why_stopped(interrupt: Interrupt) -> str:
+    """A word on an interrupted run."""
+    cause = "stopped as asked" if interrupt.signal is None else f"signal {interrupt.signal}"
+    return f"{cause}; the same command goes on from here"
+
+
+def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
+    """A function from a seed to the state before the first step, on the host; one program, whatever the seed."""
+    optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+    start = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, task.carried()))
+    return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(seed=seed_array(seed))
 
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:
-    """Shapes and dtypes of the training state, without computing anything: what a checkpoint of this config must hold."""
+    """Shapes and dtypes of the training state, without computing anything."""
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
     return jax.eval_shape(lambda: first_state(task.init(jax.random.key(0)), optimizer, config.training.ema, task.carried()))
+
+
+def saved_like(config: ConfigDict, task: Task) -> TrainState:
+    """What a checkpoint of this config must hold: all of the state but the seed."""
+    return state_like(config, task).replace(seed=None)
 
 
 def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Any, int]:
@@ -150,22 +245,8 @@ def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Any, int
       UserError: there is no checkpoint, or it is damaged or does not fit.
     """
     checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, read_only=True)
-    restored = checkpoints.restore(state_like(config, task), "best" if checkpoints.best is not None else None)
+    restored = checkpoints.restore(saved_like(config, task), "best" if checkpoints.best is not None else None)
     checkpoints.close()
     if restored is None:
         raise UserError(f"no checkpoint in {workdir / 'checkpoints'}: train there first, or name another --workdir")
     return restored.tree.averaged, restored.step
-
-
-def _due(step: int, every: int, last: int) -> bool:
-    """Whether something that happens every so many steps (0: never) and at the last one happens now."""
-    return step == last or bool(every and step % every == 0)
-
-
-def _restore_or_init(config: ConfigDict, task: Task, optimizer: Any, checkpoints: Checkpoints) -> tuple[TrainState, int, float]:
-    """The state to begin with on the host, its step, and the best validation loss so far."""
-    restored = checkpoints.restore(state_like(config, task))
-    if restored is not None:
-        return restored.tree, restored.step, restored.meta["best_loss"]
-    start = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, task.carried()))  # one program for all arrays
-    return jax.device_get(start(jax.random.key(config.seed))), 0, math.inf

@@ -22,7 +22,7 @@ SCHEDULES = Table("schedule", {name: f"{__name__}:{name}" for name in ("constant
 
 
 def build_optimizer(
-    optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int, clip: float
+    optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int, clip: float, instead: Mapping[str, Any] | None = None
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
     """The optimizer of a config, behind clipping of the global gradient norm.
 
@@ -31,6 +31,8 @@ def build_optimizer(
       schedule: config node, `{"name": "cosine", ...}`.
       steps: updates of the whole run; where the decaying schedules end.
       clip: gradients are scaled down to this global L2 norm when longer; 0 leaves them alone.
+      instead: values by dotted name ("schedule.peak", "training.clip") that replace those of the config, unchecked: an array that is
+        traced, so that one program serves all values. It switches nothing on or off: where the config says 0 it has to be 0.
 
     Returns:
       The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for logging.
@@ -40,9 +42,11 @@ def build_optimizer(
     """
     _require(clip >= 0 and math.isfinite(clip), f"training.clip={clip}", "0 (off) or above")
     _require(steps >= 1, f"training.steps={steps}", "at least 1")
-    rate = build(SCHEDULES, schedule, "schedule")(steps=steps)
-    transform = build(OPTIMIZERS, optimizer, "optimizer")(learning_rate=rate)
-    return (optax.chain(optax.clip_by_global_norm(clip), transform) if clip else transform), rate
+    instead = instead or {}
+    rate = build(SCHEDULES, schedule, "schedule")(steps=steps, **_fields_of("schedule", instead))
+    transform = build(OPTIMIZERS, optimizer, "optimizer")(learning_rate=rate, **_fields_of("optimizer", instead))
+    longest = instead.get("training.clip", clip)
+    return (optax.chain(optax.clip_by_global_norm(longest), transform) if clip else transform), rate
 
 
 def adam(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> optax.GradientTransformation:
@@ -59,7 +63,7 @@ def adamw(
 ) -> optax.GradientTransformation:
     """Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101): adds -lr weight_decay w for the weights in `decay_mask`."""
     _check_moments(b1, b2, eps)
-    _require(weight_decay >= 0, f"optimizer.weight_decay={weight_decay}", "0 or above")
+    _require(_traced(weight_decay) or weight_decay >= 0, f"optimizer.weight_decay={weight_decay}", "0 or above")
     return optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=decay_mask)
 
 
@@ -76,23 +80,23 @@ def adafactor(
       clipping: each array's update is scaled down to this root mean square.
       minimum_factored: arrays with two axes of at least this size are factored.
     """
-    _require(0 < decay <= 1, f"optimizer.decay={decay}", "in (0, 1]")
-    _require(clipping > 0, f"optimizer.clipping={clipping}", "above 0")
+    _require(_traced(decay) or 0 < decay <= 1, f"optimizer.decay={decay}", "in (0, 1]")
+    _require(_traced(clipping) or clipping > 0, f"optimizer.clipping={clipping}", "above 0")
     _require(minimum_factored >= 1, f"optimizer.minimum_factored={minimum_factored}", "at least 1")
     return optax.adafactor(learning_rate, min_dim_size_to_factor=minimum_factored, decay_rate=decay, clipping_threshold=clipping)
 
 
 def sgd(learning_rate: optax.Schedule, momentum: float = 0.0, nesterov: bool = False) -> optax.GradientTransformation:
     """Gradient descent; with momentum u <- momentum u + g the step is -lr u, with Nesterov's look-ahead -lr (g + momentum u)."""
-    _require(0 <= momentum < 1, f"optimizer.momentum={momentum}", "in [0, 1)")
-    _require(momentum > 0 or not nesterov, "optimizer.nesterov=True", "used with optimizer.momentum above 0")
-    return optax.sgd(learning_rate, momentum=momentum or None, nesterov=nesterov)
+    _require(_traced(momentum) or 0 <= momentum < 1, f"optimizer.momentum={momentum}", "in [0, 1)")
+    _require(_traced(momentum) or momentum > 0 or not nesterov, "optimizer.nesterov=True", "used with optimizer.momentum above 0")
+    return optax.sgd(learning_rate, momentum=momentum if _traced(momentum) or momentum else None, nesterov=nesterov)
 
 
 def adadelta(learning_rate: optax.Schedule, rho: float = 0.95, eps: float = 1e-6) -> optax.GradientTransformation:
     """Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g; RNNsearch's, with a learning rate of 1."""
-    _require(0 <= rho < 1, f"optimizer.rho={rho}", "in [0, 1)")
-    _require(eps > 0, f"optimizer.eps={eps}", "above 0")
+    _require(_traced(rho) or 0 <= rho < 1, f"optimizer.rho={rho}", "in [0, 1)")
+    _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
     return optax.adadelta(learning_rate, rho=rho, eps=eps)
 
 
@@ -149,16 +153,26 @@ def _after_warmup(decay: optax.Schedule, peak: float, warmup: int) -> optax.Sche
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
-    _require(0 < peak < math.inf, f"schedule.peak={peak}", "above 0")
+    _require(_traced(peak) or 0 < peak < math.inf, f"schedule.peak={peak}", "above 0")
     _require(warmup >= 0, f"schedule.warmup={warmup}", "0 or above")
-    _require(0 <= floor <= peak, f"schedule.floor={floor}", f"between 0 and schedule.peak={peak}")
+    _require(_traced(peak, floor) or 0 <= floor <= peak, f"schedule.floor={floor}", f"between 0 and schedule.peak={peak}")
     _require(steps is None or warmup <= steps, f"schedule.warmup={warmup}", f"at most training.steps={steps}, where the decay ends")
 
 
 def _check_moments(b1: float, b2: float, eps: float) -> None:
-    _require(0 <= b1 < 1, f"optimizer.b1={b1}", "in [0, 1)")
-    _require(0 <= b2 < 1, f"optimizer.b2={b2}", "in [0, 1)")
-    _require(eps > 0, f"optimizer.eps={eps}", "above 0")
+    _require(_traced(b1) or 0 <= b1 < 1, f"optimizer.b1={b1}", "in [0, 1)")
+    _require(_traced(b2) or 0 <= b2 < 1, f"optimizer.b2={b2}", "in [0, 1)")
+    _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
+
+
+def _fields_of(node: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `values` that are fields of a config node, by the field's name."""
+    return {name.removeprefix(f"{node}."): value for name, value in values.items() if name.startswith(f"{node}.")}
+
+
+def _traced(*values: Any) -> bool:
+    """Whether any of these is no plain number, so that nothing can be asked of its value."""
+    return any(isinstance(value, jax.Array) for value in values)
 
 
 def _require(holds: bool, what: str, wanted: str) -> None:

@@ -3,6 +3,7 @@
 `pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh` compiles the step once for all devices with
 `jit` and shards the batch over the mesh axis "data". Neither leaves a device axis in what is saved. Several hosts: each process feeds its
 own rows of the global batch (`process_index`, `process_count`) and drives its own devices.
+`Spread` is for stacked trials: whole trials are dealt to the devices, in one process.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ class Backend(Protocol):
 
     Attributes:
       count: devices over all processes; divides the rows of the global batch.
+      about: what a manifest says of it, besides the kind and number of devices.
     """
 
     count: int
+    about: dict[str, Any]
 
     def place(self, state: Any) -> Any:
         """Host state (arrays without a device axis) to its place on the devices."""
@@ -54,6 +57,7 @@ class PmapBackend:
         self.devices = devices
         self.local = [device for device in devices if device.process_index == jax.process_index()]
         self.count = len(devices)
+        self.about: dict[str, Any] = {}
 
     def place(self, state: Any) -> Any:
         """See `Backend.place`."""
@@ -86,11 +90,13 @@ class MeshBackend:
         self.mesh = Mesh(np.array(devices), (AXIS,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.rows = NamedSharding(self.mesh, PartitionSpec(AXIS))
+        self.of_state = self.replicated
         self.count = len(devices)
+        self.about: dict[str, Any] = {}
 
     def place(self, state: Any) -> Any:
         """See `Backend.place`."""
-        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.replicated, np.asarray(x)), state)
+        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.of_state, np.asarray(x)), state)
 
     def fetch(self, tree: Any) -> Any:
         """See `Backend.fetch`."""
@@ -102,15 +108,44 @@ class MeshBackend:
 
     def feed(self, batch: dict[str, np.ndarray]) -> Any:
         """See `Backend.feed`."""
-        return {name: jax.make_array_from_process_local_data(self.rows, rows) for name, rows in batch.items()}
+        return jax.tree.map(lambda rows: jax.make_array_from_process_local_data(self.rows, rows), batch)
 
     def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """See `Backend.compile`."""
-        compiled = jax.jit(step, donate_argnums=0, in_shardings=(self.replicated, self.rows), out_shardings=self.replicated)
+        compiled = jax.jit(step, donate_argnums=0, in_shardings=(self.of_state, self.rows), out_shardings=self.of_state)
         return compiled.lower(state, batch).compile()
 
 
+class Spread(MeshBackend):
+    """Stacked trials: state, batch and metrics all have a leading trial axis, dealt to the devices; `count` divides its length.
+
+    `fetch` and `one` keep the trial axis. Devices have nothing to tell each other, so none waits for another within a step.
+
+    Attributes:
+      trials: how many there are; the axis may be longer.
+    """
+
+    def __init__(self, devices: list[jax.Device], trials: int) -> None:
+        super().__init__(devices)
+        self.of_state = self.rows
+        self.trials = trials
+        self.about = {"stacked": trials}
+
+    def one(self, tree: Any) -> Any:
+        """See `Backend.one`; the trials stay where they are."""
+        return tree
+
+
 BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {"pmap": PmapBackend, "mesh": MeshBackend}
+
+
+def spread(trials: int, devices: int = 0) -> Spread:
+    """Where that many stacked trials go: to the first `devices` devices (0: all), but to no more than there are trials.
+
+    Raises:
+      UserError: more devices than there are.
+    """
+    return Spread(_first(devices)[:trials], trials)
 
 
 def backend(name: str, devices: int = 0) -> Backend:
@@ -121,7 +156,12 @@ def backend(name: str, devices: int = 0) -> Backend:
     """
     if name not in BACKENDS:
         raise UserError(f"parallel.backend={name!r}; {nearest(name, BACKENDS)}")
+    return BACKENDS[name](_first(devices))
+
+
+def _first(devices: int) -> list[jax.Device]:
+    """The first `devices` devices, all for 0."""
     known = jax.devices()
     if not 0 <= devices <= len(known):
         raise UserError(f"parallel.devices={devices}, but there are {len(known)} of kind {known[0].platform!r}; 0 takes all")
-    return BACKENDS[name](known[: devices or len(known)])
+    return known[: devices or len(known)]

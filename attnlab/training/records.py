@@ -21,6 +21,19 @@ from attnlab.files import AppendOnly, timestamp, write_atomic
 from attnlab.training.events import Events
 
 State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
+_LOOKS = 5  # tries for a lock that somebody may only be looking at
+
+
+class Held(UserError):
+    """A lock is held by a live process.
+
+    Attributes:
+      holder: which, in words: its pid, host and start.
+    """
+
+    def __init__(self, message: str, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class RunLock:
@@ -29,7 +42,8 @@ class RunLock:
     The file itself stays: removing it would let two processes lock two different files. The directory is made if absent.
 
     Raises:
-      UserError: another process holds it (its pid, host and start), or the directory cannot be written.
+      Held: another process holds it.
+      UserError: the directory cannot be written.
     """
 
     def __init__(self, workdir: str | Path) -> None:
@@ -40,17 +54,27 @@ class RunLock:
         except OSError as error:
             raise UserError(f"cannot use workdir {workdir}: {error.strerror}") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self._lock(path)
+        except BlockingIOError:
             self._file.close()
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise UserError(f"cannot lock {path}: {error.strerror}; use a --workdir on a file system with locks") from error
             holder = _holder(path)
-            raise UserError(
-                f"workdir {workdir} is being trained by a live process ({holder}): wait for it, or use another --workdir"
-            ) from None
+            message = f"workdir {workdir} is being trained by a live process ({holder}): wait for it, or use another --workdir"
+            raise Held(message, holder) from None
         self._file.truncate(0)
         self._file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}).encode())
+
+    def _lock(self, path: Path) -> None:
+        """Take the lock; `is_held` may be looking at it for an instant."""
+        for left in reversed(range(_LOOKS)):
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    self._file.close()
+                    raise UserError(f"cannot lock {path}: {error.strerror}; use a --workdir on a file system with locks") from error
+                if not left:
+                    raise BlockingIOError from error
+            time.sleep(0.02)
 
     def release(self) -> None:
         """Give the lock up. Safe to call twice."""
@@ -61,6 +85,18 @@ class RunLock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
+
+
+def is_held(workdir: str | Path) -> bool:
+    """Whether a live process holds the lock of `workdir`; writes nothing."""
+    try:
+        with open(Path(workdir) / ".lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 class Metrics:

@@ -1,6 +1,7 @@
 """The training state and the one step function, the same under every parallel backend.
 
-A step is a pure function of (state, batch). Randomness is folded from (seed, step), so that nothing but the state needs saving.
+A step is a pure function of (state, batch). Randomness is folded from (seed, step), both in the state: nothing else needs saving, and
+runs that differ in their seed share one compiled program.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Literal, Protocol
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 Batch = Mapping[str, jax.Array]
@@ -28,8 +30,7 @@ class Loss(Protocol):
         """
 
 
-@flax.struct.dataclass
-class TrainState:
+class TrainState(flax.struct.PyTreeNode):
     """All that a run is, at a step.
 
     Attributes:
@@ -38,6 +39,7 @@ class TrainState:
       opt_state: the optimizer's.
       ema: exponential moving average of the parameters, None if not asked for.
       carried: what the loss keeps from step to step (a baseline, say), None for nothing.
+      seed: [] uint32, of the run; None in what is saved, for the config has it.
     """
 
     step: jax.Array
@@ -45,6 +47,7 @@ class TrainState:
     opt_state: Any
     ema: Any = None
     carried: Any = None
+    seed: Any = None
 
     @property
     def averaged(self) -> Any:
@@ -52,10 +55,15 @@ class TrainState:
         return self.params if self.ema is None else self.ema
 
 
-def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float, carried: Any = None) -> TrainState:
+def seed_array(seed: int) -> np.ndarray:
+    """A run's seed as the state holds it: [] uint32, the low 32 bits, which are all that `jax.random.key` uses of a number."""
+    return np.asarray(seed % 2**32, np.uint32)
+
+
+def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float, carried: Any = None, seed: int = 0) -> TrainState:
     """The state before the first update. The moving average starts at the parameters."""
     average = params if ema else None
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average, carried)
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average, carried, jnp.asarray(seed_array(seed)))
 
 
 def make_step(
@@ -63,9 +71,8 @@ def make_step(
     weight: Callable[[Batch], jax.Array],
     optimizer: optax.GradientTransformation,
     *,
-    seed: int,
     accumulate: int = 1,
-    ema: float = 0.0,
+    ema: Any = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Any, Any], Any] | None = None,
 ) -> Callable[..., tuple[TrainState, Sums]]:
@@ -78,9 +85,8 @@ def make_step(
       loss: the task's summed loss.
       weight: what to divide by, from the batch alone (the number of target tokens, say).
       optimizer: includes clipping and the schedule.
-      seed: of the run.
       accumulate: microbatches per update; must divide the rows of a device.
-      ema: decay of the moving average of parameters, 0 for none.
+      ema: decay of the moving average of parameters, where the state has one.
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
       follow: `follow(carried, tracked)` to what is carried on, where the state carries something for the loss.
 
@@ -109,7 +115,7 @@ def make_step(
         return jax.lax.scan(add, zeros, (parts, keys))[0]
 
     def step(state: TrainState, batch: Batch, axis_name: str | None = None) -> tuple[TrainState, Sums]:
-        key = jax.random.fold_in(jax.random.key(seed), state.step)
+        key = jax.random.fold_in(jax.random.key(state.seed), state.step)
         total = weight(batch)
         if axis_name is not None:
             total = jax.lax.psum(total, axis_name)
@@ -121,8 +127,8 @@ def make_step(
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params) if ema else None
+        average = None if state.ema is None else jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params)
         carried = state.carried if follow is None or state.carried is None else follow(state.carried, metrics.pop("tracked"))
-        return TrainState(state.step + 1, params, opt_state, average, carried), metrics
+        return TrainState(state.step + 1, params, opt_state, average, carried, state.seed), metrics
 
     return step

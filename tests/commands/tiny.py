@@ -11,6 +11,7 @@ from pathlib import Path
 from attnlab.commands import main
 
 SMALL = {
+    "rnn_encoder_decoder": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"],
     "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1"],
 }

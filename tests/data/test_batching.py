@@ -52,6 +52,7 @@ def test_each_epoch_has_every_example_once_and_unaltered(unit: str, size: int) -
     batches = train_batches(data, unit=unit, size=size)
     for epoch in range(3):
         seen: list[int] = []
+        shapes: list[tuple[int, ...]] = []
         for step in range(epoch * batches.batches_per_epoch, (epoch + 1) * batches.batches_per_epoch):
             batch = batches(step)
             assert batch["source"].shape == batch["target"].shape
@@ -62,7 +63,9 @@ def test_each_epoch_has_every_example_once_and_unaltered(unit: str, size: int) -
                 for side, ids in (("source", data.source[number]), ("target", data.target[number])):
                     assert batch[side][row].tolist() == ids.tolist() + [PAD] * (width - len(ids))
             seen += numbers(batch)
+            shapes.append(batch["source"].shape)
         assert sorted(seen) == list(range(200))
+        assert tuple(map(shapes.count, batches.shapes)) == batches.counts
 
 
 def test_a_pair_goes_to_the_smallest_bucket_that_holds_it() -> None:

@@ -12,7 +12,7 @@ from attnlab.errors import UserError
 
 @pytest.mark.parametrize("field,value", [("examples", 0), ("valid", -1), ("test", 0), ("seed", -3)])
 def test_sizes_and_seed_are_checked(field: str, value: int) -> None:
-    for name in ("dates", "grammar"):
+    for name in ("dates", "grammar", "copying"):
         with pytest.raises(UserError, match=f"config.data.{field}={value} must be"):
             SOURCES.resolve(name)(**{field: value})
 
@@ -27,8 +27,8 @@ def test_count_and_the_base_itself() -> None:
 
 def test_the_pairs_are_the_same_on_every_machine() -> None:
     """A number measured on generated data means something elsewhere only as long as these hold."""
-    found = {name: fingerprint(SOURCES.resolve(name)(examples=500).pairs("train"))[:12] for name in ("dates", "grammar")}
-    assert found == {"dates": "45fefdca87af", "grammar": "e83733ae9e36"}
+    found = {name: fingerprint(SOURCES.resolve(name)(examples=500).pairs("train"))[:12] for name in ("dates", "grammar", "copying")}
+    assert found == {"dates": "45fefdca87af", "grammar": "e83733ae9e36", "copying": "b3a2f43c733b"}
 
 
 def test_every_source_in_the_table_resolves_and_has_only_defaults() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from attnlab.data import SPLITS
 from attnlab.data import grammar as module
-from attnlab.data.grammar import Grammar, read_target, source_words, split_of, target_words
+from attnlab.data.generated import split_of
+from attnlab.data.grammar import Grammar, read_target, source_words, target_words
 
 EXAMPLE = (
     "the big old dogs that see a cat will sleep tomorrow",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.recurrent import BidirectionalGRU, GRUCell, GRULayer
+from attnlab.layers.recurrent import BidirectionalGRU, ContextGRUCell, GRUCell, GRULayer
 
 H, E = 5, 3
 
@@ -87,10 +87,35 @@ def test_agrees_with_flax_only_where_the_reset_gate_may_trade_places(diagonal: b
 
 def test_recurrent_matrices_start_orthogonal() -> None:
     params = GRUCell(16).init(jax.random.key(0), jnp.zeros((1, 16)), jnp.zeros((1, 48)))["params"]
+    with_context = ContextGRUCell(16).init(jax.random.key(0), jnp.zeros((1, 16)), jnp.zeros((1, 48)), jnp.zeros((1, 48)))["params"]
     r, z = np.split(np.asarray(params["gates"]), 2, axis=1)
-    for matrix in (r, z, np.asarray(params["candidate"])):
+    three = np.split(np.asarray(with_context["past"]), 3, axis=1)
+    for matrix in (r, z, np.asarray(params["candidate"]), *three):
         np.testing.assert_allclose(matrix.T @ matrix, np.eye(16), atol=1e-5)
-    assert np.abs(r - z).max() > 0.1
+    assert np.abs(r - z).max() > 0.1 and min(np.abs(three[0] - three[k]).max() for k in (1, 2)) > 0.1
+
+
+def test_context_cell_is_the_equations() -> None:
+    """h' = (1 - z) h + z tanh(p_n + r (h U_n + q_n)): the reset gate shuts the context out of the candidate, not out of the gates."""
+    past, state, p, q = draw(H, 3 * H, seed=1), draw(4, H), 2 * draw(4, 3 * H), 2 * draw(4, 3 * H, seed=2)
+    found = ContextGRUCell(H).apply({"params": {"past": past}}, state, p, q)
+    wide, u, p, q = (np.asarray(one, np.float64) for one in (state, past, p, q))
+    r, z = (sigmoid(p[:, part] + q[:, part] + wide @ u[:, part]) for part in (slice(0, H), slice(H, 2 * H)))
+    new = np.tanh(p[:, 2 * H :] + r * (wide @ u[:, 2 * H :] + q[:, 2 * H :]))
+    np.testing.assert_allclose(found, (1 - z) * wide + z * new, atol=1e-6)
+
+
+def test_context_cell_without_context_is_the_unit_of_flax() -> None:
+    """Which resets after the product as well; its z keeps the old."""
+    past, state, p = draw(H, 3 * H, seed=1), draw(4, H), draw(4, 3 * H)
+    ours = ContextGRUCell(H).apply({"params": {"past": past}}, state, p, np.zeros((4, 3 * H), np.float32))
+    eye, zero = np.eye(3 * H, dtype=np.float32), np.zeros(H, np.float32)
+    parts = {"r": slice(0, H), "z": slice(H, 2 * H), "n": slice(2 * H, None)}
+    sign = {"r": 1.0, "z": -1.0, "n": 1.0}
+    params: dict[str, Any] = {f"i{name}": {"kernel": sign[name] * eye[:, part], "bias": zero} for name, part in parts.items()}
+    params |= {f"h{name}": {"kernel": sign[name] * past[:, part]} for name, part in parts.items()}
+    params["hn"]["bias"] = zero
+    np.testing.assert_allclose(ours, nn.GRUCell(H).apply({"params": params}, state, p)[0], atol=1e-6)
 
 
 LENGTHS = (6, 3, 1)

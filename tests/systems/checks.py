@@ -27,6 +27,7 @@ def _attentions(one: dict[str, Any]) -> dict[str, Any]:
 
 
 SPECS: dict[str, dict[str, Any]] = {
+    "rnn_encoder_decoder": {"name": "rnn_encoder_decoder", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4},
     "rnnsearch": {**_SMALL_RNN, "attention": _ADDITIVE},
     "rnnsearch-previous": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "previous"},
     "rnnsearch-released": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "released"},

@@ -15,6 +15,7 @@ from tests.systems.checks import SPECS, batch, make, parameters
 from tests.systems.oracles import ORACLES
 
 CASES: dict[str, dict[str, Any]] = {
+    "rnn_encoder_decoder": SPECS["rnn_encoder_decoder"],
     **{f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout} for readout in ("current", "previous", "released")},
     **{
         f"transformer-{norm}-{share}": {**SPECS["transformer"], "norm": norm, "share": share}
@@ -54,7 +55,7 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
         assert np.abs(one - other).max() > 1e-2
 
 
-@pytest.mark.parametrize("case", ["rnnsearch-current", "transformer-pre-all"])
+@pytest.mark.parametrize("case", ["rnn_encoder_decoder", "rnnsearch-current", "transformer-pre-all"])
 def test_the_oracle_reads_every_parameter(case: str) -> None:
     """An array that it forgot would be one that the system may get wrong."""
     spec, (source, target_in) = CASES[case], batch()

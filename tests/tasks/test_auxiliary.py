@@ -43,7 +43,7 @@ def task_of(system: str, *overrides: str) -> Translation:
 def started(task: Translation, optimizer: optax.GradientTransformation = ADAM) -> tuple[Any, Any]:
     """The first state and the step."""
     state = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0, task.carried())
-    return state, make_step(task.loss, task.weight, optimizer, seed=0, follow=task.follow)
+    return state, make_step(task.loss, task.weight, optimizer, follow=task.follow)
 
 
 def moved(params: Any) -> Any:
@@ -170,7 +170,7 @@ def test_the_baseline_moves_and_survives_a_restart_to_the_last_bit(tmp_path: Pat
     told = {"rewards": jnp.zeros(8), "rows": jnp.zeros(8, jnp.int32)}
     state = first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, {**task.carried(), "told": told})
     noting = lambda carried, tracked: {**task.follow(carried, tracked), "told": tracked}  # noqa: E731
-    batches, step = task.batches(1), jax.jit(make_step(task.loss, task.weight, ADAM, seed=0, follow=noting))
+    batches, step = task.batches(1), jax.jit(make_step(task.loss, task.weight, ADAM, follow=noting))
     for number in range(2):
         before = np.asarray(state.carried["baseline"])
         state, metrics = step(state, batches(number))

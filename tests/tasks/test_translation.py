@@ -76,7 +76,8 @@ def test_cross_entropy_is_that_of_the_smoothed_target(smoothing: float) -> None:
         top = wide.max(-1, keepdims=True)
         log_p = wide - top - np.log(np.exp(wide - top).sum(-1, keepdims=True))
         q = (1 - smoothing) * np.eye(7)[target] + smoothing / 7
-        np.testing.assert_allclose(cross_entropy(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6)
+        for how in (cross_entropy, jax.jit(cross_entropy)):  # a number, and an array whose value is not known
+            np.testing.assert_allclose(how(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6)
 
 
 def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> None:
@@ -93,6 +94,8 @@ def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> N
         total, sums = jax.jit(Translation(config, model.task.data).loss)(model.params, batch, jax.random.key(1))
         assert float(total) == pytest.approx(expected, rel=1e-5)
         assert int(sums["tokens"]) == (batch["target"] != PAD).sum()
+    given, _ = jax.jit(Translation(config, model.task.data).loss)(model.params, batch, jax.random.key(1), None, 0.0)
+    assert float(given) == pytest.approx(hard, rel=1e-5)  # the rate that is given replaces the config's
 
 
 def test_the_key_decides_the_dropout() -> None:
@@ -211,6 +214,8 @@ def test_scores_of_a_split_are_those_of_its_translations(model: Model) -> None:
     assert hypotheses == [model.task.text(best[0]) for best in model.translate()]
     hits = sum(one == target for one, (_, target) in zip(hypotheses, model.task.data.pairs["test"], strict=True))
     assert scores["exact"] == hits / 9 and 0 <= scores["bleu"] <= 100 and "nrefs:1" in scores["bleu_signature"]
+    named = {name for name in scores if not name.endswith("_signature")} | set(model.task.evaluate(model.params, "test"))
+    assert named == set(model.task.measures)
 
 
 def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:

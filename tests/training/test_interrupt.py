@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands import main
+from attnlab.training import interrupt as interrupt_module
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.records import Status, read_records
 from tests.training.kill_resume import STEPS, command, differences
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.quick
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_is_remembered_and_the_second_acts(number: int) -> None:
+def test_the_first_signal_is_remembered_and_the_second_acts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
     caught: list[int] = []
     before = signal.signal(number, lambda which, frame: caught.append(which))
     try:
@@ -41,7 +43,27 @@ def test_the_first_signal_is_remembered_and_the_second_acts(number: int) -> None
         signal.signal(number, before)
 
 
-def test_second_ctrl_c_is_the_usual_one() -> None:
+def test_a_signal_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler signals every process of a job, and the launcher among them passes it on."""
+    caught: list[int] = []
+    now = [100.0]
+    monkeypatch.setattr(interrupt_module.time, "monotonic", lambda: now[0])
+    before = signal.signal(signal.SIGTERM, lambda which, frame: caught.append(which))
+    try:
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGTERM)
+            now[0] += 0.9
+            signal.raise_signal(signal.SIGTERM)
+            assert interrupt.signal == signal.SIGTERM and caught == []
+            now[0] += 0.2
+            signal.raise_signal(signal.SIGTERM)
+            assert caught == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
     try:
         with pytest.raises(KeyboardInterrupt), Interrupt():

@@ -14,10 +14,11 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.loop import best_params, state_like
+from attnlab.training.loop import best_params, saved_like
 from attnlab.training.optimizers import build_optimizer
+from attnlab.training.parallel import MeshBackend
 from attnlab.training.records import Metrics, Status, read_records
-from tests.training.toy import Line, points, run, settings
+from tests.training.toy import Line, Noisy, points, run, settings
 
 
 def saved(workdir: Path) -> list[int]:
@@ -27,7 +28,7 @@ def saved(workdir: Path) -> list[int]:
 def last_state(workdir: Path, config: Any) -> Any:
     """The newest state as host arrays, and what is stored beside it."""
     checkpoints = Checkpoints(workdir / "checkpoints", 1, read_only=True)
-    restored = checkpoints.restore(state_like(config, Line()))
+    restored = checkpoints.restore(saved_like(config, Line()))
     checkpoints.close()
     assert restored is not None
     return restored
@@ -75,6 +76,47 @@ def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(stop: int, t
     assert whole.meta == cut.meta
     for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("until", [3, 4, 9])
+def test_until_a_step_is_the_beginning_of_the_whole_run(until: int, tmp_path: Path) -> None:
+    """No record more or less than the whole run has up to there, and it can go on; at the last step it is simply done."""
+    config = settings(training__log_every=2)
+    run(tmp_path / "whole", config)
+    outcome = run(tmp_path / "part", config, until=until)
+    assert (outcome.state, outcome.step) == ("done" if until == 9 else "interrupted", until)
+    assert saved(tmp_path / "part")[-1] == until
+    assert ("stopped as asked" in outcome.message) == (until != 9)
+    whole, part = (read_records(tmp_path / name / "metrics.jsonl") for name in ("whole", "part"))
+    assert part == [record for record in whole if record["step"] <= until]
+    assert run(tmp_path / "part", config).state == "done"
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "part" / "metrics.jsonl").read_bytes()
+
+
+def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> None:
+    """So that the compile cache finds them; what the seed decides, it decides still."""
+    texts: list[str] = []
+
+    class Watched(MeshBackend):
+        def compile(self, step: Any, state: Any, batch: Any) -> Any:
+            texts.append(jax.jit(step).lower(state, batch).as_text())
+            return super().compile(step, state, batch)
+
+    for seed in (0, 1, 2**32 + 1):
+        run(tmp_path / str(seed), settings(seed=seed), Noisy(), place=Watched(jax.devices()[:1]))
+    assert len(texts) == 3 and len(set(texts)) == 1
+    zero, one, large = ((tmp_path / str(seed) / "metrics.jsonl").read_bytes() for seed in (0, 1, 2**32 + 1))
+    assert zero != one and one == large  # a key is made of the low 32 bits of a number
+
+
+def test_checkpoints_hold_no_seed(tmp_path: Path) -> None:
+    """The config has it: checkpoints of before it was part of the state go on."""
+    config = settings(seed=5, checkpoint__every=3)
+    run(tmp_path / "whole", config, Noisy())
+    run(tmp_path / "cut", config, Noisy(), stop=5)
+    assert last_state(tmp_path / "cut", config).tree.seed is None
+    run(tmp_path / "cut", config, Noisy())
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "cut" / "metrics.jsonl").read_bytes()
 
 
 def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(tmp_path: Path) -> None:

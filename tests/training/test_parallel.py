@@ -13,11 +13,10 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.parallel import AXIS, PmapBackend, backend
+from attnlab.training.parallel import AXIS, PmapBackend, backend, spread
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.tasks.tiny import batch_of, load
-from tests.training.test_step import Noisy
-from tests.training.toy import ROWS, Line, points
+from tests.training.toy import ROWS, Line, Noisy, points
 
 STEPS = 4
 # Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger eps keeps rounding rounding.
@@ -27,7 +26,7 @@ ADAM = optax.adam(3e-3, eps=1e-3)
 def trace(task: Any, batches: list[Any], name: str, devices: int, accumulate: int = 1) -> list[tuple[TrainState, dict[str, Any]]]:
     """State and metrics on the host after each of several steps."""
     place = backend(name, devices)
-    step = make_step(task.loss, task.weight, ADAM, seed=0, accumulate=accumulate, follow=task.follow)
+    step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
     state = place.place(jax.device_get(first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, task.carried())))
     program = place.compile(step, state, place.feed(batches[0]))
     found = []
@@ -128,13 +127,29 @@ def test_devices_draw_apart() -> None:
         assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(draws.mean(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("trials", "devices", "wanted"), [(3, 2, 2), (3, 0, 3), (8, 0, 4)])
+def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, wanted: int) -> None:
+    """To no more devices than there are trials; what is fetched keeps the trial axis, and no device waits for another."""
+    place = spread(trials, devices)
+    assert place.count == wanted and place.about == {"stacked": trials}
+    slots = -(-trials // wanted) * wanted
+    state = place.place({"w": np.arange(2.0 * slots).reshape(slots, 2)})
+    fed = place.feed({"inner": {"x": np.ones((slots, 2))}})
+    program: Any = place.compile(lambda state, batch: ({"w": state["w"] + batch["inner"]["x"]}, state["w"].sum(axis=1)), state, fed)
+    after, sums = program(state, fed)
+    assert len(after["w"].sharding.device_set) == wanted and len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
+    np.testing.assert_array_equal(place.fetch(after)["w"], np.arange(2.0 * slots).reshape(slots, 2) + 1)
+    np.testing.assert_array_equal(place.fetch(sums), 4.0 * np.arange(slots) + 1)
+    assert not any(word in program.as_text() for word in ("all-reduce", "all-gather", "all-to-all", "collective-permute"))
+
+
 @pytest.mark.parametrize("name", ["pmap", "mesh"])
 def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) -> None:
     task, place = Line(), backend(name, 4)
     host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.9))
     state = place.place(host)
     old = jax.tree.leaves(state)
-    program = place.compile(make_step(task.loss, task.weight, ADAM, seed=0, ema=0.9), state, place.feed(points(2)))
+    program = place.compile(make_step(task.loss, task.weight, ADAM, ema=0.9), state, place.feed(points(2)))
     for number in range(3):
         state, metrics = program(state, place.feed(points(number)))
     assert all(leaf.is_deleted() for leaf in old)  # donated: the state is in memory once
@@ -152,7 +167,7 @@ def test_a_pmap_program_is_compiled_once() -> None:
     """The state it gives back must fit the compiled program: under another axis name the second step would compile anew."""
     task, place = Line(), backend("pmap", 2)
     state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
-    program = place.compile(make_step(task.loss, task.weight, ADAM, seed=0), state, place.feed(points(0)))
+    program = place.compile(make_step(task.loss, task.weight, ADAM), state, place.feed(points(0)))
     after, _ = program(state, place.feed(points(0)))
     placed = place.place(place.fetch(after))
     assert jax.tree.map(lambda x: x.sharding, after) == jax.tree.map(lambda x: x.sharding, placed)
@@ -164,14 +179,14 @@ def test_no_row_moves_to_another_device(accumulate: int) -> None:
     """Microbatches cut along the devices would be gathered and computed by every device alike: right, and no faster than one."""
     task, place = Line(), backend("mesh", 4)
     state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
-    program: Any = place.compile(make_step(task.loss, task.weight, ADAM, seed=0, accumulate=accumulate), state, place.feed(points(0)))
+    program: Any = place.compile(make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0)))
     text = program.as_text()
     assert "all-reduce" in text and not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
 
 
 def test_a_checkpoint_of_four_devices_goes_on_under_the_mesh_on_one(tmp_path: Path) -> None:
     task, wide, narrow = Line(), backend("pmap", 4), backend("mesh", 1)
-    step = make_step(task.loss, task.weight, ADAM, seed=0)
+    step = make_step(task.loss, task.weight, ADAM)
     host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0))
     state = wide.place(host)
     program = wide.compile(step, state, wide.feed(points(0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.events import Events
-from attnlab.training.records import Metrics, RunLock, Status, read_records
+from attnlab.training.records import Held, Metrics, RunLock, Status, is_held, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +52,22 @@ def test_lock_names_the_live_holder_and_a_kill_frees_it(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"pid {os.getpid()} "):
             RunLock(workdir)
     RunLock(workdir).release()
+
+
+def test_looking_at_a_lock_neither_writes_nor_is_in_the_way(tmp_path: Path) -> None:
+    """The holder is named; a lock that somebody only looks at for a moment can still be had."""
+    assert not is_held(tmp_path / "absent") and not (tmp_path / "absent").exists()
+    with RunLock(tmp_path):
+        assert is_held(tmp_path)
+        with pytest.raises(Held) as raised:
+            RunLock(tmp_path)
+        assert raised.value.holder.startswith(f"pid {os.getpid()} on ")
+    assert not is_held(tmp_path)
+    with open(tmp_path / ".lock", "rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        with RunLock(tmp_path):
+            assert is_held(tmp_path)
 
 
 def test_lock_in_an_impossible_place(tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ import numpy as np
 import optax
 import pytest
 
-from attnlab.training.step import TrainState, first_state, make_step
+from attnlab.training.step import TrainState, first_state, make_step, seed_array
 from tests.tasks.tiny import batch_of, load
-from tests.training.toy import ROWS, Line, points
+from tests.training.toy import ROWS, Line, Noisy, points
 
 SGD = optax.sgd(1.0)
 
 
 def one_step(task: Any, batch: Any, optimizer: optax.GradientTransformation = SGD, state: TrainState | None = None, **how: Any) -> Any:
     """The state and metrics after one step from `state`, or from the task's first parameters."""
-    state = state or first_state(task.init(jax.random.key(0)), optimizer, how.get("ema", 0.0))
-    return jax.jit(make_step(task.loss, task.weight, optimizer, seed=how.pop("seed", 0), **how))(state, batch)
+    state = state or first_state(task.init(jax.random.key(0)), optimizer, how.get("ema", 0.0), seed=how.pop("seed", 0))
+    return jax.jit(make_step(task.loss, task.weight, optimizer, **how))(state, batch)
 
 
 @pytest.mark.quick
@@ -50,7 +50,7 @@ def test_moving_average() -> None:
     """a_t = 0.8 a_{t-1} + 0.2 p_t, a_0 = p_0; without it there is none."""
     task, optimizer = Line(), optax.sgd(0.1)
     state, average = first_state(task.init(jax.random.key(0)), optimizer, 0.8), jax.device_get(task.init(jax.random.key(0)))
-    step = jax.jit(make_step(task.loss, task.weight, optimizer, seed=0, ema=0.8))
+    step = jax.jit(make_step(task.loss, task.weight, optimizer, ema=0.8))
     for number in range(4):
         state, _ = step(state, points(number))
         average = jax.tree.map(lambda a, p: 0.8 * a + 0.2 * np.asarray(p), average, state.params)
@@ -60,24 +60,25 @@ def test_moving_average() -> None:
     assert plain.ema is None and plain.averaged is plain.params
 
 
-class Noisy(Line):
-    """Its loss is the sum of one uniform draw for each row; nothing else."""
-
-    def loss(self, params: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Uniform draws, one for each row."""
-        draws = jax.random.uniform(key, batch["real"].shape)
-        return draws.sum() + 0.0 * params["b"], {"squares": (draws**2).sum()}
-
-
 def test_randomness_is_a_function_of_seed_and_step() -> None:
     task = Noisy()
-    start = first_state(task.init(jax.random.key(0)), SGD, 0.0)
-    step = jax.jit(make_step(task.loss, task.weight, SGD, seed=3))
+    start = first_state(task.init(jax.random.key(0)), SGD, 0.0, seed=3)
+    step = jax.jit(make_step(task.loss, task.weight, SGD))
     after, one = step(start, points(0))
     assert float(step(start, points(0))[1]["loss"]) == float(one["loss"])
     assert float(step(after, points(0))[1]["loss"]) != float(one["loss"])
     assert float(step(after.replace(step=start.step), points(0))[1]["loss"]) == float(one["loss"])
     assert float(one_step(task, points(0), seed=4)[1]["loss"]) != float(one["loss"])
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31, 2**32 - 1, 2**32 + 5])
+def test_the_seed_of_the_state_makes_the_key_of_the_number(seed: int) -> None:
+    """Bit for bit the key that a step had when its seed was a constant of the program."""
+    np.testing.assert_array_equal(*(jax.random.key_data(jax.random.key(one)) for one in (seed, seed_array(seed))))
+    _, metrics = one_step(Noisy(), points(0), seed=seed)
+    draws = jax.random.uniform(jax.random.fold_in(jax.random.key(seed), 0), (ROWS,))
+    assert float(metrics["squares"]) == pytest.approx(float((draws**2).sum()), rel=1e-6)
+    assert seed_array(seed).dtype == np.uint32 and seed_array(seed).shape == ()
 
 
 def test_microbatches_draw_apart() -> None:
@@ -111,8 +112,8 @@ def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     batch = batch_of(task)
     start = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0)
     steps = [
-        jax.jit(make_step(task.loss, task.weight, optimizer, seed=0, compute="bfloat16")),
-        jax.jit(make_step(task.loss, task.weight, optimizer, seed=0)),
+        jax.jit(make_step(task.loss, task.weight, optimizer, compute="bfloat16")),
+        jax.jit(make_step(task.loss, task.weight, optimizer)),
     ]
     (after, metrics), (_, exact) = (step(start, batch) for step in steps)
     assert float(metrics["loss"]) == pytest.approx(float(exact["loss"]), rel=1e-2)

@@ -61,6 +61,15 @@ class Line:
         return {"loss": float(loss) / float(batch["real"].sum())}
 
 
+class Noisy(Line):
+    """Its loss is the sum of one uniform draw for each row; nothing else."""
+
+    def loss(self, params: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Uniform draws, one for each row."""
+        draws = jax.random.uniform(key, batch["real"].shape)
+        return draws.sum() + 0.0 * params["b"], {"squares": (draws**2).sum(), "tokens": batch["real"].sum()}
+
+
 def points(step: int) -> dict[str, np.ndarray]:
     """The batch of a step: x [8,3], y [8], and 8 or fewer rows that count."""
     rng = np.random.default_rng((7, step))
@@ -90,11 +99,12 @@ def run(
     task: Any = None,
     *,
     stop: int | None = None,
+    until: int | None = None,
     batches: Any = points,
     place: Backend | None = None,
     stream: io.StringIO | None = None,
 ) -> Outcome:
-    """Train in `workdir`; with `stop` a real SIGTERM comes while that step is under way."""
+    """Train in `workdir`; with `stop` a real SIGTERM comes while that step is under way, with `until` it is to end there."""
     workdir.mkdir(parents=True, exist_ok=True)
 
     def fetched(step: int) -> dict[str, np.ndarray]:
@@ -105,4 +115,4 @@ def run(
     progress = Progress(config.training.steps, stream=stream or io.StringIO())
     with Interrupt() as interrupt, progress:
         where = place or backend("mesh", 1)
-        return train(config, task or Line(), fetched, workdir, where, progress, interrupt, time.perf_counter())
+        return train(config, task or Line(), fetched, workdir, where, progress, interrupt, time.perf_counter(), until)

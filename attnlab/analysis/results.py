@@ -18,7 +18,7 @@ PICTURED = 3  # test sentences whose alignment is drawn
 
 
 def report(config: ConfigDict, task: Any, workdir: Path) -> None:
-    """Score the test split with the best parameters; print a table, write `results.json`, `translations.txt` and pictures."""
+    """Score the test split with the best parameters; print a table, write pictures, `translations.txt` and, last, `results.json`."""
     import jax
 
     from attnlab.training.loop import best_params
@@ -26,10 +26,10 @@ def report(config: ConfigDict, task: Any, workdir: Path) -> None:
     params, step = best_params(config, task, workdir)
     results, translations = scores(task, params, "test")
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
-    write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")
     write_atomic(workdir / "translations.txt", "".join(line + "\n" for line in translations))
-    show(f"{config.system.name} on {config.data.name}, test split", results)
     pictures = [curves(workdir), *alignments(task, params, workdir)]
+    write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")  # last: where it is, everything is
+    show(f"{config.system.name} on {config.data.name}, test split", results)
     print(f"pictures: {', '.join(str(path) for path in pictures)}")
     print(f"numbers:  {workdir / 'results.json'}")
 
@@ -60,7 +60,9 @@ def curves(workdir: Path) -> Path:
 
 
 def alignments(task: Any, params: Any, workdir: Path) -> list[Path]:
-    """Draw where the system looks in the source for the first test sentences."""
+    """Draw where the system looks in the source for the first test sentences; nothing where it does not look."""
+    if not task.system.needs:
+        return []
     paths = []
     for number, (source, target) in enumerate(task.data.pairs["test"][:PICTURED]):
         for name, path in draw(task, params, source, target, workdir / "maps" / f"test{number}").items():

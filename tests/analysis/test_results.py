@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.commands.results import PICTURED, alignments, curves, draw, scores, show
+from attnlab.analysis.results import PICTURED, alignments, curves, draw, scores, show
 from attnlab.systems.protocol import AttentionMap
 
 
 class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
-    system = SimpleNamespace(between=lambda name: ("target", "source") if name.endswith("look") else ("target_in", "target_in"))
+    system = SimpleNamespace(
+        needs={"attention": None}, between=lambda name: ("target", "source") if name.endswith("look") else ("target_in", "target_in")
+    )
     data = SimpleNamespace(pairs={"test": [(f"s{number}", f"t{number}") for number in range(5)]})
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
@@ -56,6 +58,13 @@ def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path:
     drawn = draw(Stand(), None, "s", "t", tmp_path / "deeper" / "0")
     assert list(drawn) == ["decoder_0/look", "decoder_0/self", "arrays"] and all(path.stat().st_size for path in drawn.values())
     assert np.load(drawn["arrays"])["decoder_0/look"].shape == (2, 3, 2)
+
+
+def test_a_system_that_does_not_look_has_no_pictures(tmp_path: Path) -> None:
+    class Blind(Stand):
+        system = SimpleNamespace(needs={})
+
+    assert alignments(Blind(), None, tmp_path) == [] and not list(tmp_path.iterdir())
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""`status DIR`: how far a sweep is, from any terminal; reads only."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The folder, and whether to stay."""
+    parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
+    parser.add_argument("--watch", action="store_true", help="stay and show it anew until all trials have settled")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table of trials.
+
+    Returns:
+      0, whatever the states.
+
+    Raises:
+      UserError: the folder holds no sweep, or a damaged record.
+    """
+    from attnlab.experiments.board import Board, overview, shown, summary, troubles
+    from attnlab.experiments.launcher import read
+    from attnlab.progress import table
+
+    if arguments.watch and sys.stdout.isatty():
+        with Board(read(arguments.directory), arguments.directory, stream=sys.stdout) as board:
+            while not board.settled:
+                time.sleep(1)
+                board.plan = read(arguments.directory)
+                board.tick()
+        return 0
+    while True:
+        plan = read(arguments.directory)
+        seen = shown(plan, arguments.directory)
+        table(plan.name, *overview(plan, seen))
+        print(*troubles(seen), summary(seen), sep="\n", flush=True)
+        if not arguments.watch or all(one.settled for one in seen):
+            return 0
+        time.sleep(5)

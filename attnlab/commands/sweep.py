@@ -1,0 +1,154 @@
+"""`sweep`: from an experiment file to a report; the same command again goes on where it was."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.experiments.board import Board
+    from attnlab.experiments.jobs import Executor, Job
+    from attnlab.experiments.plan import Plan
+    from attnlab.experiments.slots import Slot
+    from attnlab.experiments.stop import Stop
+
+EPILOG = """\
+An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
+Every candidate and seed is a trial in DIR/trials, trained in a process of its own: a GPU each where there are some, else a core
+each. Ctrl-C once lets trials save and stops, twice kills them. Nothing that is done is run again."""
+STACK = "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The file, the folder, and how to run."""
+    from attnlab.experiments import slurm
+
+    parser.add_argument("file", metavar="FILE.py[:ARGUMENT]", help="the experiment")
+    parser.add_argument("--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)")
+    parser.add_argument("--slots", type=int, metavar="N", help="trials at a time (default: one a GPU, else one a core)")
+    parser.add_argument("--retry-failed", action="store_true", help="run trials again that have failed")
+    parser.add_argument("--executor", choices=("local", "slurm"), default="local", help="where trials run (default: local)")
+    parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
+    parser.add_argument("--no-final", action="store_true", help="stop before anything is chosen and the test split is read")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, run and write nothing")
+    slurm.add_arguments(parser)
+    parser.epilog = EPILOG
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the sweep.
+
+    Returns:
+      0 when all is done, 1 when a trial failed or diverged, 128 + the signal's number when interrupted.
+    """
+    from attnlab.commands.session import check_folder
+    from attnlab.experiments import planned, slurm
+    from attnlab.experiments.launcher import lock
+    from attnlab.experiments.slots import local_slots
+
+    directory = Path(arguments.dir or default_directory(arguments.file))
+    check_folder("--dir", directory)
+    _check_contents(directory)
+    if arguments.dry_run:
+        show(planned.draft(arguments.file, directory))
+        return 0
+    slots = local_slots(arguments.slots) if arguments.executor == "local" else slurm.check(arguments)
+    if arguments.executor == "slurm" and arguments.stack == "on":
+        raise UserError("--stack=on: workers of --executor=slurm take one trial at a time; leave it out")
+    if not directory.exists():
+        planned.ensure(arguments.file, directory)  # so that a bad file leaves no folder
+    with lock(directory):
+        planned.ensure(arguments.file, directory)
+        return conduct(directory, arguments, slots)
+
+
+def default_directory(file: str) -> str:
+    """`runs/<name of the file>`, with its argument if there is one."""
+    path, _, argument = file.partition(":")
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", argument).strip("-.")
+    return f"runs/{Path(path).stem}{'-' if slug else ''}{slug}"
+
+
+def conduct(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> int:
+    """Run what is left of the sweep, whose lock is held, and report."""
+    from attnlab.experiments.board import Board, troubles
+    from attnlab.experiments.launcher import Launcher, course, read, retry_failed
+    from attnlab.experiments.stop import Stop
+
+    if arguments.retry_failed:
+        print(f"{retry_failed(directory)} failed trials are run again", file=sys.stderr)
+    failures: list[str] = []
+    with Stop() as stop, Board(read(directory), directory, len(slots)) as board:
+        executor = _executor(directory, arguments, slots, board, stop)
+        launcher = Launcher(directory, executor, board, stop, _arrangement(directory, arguments, slots))
+        launcher.train()
+        if stop.signal is None and not arguments.no_final:
+            failures = launcher.finish()
+    wrong = [one for one in course(directory) if one.state in ("failed", "diverged")]
+    for line in [*troubles(wrong), *failures]:
+        print(line, file=sys.stderr)
+    if stop.signal is not None:
+        print(f"interrupted: all is saved in {directory}; the same command goes on from here", file=sys.stderr)
+        return 128 + stop.signal
+    from attnlab.experiments import report
+
+    report.write(directory)
+    return 1 if wrong or failures else 0
+
+
+def _executor(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot], board: Board, stop: Stop) -> Executor:
+    """The local queue, or the cluster's."""
+    if arguments.executor == "slurm":
+        from attnlab.experiments import slurm
+
+        return slurm.executor(directory, arguments, board, stop)
+    from attnlab.experiments.launcher import read
+    from attnlab.experiments.queue import Queue
+
+    queue = Queue(directory, slots, board, stop)
+    if read(directory).search is not None:
+        from attnlab.experiments.searching import Watch
+
+        queue.watch = Watch(read(directory), directory)
+    return queue
+
+
+def _arrangement(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> Callable[[list[Job]], list[Job]]:
+    """Whether trials train together: several in a program on accelerators, where one alone leaves most of it idle."""
+    from attnlab.experiments.jobs import stacked
+    from attnlab.experiments.launcher import read
+
+    search = read(directory).search
+    prunes = search is not None and search["pruner"] is not None  # stops trials one by one
+    gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in slots)
+    together = not prunes and (arguments.stack == "on" or (arguments.stack == "auto" and gpus))
+    return functools.partial(stacked, slots=len(slots)) if together else list
+
+
+def show(plan: Plan) -> None:
+    """Print a plan: its candidates and how many trials they make."""
+    from attnlab.progress import table
+
+    rows = [(one.id, one.variant, one.parameters, one.flops, _settings(one.tuned)) for one in plan.candidates]
+    table(plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows)
+    print(f"{len(plan.trials())} trials: seeds {', '.join(map(str, plan.seeds))}")
+
+
+def _settings(tuned: object) -> str:
+    return ", ".join(f"{key}={value}" for key, value in tuned.items()) if isinstance(tuned, dict) else ""
+
+
+def _check_contents(directory: Path) -> None:
+    """Raise `UserError` if the folder is there and holds something that is no sweep."""
+    if directory.is_dir() and not (directory / "plan.json").exists():
+        strangers = sorted(name for name in os.listdir(directory) if not name.startswith("."))
+        if strangers:
+            raise UserError(f"--dir={directory} is not empty and holds no sweep ({strangers[0]} is there); name a new or empty folder")

@@ -1,0 +1,65 @@
+"""Made-up words to be said again in their order: what has to be carried from source to target is all there is to learn.
+
+    g a q a c -> g a q a c
+
+How much that is stands in the config, as the number of words: the task of choice where the length of the source is the question.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from dataclasses import dataclass
+
+from attnlab.data.generated import Alignment, Generated, Pair, split_of
+from attnlab.errors import UserError
+
+_FEWEST = 1000  # different texts, so that every split has some
+
+
+@dataclass(frozen=True)
+class Copying(Generated):
+    """Texts of `shortest` to `longest` words, each length equally likely and each word one of `symbols` letters; the target is the source.
+
+    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds. Short texts may occur more than
+    once in a split. Positions of alignments are words (separated by blanks).
+
+    Attributes:
+      shortest, longest: words of a text.
+      symbols: different words.
+
+    Raises:
+      UserError: `longest` below `shortest`, a number out of range, or too few different texts to keep the splits apart.
+    """
+
+    shortest: int = 1
+    longest: int = 20
+    symbols: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.shortest <= self.longest:
+            limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
+            raise UserError(f"{limits}: expected 1 <= shortest <= longest")
+        if not 2 <= self.symbols <= len(string.ascii_lowercase):
+            raise UserError(f"config.data.symbols={self.symbols} must be in 2 ... {len(string.ascii_lowercase)}")
+        if self.symbols**self.longest < _FEWEST:
+            texts = f"{self.symbols}^{self.longest} different texts"
+            raise UserError(f"config.data.longest={self.longest}: {texts} are too few, take more symbols or longer texts")
+
+    def pairs(self, split: str) -> list[Pair]:
+        """The (source, target) texts of `split`."""
+        draw = random.Random(f"copying {self.seed} {split}")
+        found: list[Pair] = []
+        while len(found) < self.count(split):
+            length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
+            text = " ".join(string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length))
+            if split_of(text) == split:
+                found.append((text, text))
+        return found
+
+    def alignment(self, pair: Pair) -> Alignment:
+        """Every target word with the source word at its place."""
+        if pair[0] != pair[1]:
+            raise ValueError(f"{pair[1]!r} is no copy of {pair[0]!r}")
+        return frozenset((i, i) for i in range(len(pair[0].split())))

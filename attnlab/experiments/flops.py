@@ -1,0 +1,98 @@
+"""Floating-point operations of a training step: XLA's own count of the lowered program, loops counted as often as they run.
+
+XLA counts the body of a loop once, whatever its length. The scans of the program are known from its jaxpr, so that
+
+    flops(f) = XLA(f) + sum over scans in f of (length x flops(body) - copies x XLA(body))
+
+where `copies` of the body (one, unless the scan is unrolled) are in XLA's count of f already. The program is counted as it is
+lowered for the CPU, before XLA fuses it: the same number on every machine. A multiplication and an addition are two; exponentials
+and the like are not in it. Of a branch the dearest side counts; the body of a loop whose length is not known counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.training.loop import state_like
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.step import make_step, seed_array
+
+
+def step_flops(config: ConfigDict, task: Any) -> float:
+    """FLOPs of one training step (forward, backward, update) on the mean batch of an epoch.
+
+    The mean batch has the mean number of rows and the mean width over the batches of an epoch, both rounded: exact where the cost
+    is linear in the width, and a little low where it is quadratic.
+
+    Args:
+      config: the whole config.
+      task: with its data.
+    """
+    every = config.training
+    optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)
+    how = {name: every[name] for name in ("accumulate", "ema", "compute")}
+    step = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
+    state = state_like(config, task).replace(seed=seed_array(config.seed))
+    return flops(step, state, mean_batch(task.batches(every.accumulate), every.accumulate))
+
+
+def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of a batch of mean size, its rows a multiple of `multiple`."""
+    rows, width = np.average(batches.shapes, axis=0, weights=batches.counts)
+    shape = (max(1, round(rows / multiple)) * multiple, round(width))
+    return {name: jax.ShapeDtypeStruct(shape, array.dtype) for name, array in batches(0).items()}
+
+
+def flops(function: Callable[..., Any], *arguments: Any) -> float:
+    """Of one call, for arguments (arrays, or their shapes) of these shapes."""
+    traced = jax.jit(function).trace(*arguments)
+    return _xla(traced.lower()) + _beyond(traced.jaxpr.jaxpr)
+
+
+def _beyond(jaxpr: jex.Jaxpr) -> float:
+    """What XLA's count of a jaxpr leaves out: all but the first pass of every scan in it."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name == "scan":
+            body = equation.params["jaxpr"]
+            once = _xla(_lowered(body))
+            total += equation.params["length"] * (once + _beyond(body.jaxpr)) - _copies(**equation.params) * once
+        elif name == "cond":
+            total += max((_beyond(branch.jaxpr) for branch in equation.params["branches"]), default=0.0)
+        elif name != "pallas_call":
+            total += sum(map(_beyond, _inner(equation.params)))
+    return total
+
+
+def _copies(length: int, unroll: int, **_: Any) -> int:
+    """How often the body of a scan stands in its program: in the loop, and behind it what does not fill the loop's last pass."""
+    if unroll == 0:
+        return length
+    return (unroll if length >= unroll else 0) + length % unroll
+
+
+def _inner(params: dict[str, Any]) -> Iterator[jex.Jaxpr]:
+    """The programs inside an equation (jit, remat, custom derivatives)."""
+    for value in params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, jex.ClosedJaxpr):
+                yield one.jaxpr
+            elif isinstance(one, jex.Jaxpr):
+                yield one
+
+
+def _lowered(body: jex.ClosedJaxpr) -> Any:
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in body.in_avals]
+    return jax.jit(jex.jaxpr_as_fun(body)).lower(*shapes)
+
+
+def _xla(lowered: Any) -> float:
+    """XLA's count."""
+    return float((lowered.cost_analysis() or {}).get("flops", 0.0))

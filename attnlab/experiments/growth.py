@@ -1,0 +1,84 @@
+"""What may change between two runs of `sweep` in one folder: a plan may grow, and what finished trials mean stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Candidate, Plan
+from attnlab.training.manifest import Manifest, differences
+
+CHOICE = "choice.json"
+FIXED = ("base", "tune", "search", "select", "measure", "budget")
+"""What the choice was made with; it stays once the choice is made. So do the contrasts of the claim, old variants and old seeds."""
+
+
+def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
+    """Whether the experiment `new` may be planned where `old` was.
+
+    Before the choice is made everything but the experiment's name and config may change; from then on variants and seeds may be
+    added, and words may be mended.
+
+    Args:
+      old: the plan that is there.
+      new: see `loading.definition`.
+      directory: the sweep folder.
+
+    Raises:
+      UserError: what differs, planned and now.
+    """
+    for key in ("name", "config"):
+        if getattr(old, key) != new[key]:
+            raise UserError(
+                f"{directory} holds another experiment: its {key} is {getattr(old, key)!r}, here {new[key]!r}; use another --dir"
+            )
+    if not (directory / CHOICE).exists():
+        return
+    changed = [*_changed(old, new), *_removed(old, new)]
+    if changed:
+        raise UserError(f"{directory}: its choice is made, so this can no longer change: {'; '.join(changed)}. Use another --dir")
+
+
+def check_begun(candidate: Candidate, directory: Path) -> None:
+    """Whether the trials of a candidate that were begun, if any, have the config that they would have now.
+
+    Raises:
+      UserError: they have another one, in which fields.
+    """
+    for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")):
+        manifest = Manifest.read(path.parent)
+        wrong = differences(manifest.config, candidate.config, ignore=("parallel", "seed")) if manifest else []
+        if wrong:
+            raise UserError(
+                f"variant {candidate.variant!r}: {path.parent} was trained with another config: {'; '.join(wrong[:3])}. "
+                f"Use another --dir, or remove that folder to train it again"
+            )
+
+
+def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+    pairs = [(key, getattr(old, key), new[key]) for key in FIXED]
+    pairs.append(("claim", _contrasts(old.claim), _contrasts(new["claim"])))
+    for key, before, now in pairs:
+        if _plain(before) != _plain(now):
+            yield f"{key}: planned {_plain(before)}, now {_plain(now)}"
+
+
+def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+    for name, overrides in old.variants.items():
+        if name not in new["variants"]:
+            yield f"variant {name!r}: planned, now gone"
+        elif _plain(overrides) != _plain(new["variants"][name]):
+            yield f"variant {name!r}: planned {_plain(overrides)}, now {_plain(new['variants'][name])}"
+    if gone := [seed for seed in old.seeds if seed not in new["seeds"]]:
+        yield f"seeds: {', '.join(map(str, gone))} planned, now gone"
+
+
+def _contrasts(claim: Mapping[str, Any] | None) -> Any:
+    return claim and claim["contrasts"]
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

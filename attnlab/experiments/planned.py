@@ -1,0 +1,97 @@
+"""The launcher's side of planning: whether a plan is still right, and else a process that makes it (`planning.py`); imports no jax."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.growth import check_growth
+from attnlab.experiments.loading import definition, definition_hash, load_experiment
+from attnlab.experiments.plan import Candidate, Plan
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def ensure(file: str, directory: str | Path) -> Plan:
+    """The plan of an experiment in the sweep folder: the one that is there, or made, or grown to what the file says now.
+
+    An experiment that has not changed is not planned again.
+
+    Args:
+      file: "experiments/quickstart.py", with an argument "experiments/bottleneck.py:my/folder".
+      directory: the sweep folder; made if absent.
+
+    Raises:
+      UserError: something is wrong with the file, or the folder holds what it no longer fits (see `growth`).
+    """
+    there = _unchanged(file, directory)
+    if there is not None:
+        return there
+    _run([file, str(directory)])
+    return _read(directory)
+
+
+def draft(file: str, directory: str | Path) -> Plan:
+    """The plan that `ensure` would return; nothing is written."""
+    return _unchanged(file, directory) or Plan.from_json(_run([file, str(directory), "--draft"]), "the draft of a plan")
+
+
+def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Candidate]:
+    """Plan further candidates and add them to the plan; safe with several processes at once.
+
+    Args:
+      directory: a sweep folder with a plan.
+      points: variant and tuned settings of each.
+
+    Returns:
+      The candidates in the order of `points`; one that the plan has already is found again.
+
+    Raises:
+      UserError: there is no plan, or a setting does not fit.
+    """
+    points = list(points)
+    plan = _read(directory)
+    wanted = [plan.want(variant, tuned).id for variant, tuned in points]
+    if not {*wanted} <= {one.id for one in plan.candidates}:
+        _run([str(directory), "--grow"], json.dumps(points))
+        plan = _read(directory)
+    known = {one.id: one for one in plan.candidates}
+    return [known[identity] for identity in wanted]
+
+
+def _unchanged(file: str, directory: str | Path) -> Plan | None:
+    """The plan that is there, if it is of this very experiment; None if one has to be made."""
+    defined = definition(load_experiment(file), file)
+    old = Plan.read(directory)
+    if old is None or old.hash == definition_hash(defined):
+        return old
+    check_growth(old, defined, Path(directory))
+    return None
+
+
+def _read(directory: str | Path) -> Plan:
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
+    return plan
+
+
+def _run(arguments: Sequence[str], given: str = "") -> str:
+    """What the planning process prints; its one line of complaint becomes a `UserError`."""
+    command = [sys.executable, "-m", "attnlab.experiments.planning", *arguments]
+    path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))  # attnlab may be run without being installed
+    environment = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}  # shapes and counts only: accelerators are for the trials
+    done = subprocess.run(command, input=given, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        *before, line = done.stderr.strip().splitlines() or ["it said nothing"]
+        if done.returncode != 2:
+            print(*before, sep="\n", file=sys.stderr)
+            line = f"planning failed (exit code {done.returncode}): {line}"
+        raise UserError(line)
+    return done.stdout

@@ -1,0 +1,210 @@
+"""The process that plans: `python -m attnlab.experiments.planning FILE.py[:ARGUMENT] DIR` writes `DIR/plan.json`, whole or not at all.
+
+Every candidate is resolved, checked as `train` does it, built with the true vocabularies (shapes only) and counted before the first
+trial starts. The launcher's side is `planned.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.budgets import solve
+from attnlab.experiments.building import Builder, naming
+from attnlab.experiments.growth import check_begun, check_growth
+from attnlab.experiments.loading import definition, definition_hash, load_experiment
+from attnlab.experiments.plan import Candidate, Plan, Wanted, locked
+from attnlab.files import timestamp
+from attnlab.tasks import TASKS
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The planning process.
+
+    Returns:
+      0 when planned, 2 after one line on stderr.
+    """
+    parser = argparse.ArgumentParser(prog="planning")
+    parser.add_argument("words", nargs="+", help="FILE.py[:ARGUMENT] DIR; DIR alone with --grow")
+    parser.add_argument("--draft", action="store_true", help="print the plan and write nothing")
+    parser.add_argument("--grow", action="store_true", help="add candidates, from stdin: [[variant, {key: value}], ...]")
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.grow:
+            add(arguments.words[0], json.load(sys.stdin))
+        else:
+            file, directory = arguments.words
+            plan = made(file, Path(directory))
+            print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def made(file: str, directory: Path) -> Plan:
+    """The plan of an experiment file for a sweep folder, grown from the one that is there.
+
+    Raises:
+      UserError: a candidate cannot be built or run, named by its variant; the folder holds what the experiment no longer fits.
+    """
+    defined = definition(load_experiment(file), file)
+    identity, old = definition_hash(defined), Plan.read(directory)
+    if old is not None:
+        if old.hash == identity:
+            return old
+        check_growth(old, defined, directory)
+    plan = Plan(**defined, file=file, hash=identity, created=old.created if old else timestamp(), candidates=())
+    plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
+    wanted = listed(plan) if plan.search is None else found(plan, old)
+    builder = Builder(plan.config, plan.seeds[0])
+    if plan.search is not None:
+        check_space(plan, builder)
+    plan = plan.grown(candidates(plan, wanted, builder)).promote(one.id for one in (old.candidates if old else ()) if one.promoted)
+    for candidate in plan.candidates:
+        check_begun(candidate, directory)
+    return plan
+
+
+def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Plan the candidates of further (variant, tuned settings) and add them to the plan.
+
+    Raises:
+      UserError: there is no plan, or a candidate cannot be built.
+    """
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
+    known = {one.id for one in plan.candidates}
+    wanted = {one.id: one for one in (plan.want(variant, tuned) for variant, tuned in points) if one.id not in known}
+    made = candidates(plan, list(wanted.values()), Builder(plan.config, plan.seeds[0]))
+    for candidate in made:
+        check_begun(candidate, Path(directory))
+    Plan.extend(directory, made)
+
+
+def listed(plan: Plan) -> list[Wanted]:
+    """The candidates of a plan without a search: every variant with every point of `tune`."""
+    points = plan.tune or ({"name": "", "overrides": {}},)
+    return [plan.want(variant, point["overrides"], point["name"]) for variant in plan.variants for point in points]
+
+
+def found(plan: Plan, old: Plan | None) -> list[Wanted]:
+    """The candidates that a search has found so far and that the plan still wants."""
+    if old is None or old.search != plan.search:
+        return []
+    kept = [plan.want(one.variant, one.tuned) for one in old.candidates if one.variant in plan.variants]
+    known = {one.id for one in old.candidates}
+    return [one for one in kept if one.id in known]
+
+
+def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[Candidate]:
+    """The candidates resolved, checked and counted.
+
+    Raises:
+      UserError: one cannot be built, two are the same, or a metric is unknown.
+    """
+    resolved = {}
+    for one in wanted:
+        with naming(one.variant, one.tuned):
+            resolved[one.id] = builder.config(one.overrides)
+    _check_different(wanted, resolved)
+    for config in list(resolved.values())[:1]:
+        _check_metrics(plan, TASKS.resolve(config.task))
+    return [_candidate(plan, one, builder) for one in wanted]
+
+
+def check_space(plan: Plan, builder: Builder) -> None:
+    """Whether every variant takes the settings that a search may draw: the lowest of each range, each option of a choice.
+
+    Raises:
+      UserError: one does not.
+    """
+    assert plan.search is not None
+    options = {key: values.get("options") or [values["low"]] for key, values in plan.search["space"].items()}
+    first = {key: values[0] for key, values in options.items()}
+    candidates(plan, [plan.want(variant, first) for variant in plan.variants], builder)
+    for variant in plan.variants:
+        for key, value in ((key, value) for key, values in options.items() for value in values[1:]):
+            with naming(variant, {key: value}):
+                builder.config(plan.want(variant, {**first, key: value}).overrides)
+
+
+def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
+    with naming(wanted.variant, wanted.tuned):
+        overrides, budget = dict(wanted.overrides), None
+        if plan.budget is not None:
+            budget = _matched(plan, wanted, builder)
+            if wanted.variant != plan.budget["to"]:
+                overrides[budget["knob"]] = budget["value"]
+        config = builder.config(overrides)
+        parameters, flops = int(builder.count(config, "parameters")), builder.count(config, "flops")
+    stored = json.loads(json.dumps(configs.to_dict(config)))
+    return Candidate(wanted.id, wanted.variant, wanted.tuned, overrides, stored, parameters, flops, budget)
+
+
+def _matched(plan: Plan, wanted: Wanted, builder: Builder) -> dict[str, Any]:
+    """`Candidate.budget`: the knob solved so that the count is that of the variant to match, with the same tuned settings."""
+    assert plan.budget is not None
+    knob, to, what = plan.budget["knob"], plan.budget["to"], plan.budget["match"]
+    if knob in wanted.tuned or (wanted.variant != to and knob in plan.variants[wanted.variant]):
+        raise UserError(f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another knob")
+    goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
+    start = _whole(builder.config(wanted.overrides), knob)
+    if wanted.variant == to:
+        return {"wanted": goal, "reached": goal, "knob": knob, "value": start, "matched": True, "note": "the others are matched to it"}
+    solution = solve(lambda value: builder.count(builder.resolved({**wanted.overrides, knob: value}), what), start, goal)
+    matched = abs(solution.reached / goal - 1) <= plan.budget["within"]
+    note = "" if matched else solution.note
+    return {"wanted": goal, "reached": solution.reached, "knob": knob, "value": solution.value, "matched": matched, "note": note}
+
+
+def _whole(config: ConfigDict, knob: str) -> int:
+    """The value of the knob in a config."""
+    settings = configs.flat(config)
+    if knob not in settings:
+        raise UserError(f"budget.knob {knob!r}: no such setting; {nearest(knob, settings)}")
+    if type(settings[knob]) is not int or settings[knob] < 1:
+        raise UserError(f"budget.knob {knob!r} is {settings[knob]!r}; a whole number of at least 1 is needed")
+    return int(settings[knob])
+
+
+def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) -> None:
+    """No two candidates are the same once resolved: a setting may name what stands there anyway."""
+    seen: dict[str, Wanted] = {}
+    for one in wanted:
+        other = seen.setdefault(configs.config_hash(resolved[one.id]), one)
+        if other is not one:
+            names = [json.dumps({"variant": each.variant, **each.tuned}) for each in (other, one)]
+            raise UserError(f"two candidates have the same settings, {' and '.join(names)}; leave one out")
+
+
+def _check_metrics(plan: Plan, kind: Any) -> None:
+    """Selection and measure are scores of the task, the right way up."""
+    measures: dict[str, str] = getattr(kind, "measures", {})
+    for name, asked in (("select", plan.select), ("measure", plan.measure)):
+        metric, mode = asked["metric"], asked["mode"]
+        if measures and metric not in measures:
+            raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, measures)}")
+        if measures and mode != measures[metric]:
+            raise UserError(
+                f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write ({metric!r}, {measures[metric]!r})"
+            )
+
+
+def _write(plan: Plan, directory: str) -> None:
+    with locked(directory):
+        plan.write(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,233 @@
+"""The Optuna side of a search: one study per variant, in `DIR/search.journal`.
+
+What is asked is a function of the search's seed, the trial's number and the results told so far, and is written in one
+record. So a launcher that is killed finds every trial it has asked for, whole, and asks the same next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.search import Range, Search
+
+if TYPE_CHECKING:
+    import optuna
+
+_DIGITS = 4  # significant digits of a drawn number: finer differences are not worth a trial
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One trial of a study.
+
+    Attributes:
+      number: its place in the study, from 0.
+      tuned: config key to value.
+      state: "running" until its result is told, then "complete", "fail" or "pruned".
+      value: the objective of a complete one.
+    """
+
+    number: int
+    tuned: dict[str, Any]
+    state: str
+    value: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether its result was told."""
+        return self.state != "running"
+
+
+class Study:
+    """The trials of one variant.
+
+    Args:
+      directory: the sweep's folder.
+      search: how to look.
+      variant: whose study it is.
+      mode: "min" or "max".
+
+    Raises:
+      UserError: optuna is not installed, or the study was begun with another search.
+    """
+
+    def __init__(self, directory: Path, search: Search, variant: str, mode: str) -> None:
+        optuna = _optuna()
+        self._search = search
+        self._direction = {"min": "minimize", "max": "maximize"}[mode]
+        self._asking = directory / ".search-ask.lock"
+        self._study = optuna.create_study(
+            storage=_storage(directory),
+            study_name=variant,
+            direction=self._direction,
+            load_if_exists=True,
+            sampler=optuna.samplers.RandomSampler(),  # never asked: `_draw` has one for each number
+            pruner=_pruner(search),
+        )
+        self._check(directory, variant)
+
+    def _check(self, directory: Path, variant: str) -> None:
+        """A study is of one search only: its draws mean nothing within other bounds."""
+        begun = self._study.user_attrs.get("search")
+        if begun is None:
+            self._study.set_user_attr("search", self._search.to_dict())
+        elif Search.from_dict(begun) != self._search:
+            changed = [key for key, value in self._search.to_dict().items() if Search.from_dict(begun).to_dict()[key] != value]
+            raise UserError(f"{directory} holds a search of variant {variant!r} with another {', '.join(changed)}; use another --dir")
+
+    def trials(self) -> list[Asked]:
+        """All trials asked for, in their order."""
+        return [self._asked(trial) for trial in self._study.get_trials(deepcopy=False)]
+
+    def ask(self) -> Asked:
+        """Draws the next trial and keeps it; two processes never get the same one."""
+        optuna = _optuna()
+        with exclusive(self._asking):
+            trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING, params=self._draw(), distributions=self._space())
+            self._study.add_trial(trial)  # one record: after a kill all of it is there, or nothing
+            return self.trials()[-1]
+
+    def report(self, number: int, values: Sequence[float]) -> bool:
+        """Whether the pruner would stop trial `number`, given what it has scored at its evaluations so far, oldest first."""
+        optuna = _optuna()
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        trial = optuna.trial.Trial(self._study, frozen._trial_id)
+        stop = False
+        for step, value in enumerate(values, start=1):  # counted in evaluations, so that rungs lie where there are results
+            if step not in frozen.intermediate_values:
+                trial.report(value, step)
+                stop = stop or bool(trial.should_prune())
+        return stop
+
+    def tell(self, number: int, value: float | None, *, pruned: bool = False) -> None:
+        """Closes trial `number` with its objective, None for one that failed; a trial already closed stays as it is."""
+        state = _optuna().trial.TrialState
+        if pruned:
+            value, outcome = None, state.PRUNED
+        else:
+            outcome = state.FAIL if value is None else state.COMPLETE
+        self._study.tell(number, value, state=outcome, skip_if_finished=True)
+
+    def _draw(self) -> dict[str, Any]:
+        """The parameters of the next trial, as Optuna knows them."""
+        history = self._study.get_trials(deepcopy=False)
+        draft = _optuna().create_study(direction=self._direction, sampler=_sampler(self._search, len(history)))
+        draft.add_trials(history)
+        params = draft.ask(self._space()).params
+        return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
+
+    def _asked(self, trial: optuna.trial.FrozenTrial) -> Asked:
+        tuned = {key: trial.params[key] for key in self._search.space}
+        tuned |= {key: values.options[tuned[key]] for key, values in self._search.space.items() if values.options}
+        state = trial.state.name.lower()
+        return Asked(trial.number, tuned, state, trial.value if state == "complete" else None)
+
+    def _space(self) -> dict[str, Any]:
+        return {key: _distribution(values) for key, values in self._search.space.items()}
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError("a search needs optuna: pip install 'attnlab[search]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _distribution(values: Range) -> Any:
+    """Optuna's form of a range; a choice is one of the options' places, which may be of any type."""
+    kinds = _optuna().distributions
+    if values.kind == "choice":
+        return kinds.CategoricalDistribution(tuple(range(len(values.options))))
+    if values.kind == "integers":
+        return kinds.IntDistribution(values.low, values.high)
+    return kinds.FloatDistribution(values.low, values.high, log=values.kind == "log_uniform")
+
+
+def _rounded(value: Any, values: Range) -> Any:
+    """A drawn float with few digits, still within its bounds."""
+    if not isinstance(value, float) or values.low is None or values.high is None:
+        return value
+    return min(max(float(f"{value:.{_DIGITS}g}"), values.low), values.high)
+
+
+def _sampler(search: Search, number: int) -> Any:
+    """A sampler for one draw. The seed leaves the variant out: what does not depend on results is the same for all variants."""
+    samplers = _optuna().samplers
+    seed = int.from_bytes(hashlib.sha256(f"{search.seed}/{number}".encode()).digest()[:4])
+    if search.sampler == "random":
+        return samplers.RandomSampler(seed)
+    if search.sampler == "grid":
+        return samplers.GridSampler({key: range(len(values.options)) for key, values in search.space.items()}, seed=search.seed)
+    return samplers.TPESampler(seed=seed, n_startup_trials=search.startup)
+
+
+def _pruner(search: Search) -> Any:
+    pruners = _optuna().pruners
+    if search.pruner == "halving":
+        return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
+    if search.pruner == "median":
+        return pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1)
+    return pruners.NopPruner()
+
+
+def _storage(directory: Path) -> Any:
+    """`DIR/search.journal`, opened; what a power cut tore off its end is dropped first."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    path, lock = directory / "search.journal", directory / ".search.lock"
+    directory.mkdir(parents=True, exist_ok=True)
+    with exclusive(lock), open(path, "a+b") as file:
+        file.seek(0)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            file.truncate(whole)
+    backend: Any = JournalFileBackend
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the journal is announced as experimental
+        return JournalStorage(backend(str(path), lock_obj=_JournalLock(lock)))
+
+
+class _JournalLock:
+    """`flock` for Optuna's journal: unlike a lock file, it is gone when its holder was killed.
+
+    Attributes:
+      path: the file that is locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def acquire(self) -> bool:
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Only one process at a time is inside, for one lock file; it ends with its holder, however that ends."""
+    lock = _JournalLock(path)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

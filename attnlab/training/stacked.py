@@ -1,0 +1,292 @@
+"""Several trials as one program: the step function under `vmap`, with a leading trial axis in state, batch and metrics.
+
+    state_i, sums_i = step(numbers_i, state_i, batch_i)    for all trials i at once; who does not move keeps its state
+
+The trials differ in their seed and in `hyperparameters.numbers`, which are inputs of the program. Each keeps the batches, records and
+checkpoints it would have alone, in a folder of its own, and may go on alone, or with others, from any of them. What differs is rounding:
+products of matrices are summed in another order, and numbers are float32 where a program of one trial computes with constants in
+float64 (1 - b2 then has a relative error of 3e-5 for b2 = 0.999).
+
+Where a loss draws random numbers (dropout) they depend on the shape of the batch, so that batches cannot be padded: in each turn
+those trials move whose next batch has the shape that most of them wait for. Otherwise smaller batches are padded with zeros to the
+largest where they fit into it, and all move. So the trials are not always at the same step; one that is to be evaluated or saved waits
+until no other can move, and then all that wait are evaluated at once.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.progress import Progress
+from attnlab.training.hyperparameters import SMOOTHING, differing, signature
+from attnlab.training.interrupt import Interrupt
+from attnlab.training.loop import Batches, Journal, Outcome, Task, first_states, saved_like, why_stopped
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.parallel import Spread, Step
+from attnlab.training.step import Sums, make_step
+
+Batch = dict[str, np.ndarray]
+
+
+class Stackable(Task, Protocol):
+    """A task that several models can learn at once."""
+
+    def loss(self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None) -> tuple[jax.Array, Sums]:
+        """See `step.Loss`; `smoothing`, an array, replaces the configured label smoothing. Given only where trials differ in it."""
+
+    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
+        """`evaluate` for each of several models, whose parameters have a leading axis."""
+
+
+@dataclasses.dataclass(eq=False)
+class Member:
+    """One trial of a stack.
+
+    Attributes:
+      journal: its files.
+      batches: its own, by step.
+      step: updates made.
+      batch: of the next one.
+      waits: an evaluation or a checkpoint is due before it may move on.
+      outcome: how it ended; None while it is under way.
+    """
+
+    journal: Journal
+    batches: Batches
+    step: int
+    batch: Batch
+    waits: bool = False
+    outcome: Outcome | None = None
+
+
+def train(
+    configs: Sequence[ConfigDict],
+    task: Stackable,
+    batches: Sequence[Batches],
+    workdirs: Sequence[Path],
+    place: Spread,
+    progress: Progress,
+    interrupt: Interrupt,
+    began: float,
+) -> list[Outcome]:
+    """Train all trials to `training.steps`, each from the newest good checkpoint in its own folder; see `loop.train`.
+
+    Args:
+      configs: one for each trial, of equal `hyperparameters.signature`.
+      task: model, data and loss; one for all.
+      batches: those of each trial.
+      workdirs: of each trial, locked by this process.
+      place: where the trials are.
+      progress: shows the trial that is furthest behind.
+      interrupt: entered; a remembered signal makes all trials save and leave.
+      began: `time.perf_counter()` at the start of the command.
+
+    Returns:
+      The outcome of each trial. One that diverges is left behind; the others go on.
+
+    Raises:
+      UserError: a checkpoint that cannot be used, a full disk.
+      ValueError: trials that cannot be stacked.
+    """
+    if len({signature(config) for config in configs}) > 1:
+        raise ValueError("these trials differ in more than their seeds and numbers")
+    with contextlib.ExitStack() as files:
+        members, hosts = [], []
+        like, fresh = saved_like(configs[0], task), first_states(configs[0], task)
+        for config, workdir, own in zip(configs, workdirs, batches, strict=True):
+            journal = files.enter_context(contextlib.closing(_journal(config, workdir, progress)))
+            hosts.append(journal.begin(like, fresh))
+            step = int(hosts[-1].step)
+            members.append(Member(journal, own, step, own(step), outcome=Outcome("done", step) if step == config.training.steps else None))
+            journal.status.update("running", step)
+        stack, first = Stack(configs, task, members, hosts, place, progress), None
+        while any(member.outcome is None for member in members):
+            if interrupt.signal is not None:
+                stack.leave(why_stopped(interrupt))
+            elif not stack.advance():
+                stack.settle()
+            first = first or time.perf_counter() - began
+    return [dataclasses.replace(member.outcome, seconds_to_first_step=first) for member in members if member.outcome]
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """What the program takes besides the state.
+
+    Attributes:
+      slots: length of the trial axis; behind the trials there may be idle ones, so that devices have equally many.
+      numbers: those that differ, [slots] float32 by dotted name.
+    """
+
+    slots: int
+    numbers: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, configs: Sequence[ConfigDict], slots: int) -> Feed:
+        """For these trials; an idle slot has the numbers of the first."""
+        columns = {name: [*values, *values[:1] * (slots - len(values))] for name, values in differing(configs).items()}
+        return cls(slots, {name: np.asarray(values, np.float32) for name, values in columns.items()})
+
+    def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Any]:
+        """The batches of those that move, padded to the largest, who they are, and the numbers."""
+        one = next(iter(batches.values()))
+        room = {name: tuple(map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True))) for name in one}
+        together = {name: np.zeros((self.slots, *shape), one[name].dtype) for name, shape in room.items()}
+        moves = np.zeros(self.slots, bool)
+        for i, batch in batches.items():
+            moves[i] = True
+            for name, rows in batch.items():
+                corner: tuple[Any, ...] = (i, *map(slice, rows.shape))
+                together[name][corner] = rows
+        return {"batch": together, "moves": moves, "numbers": self.numbers}
+
+
+class Stack:
+    """The state of all trials on the devices, and what happens to it.
+
+    Args:
+      configs, task, members, place, progress: see `train`.
+      hosts: the state each trial begins with.
+    """
+
+    def __init__(
+        self, configs: Sequence[ConfigDict], task: Stackable, members: list[Member], hosts: Sequence[Any], place: Spread, progress: Progress
+    ) -> None:
+        self.task, self.members, self.place, self.progress = task, members, place, progress
+        self._feed = Feed.of(configs, -(-len(members) // place.count) * place.count)
+        self._pads = not draws(task, hosts[0].params, members[0].batch)
+        self._step: Step = make_stacked_step(configs[0], task)
+        self._programs: dict[tuple[int, ...], Any] = {}
+        idle = [hosts[0]] * (self._feed.slots - len(members))
+        self._state = place.place(jax.tree.map(lambda *leaves: np.stack(leaves), *hosts, *idle))
+
+    def advance(self) -> bool:
+        """One update of as many trials as can move together. Returns whether any could."""
+        batches = {i: one.batch for i, one in enumerate(self.members) if one.outcome is None and not one.waits}
+        if not batches:
+            return False
+        moving = turn({i: batch["source"].shape for i, batch in batches.items()}, self._pads)
+        fed = self.place.feed(self._feed({i: batches[i] for i in moving}))
+        program = self._program(fed)
+        clock = time.perf_counter()
+        self._state, sums = program(self._state, fed)
+        for member in (self.members[i] for i in moving):
+            member.batch = member.batches(member.step + 1)  # the next ones, while the devices are at work
+        sums = self.place.fetch(sums)
+        seconds = time.perf_counter() - clock
+        for i in moving:
+            self._stepped(self.members[i], {name: float(values[i]) for name, values in sums.items()}, seconds / len(moving))
+        under_way = [member.step for member in self.members if member.outcome is None]
+        pace = {"step_seconds": seconds * len(under_way) / len(moving), "tokens_per_second": float(sums["tokens"][moving].sum()) / seconds}
+        self.progress.update(min(under_way, default=self.members[0].step), loss=float(np.mean(sums["loss"][moving])), **pace)
+        return True
+
+    def settle(self) -> None:
+        """Evaluate and save the trials that wait for it; those at their last step are done."""
+        waiting = {i: member for i, member in enumerate(self.members) if member.waits}
+        evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
+        scores = self.task.evaluate_stacked(self.place.one(self._state.averaged), "valid") if evaluated else []
+        improved = {i for i in evaluated if waiting[i].journal.scored(waiting[i].step, scores[i])}
+        self._save([i for i, member in waiting.items() if i in improved or member.journal.saves(member.step)], improved)
+        for member in waiting.values():
+            member.waits = False
+            if member.outcome is None and member.step == member.journal.last:
+                member.outcome = Outcome("done", member.step)
+
+    def leave(self, why: str) -> None:
+        """Save all trials that are under way, and end them."""
+        self.settle()
+        self._save([i for i, member in enumerate(self.members) if member.outcome is None and member.step], set())
+        for member in self.members:
+            member.outcome = member.outcome or Outcome("interrupted", member.step, message=why)
+
+    def _save(self, which: list[int], best: set[int]) -> None:
+        """Save the states of some trials."""
+        host = self.place.fetch(self._state) if which else None
+        for i in which:
+            member, own = self.members[i], jax.tree.map(lambda leaf, i=i: leaf[i], host)
+            if wrong := member.journal.save(member.step, own, i in best):
+                member.outcome = Outcome("diverged", member.step, message=wrong)
+
+    def _stepped(self, member: Member, values: dict[str, float], seconds: float) -> None:
+        """What follows an update of a trial; `seconds` is its share of the time."""
+        member.step += 1
+        pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
+        if wrong := member.journal.stepped(member.step, values, pace):
+            member.outcome = Outcome("diverged", member.step, message=wrong)
+            return
+        member.waits = member.journal.evaluates(member.step) or member.journal.saves(member.step)
+        member.journal.status.update("running", member.step)
+
+    def _program(self, fed: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+        """The compiled step for batches of this shape."""
+        shape = fed["batch"]["source"].shape
+        if shape not in self._programs:
+            clock = time.perf_counter()
+            self._programs[shape] = self.place.compile(self._step, self._state, fed)
+            seconds = time.perf_counter() - clock
+            for member in self.members:
+                member.journal.metrics.time(member.step + 1, {"compile_seconds": seconds / len(self.members)})
+            self.progress.compiled("batches of " + "x".join(map(str, shape)), seconds)
+        return self._programs[shape]
+
+
+def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
+    """`step(state, fed) -> (state, sums)`, all with a leading trial axis.
+
+    Args:
+      config: of any of the trials.
+      task: see `train`.
+
+    Returns:
+      The step. `fed` holds "batch", "moves" (bool, whether a trial makes an update) and "numbers" (those that differ, by dotted name).
+    """
+
+    def one(state: Any, fed: Mapping[str, Any]) -> tuple[Any, Any]:
+        numbers, settings = fed["numbers"], config.training
+        optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=settings.steps, clip=settings.clip, instead=numbers)
+        loss = functools.partial(task.loss, smoothing=numbers[SMOOTHING]) if SMOOTHING in numbers else task.loss
+        how = {"accumulate": settings.accumulate, "ema": numbers.get("training.ema", settings.ema), "compute": settings.compute}
+        after, sums = make_step(loss, task.weight, optimizer, follow=task.follow, **how)(state, fed["batch"])
+        return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
+
+    return jax.vmap(one)
+
+
+def draws(task: Task, params: Any, batch: Batch) -> bool:
+    """Whether the loss draws random numbers."""
+    carried = task.carried()
+    loss = task.loss if carried is None else functools.partial(task.loss, carried=carried)
+    return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
+
+
+def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
+    """Who of those that wait moves next.
+
+    Args:
+      waiting: the shapes of their batches.
+      pads: batches may be padded.
+    """
+    largest = max(waiting.values(), key=math.prod)
+    if pads and all(size <= most for shape in waiting.values() for size, most in zip(shape, largest, strict=True)):
+        return list(waiting)
+    ((most_wanted, _),) = collections.Counter(waiting.values()).most_common(1)
+    return [i for i, shape in waiting.items() if shape == most_wanted]
+
+
+def _journal(config: ConfigDict, workdir: Path, progress: Progress) -> Journal:
+    _, schedule = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+    return Journal(config, workdir, schedule, progress, f"{workdir.parent.name}/{workdir.name}, ")

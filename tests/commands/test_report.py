@@ -1,0 +1,54 @@
+"""The report command: its flags, and one line for what is not there."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import Command, main
+from attnlab.commands.report import INTERVALS as CHOICES
+from attnlab.experiments.statistics import INTERVALS
+from tests.experiments.synthetic import sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = {"report": Command("attnlab.commands.report", "the report of a sweep", on_run=False)}
+
+
+@pytest.mark.quick
+def test_report_writes_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(sweep(tmp_path)), "--latex", "--interval=bootstrap"], COMMANDS) == 0
+    printed = capsys.readouterr().out
+    assert "verdict: supported (4 seeds)" in printed and str(tmp_path / "report.html") in printed
+    assert "bootstrap (BCa" in (tmp_path / "report.md").read_text() and r"\toprule" in (tmp_path / "report.tex").read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["{empty}"], "holds no sweep (no plan.json in it)"),
+        (["{empty}/absent"], "holds no sweep (no plan.json in it)"),
+        ([], "the following arguments are required: DIR"),
+        (["{empty}", "--interval=z"], "invalid choice: 'z'"),
+        (["{empty}", "--latx"], "did you mean '--latex'?"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], words: str) -> None:
+    assert main(["report", *(word.format(empty=tmp_path) for word in argv)], COMMANDS) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_every_kind_of_interval_has_its_flag() -> None:
+    assert set(CHOICES) == set(INTERVALS)
+
+
+@pytest.mark.quick
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, attnlab.commands.report; print([name for name in ('jax', 'numpy', 'scipy', 'matplotlib') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert importlib.import_module("attnlab.commands.report").run

@@ -1,0 +1,80 @@
+"""`sweep`: what is refused, and how it sets out; a real sweep is in tests/experiments/test_swept.py."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import sweep
+from attnlab.errors import UserError
+from attnlab.experiments import planned
+from attnlab.experiments.slots import Slot
+from attnlab.training.records import RunLock
+from tests.commands.tiny import called
+from tests.experiments import real, stub
+
+
+@pytest.mark.quick
+def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    file = real.experiment(tmp_path / "which.py", 'compare=rows({"additive": {}})')
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").touch()
+    (tmp_path / "file").touch()
+    for argv, words in (
+        ([file, f"--dir={tmp_path / 'thesis'}"], "is not empty and holds no sweep (chapter.tex is there); name a new or empty folder"),
+        ([file, f"--dir={tmp_path / 'file'}"], "is not a folder; name another"),
+        ([file, f"--dir={tmp_path / 'new'}", "--slots=0"], "--slots=0: expected a whole number of at least 1"),
+        ([str(tmp_path / "wich.py"), f"--dir={tmp_path / 'new'}"], "did you mean"),
+        ([file, f"--dir={tmp_path / 'new'}", "--retry-faild"], "unknown flag --retry-faild; did you mean '--retry-failed'"),
+        ([file, f"--dir={tmp_path / 'new'}", "--executor=local", "--stack=maybe"], "invalid choice: 'maybe'"),
+    ):
+        before = sorted(tmp_path.rglob("*"))
+        ended = called(["sweep", *argv])
+        assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1, ended.err
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
+    stub.planned(tmp_path / "sweep")
+    with RunLock(tmp_path / "sweep"):
+        ended = called(["sweep", "experiments/which.py", f"--dir={tmp_path / 'sweep'}"])
+    assert ended.code == 2 and "another launcher is at work there (pid " in ended.err and ended.err.count("\n") == 1
+
+
+def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: str, directory: Path) -> None:
+        raise UserError("variant 'general': config.system.widht: no such key")
+
+    monkeypatch.setattr(planned, "ensure", refuse)
+    ended = called(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
+    assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("stack", "environment", "together"),
+    [("auto", {}, False), ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True), ("on", {}, True), ("off", {"CUDA_VISIBLE_DEVICES": "0"}, False)],
+)
+def test_where_trials_train_together(stack: str, environment: dict[str, str], together: bool, tmp_path: Path) -> None:
+    stub.planned(tmp_path)
+    arrange = sweep._arrangement(tmp_path, argparse.Namespace(stack=stack), [Slot(0, (), environment)])
+    assert (arrange is not list) == together
+
+
+@pytest.mark.quick
+def test_where_a_sweep_is_kept_unless_told() -> None:
+    assert sweep.default_directory("experiments/quickstart.py") == "runs/quickstart"
+    assert sweep.default_directory("experiments/bottleneck.py:my/own folder") == "runs/bottleneck-my-own-folder"
+
+
+def test_the_launcher_starts_without_jax() -> None:
+    """`sweep --help` and all that the launcher imports."""
+    code = (
+        "import sys; from attnlab.commands import main; main(['sweep', '--help']); import attnlab.experiments.queue;"
+        "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=real.ROOT, check=False).returncode == 0

@@ -1,0 +1,51 @@
+"""Texts to be copied: lengths and words as asked, splits apart, gold alignment on the diagonal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from attnlab.data import SPLITS
+from attnlab.data.copying import Copying
+from attnlab.data.generated import split_of
+from attnlab.errors import UserError
+
+
+@pytest.mark.quick
+def test_every_length_and_every_word_is_equally_likely_and_the_target_is_the_source() -> None:
+    pairs = Copying(examples=6_000, shortest=3, longest=6, symbols=5).pairs("train")
+    assert len(pairs) == 6_000 and all(source == target for source, target in pairs)
+    lengths = Counter(len(source.split()) for source, _ in pairs)
+    assert set(lengths) == {3, 4, 5, 6} and all(abs(count - 1_500) < 150 for count in lengths.values())
+    words = Counter(word for source, _ in pairs for word in source.split())
+    assert set(words) == set("abcde") and max(words.values()) < 1.1 * min(words.values())
+
+
+def test_splits_are_apart_whatever_the_seed() -> None:
+    found = {split: {s for seed in (0, 1) for s, _ in Copying(2_000, 300, 300, seed).pairs(split)} for split in SPLITS}
+    for split, sources in found.items():
+        assert {split_of(source) for source in sources} == {split}
+    assert Copying(valid=30).pairs("valid") == Copying(valid=50).pairs("valid")[:30] != Copying(valid=30, seed=1).pairs("valid")
+
+
+def test_alignment_is_the_diagonal_and_a_wrong_pair_is_refused() -> None:
+    assert Copying().alignment(("a b a", "a b a")) == {(0, 0), (1, 1), (2, 2)}
+    with pytest.raises(ValueError, match="'b a' is no copy of 'a b'"):
+        Copying().alignment(("a b", "b a"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"shortest": 0}, "config.data.shortest=0 .* expected 1 <= shortest <= longest"),
+        ({"shortest": 5, "longest": 4}, "shortest=5 and config.data.longest=4"),
+        ({"symbols": 1}, r"config.data.symbols=1 must be in 2 \.\.\. 26"),
+        ({"symbols": 27}, "config.data.symbols=27"),
+        ({"longest": 2}, r"config.data.longest=2: 20\^2 different texts are too few"),
+        ({"examples": 0}, "config.data.examples=0"),
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, int], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        Copying(**wrong)

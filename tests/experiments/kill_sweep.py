@@ -1,0 +1,186 @@
+"""kill -9 of launchers and trials at random moments, then the same command: does everything equal an undisturbed sweep, bit for bit?
+
+    python -m tests.experiments.kill_sweep --kills 20
+    python -m tests.experiments.kill_sweep --kills 3 --variants 2 --seeds 2
+
+The first is a sweep of 12 trials in two slots. Every kill takes the launcher, one of the processes that work for it, or both. Killed
+sweeps go on until enough kills have come, over as many folders as that takes. Prints a line, and what differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.experiments import real
+
+SCORES = ("additive", "general", "dot", "location")
+STEPS = 24
+
+
+def experiment(folder: Path, variants: int, seeds: int) -> str:
+    """The file of a sweep of tiny trials that save often, so that many kills fall into a save."""
+    rows = {name: {"system.attention.score": name} for name in SCORES[:variants]}
+    settings: dict[str, Any] = {"training__steps": str(STEPS), "checkpoint__every": "3", "training__log_every": "1", "data__test": "2"}
+    settings |= {"training__evaluate_every": "12", "system__decoder": "8", "system__encoder": "4"}  # "dot" needs equal widths
+    return real.experiment(folder / "killed.py", f"compare=rows({rows!r})", f"seeds={tuple(range(seeds))}", **settings)
+
+
+def start(file: str, directory: Path) -> subprocess.Popen[bytes]:
+    """A launcher; its lines go to a file beside the sweep."""
+    log = open(directory.with_suffix(".log"), "ab")  # noqa: SIM115 - the launcher's
+    line = real.command("sweep", file, f"--dir={directory}", "--slots=2", "--retry-failed")
+    return subprocess.Popen(line, stdout=log, stderr=log, env=real.environment(), cwd=directory.parent)
+
+
+def workers(launcher: int) -> list[int]:
+    """The processes of trials and evaluations: children of the launcher's child that forks them."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if state != "Z":
+            parents[int(path.parent.name)] = int(parent)
+    children = [pid for pid, parent in parents.items() if parent == launcher]
+    return [pid for pid, parent in parents.items() if parent in children]
+
+
+def kill(launcher: subprocess.Popen[bytes], rng: random.Random) -> str:
+    """Kill the launcher, a worker or both; what was killed, "" where there was no worker to kill."""
+    what = rng.choice(["launcher", "worker", "both"])
+    found = workers(launcher.pid)
+    if not found and what == "worker":
+        return ""
+    if what != "launcher" and found:
+        os.kill(rng.choice(found), signal.SIGKILL)
+    if what != "worker":
+        launcher.kill()
+        launcher.wait()
+    return what
+
+
+def killed_until_done(file: str, directory: Path, longest: float, most: int, rng: random.Random) -> int:
+    """Launch, kill after a random time, and again, until a launcher ends by itself or there were `most` kills; the number of kills."""
+    kills, launcher = 0, start(file, directory)
+    while kills < most:
+        try:
+            launcher.wait(rng.uniform(0.3, longest))
+            break
+        except subprocess.TimeoutExpired:
+            kills += bool(kill(launcher, rng))
+            if launcher.poll() is not None:
+                launcher = start(file, directory)
+    for _ in range(3):  # a trial whose processes were killed three times under one launcher has failed, and runs again
+        if launcher.wait(600) == 0:
+            return kills
+        launcher = start(file, directory)
+    raise AssertionError(directory.with_suffix(".log").read_text())
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """What differs between two finished sweeps, and what is wrong with the second alone."""
+    wrong = [*doubled(other), *torn(other)]
+    names = sorted(str(path.relative_to(one)) for path in one.rglob("*") if compared(path))
+    if names != sorted(str(path.relative_to(other)) for path in other.rglob("*") if compared(path)):
+        wrong.append("other files")
+    wrong += [name for name in names if (other / name).exists() and content(one / name) != content(other / name)]
+    return wrong + [f"checkpoint of {trial}" for trial in arrays(one) if arrays(one)[trial] != arrays(other).get(trial)]
+
+
+def compared(path: Path) -> bool:
+    """Whether a file holds what config and seed determine."""
+    return (
+        path.name in ("metrics.jsonl", "valid.json", "results.json", "translations.txt", "choice.json", "plan.json")
+        or path.suffix == ".npz"
+    )
+
+
+def content(path: Path) -> Any:
+    """What is compared of a file: all of it, but for times."""
+    if path.suffix != ".json":
+        return path.read_bytes()
+    fields = real.read(path)
+    return {name: value for name, value in fields.items() if name not in ("decoding_seconds", "made", "created")}
+
+
+def arrays(directory: Path) -> dict[str, Any]:
+    """Trial to the digests of all arrays of its last checkpoint."""
+    from attnlab.training.checkpoints import Checkpoints
+
+    found = {}
+    for workdir in sorted(directory.glob("trials/*/seed*")):
+        checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
+        last = checkpoints.steps()[-1]
+        found[str(workdir.relative_to(directory))] = (last, checkpoints._store().read_record(last)["arrays"])
+        checkpoints.close()
+    return found
+
+
+def doubled(directory: Path) -> list[str]:
+    """Trials that were begun after they were done, or by two processes at once."""
+    wrong = []
+    for path in sorted(directory.rglob("attempts.jsonl")):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        ends = [number for number, record in enumerate(records) if record["event"] == "end" and record["state"] == "done"]
+        if ends != [len(records) - 1]:
+            wrong.append(f"{path.parent.relative_to(directory)} done {len(ends)} times")
+        pids = [record["pid"] for record in records if record["event"] == "start"]
+        if len(set(pids)) < len(pids):
+            wrong.append(f"{path.parent.relative_to(directory)}: attempts of one process")
+    return wrong
+
+
+def torn(directory: Path) -> list[str]:
+    """Files that are not whole."""
+    wrong = []
+    for path in sorted([*directory.rglob("*.json"), *directory.rglob("*.jsonl")]):
+        try:
+            _ = [json.loads(text) for text in (path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])]
+        except ValueError:
+            wrong.append(f"{path.relative_to(directory)} is torn")
+    return wrong + [str(path.relative_to(directory)) for path in directory.rglob("*.tmp") if path.is_file()]
+
+
+def trial(folder: Path, kills: int, variants: int, seeds: int, seed: int) -> tuple[int, list[str]]:
+    """At least `kills` kills; their number, and what differed from the undisturbed sweep."""
+    file, reference = experiment(folder, variants, seeds), folder / "reference"
+    began = time.perf_counter()
+    if start(file, reference).wait(900):  # also fills the compile cache
+        raise AssertionError(reference.with_suffix(".log").read_text())
+    longest = max(1.0, (time.perf_counter() - began) / 6)
+    rng, done, wrong = random.Random(seed), 0, []
+    while done < kills:
+        directory = folder / f"killed{done}"
+        done += killed_until_done(file, directory, longest, kills - done, rng)
+        wrong += [f"{directory.name}: {one}" for one in differences(reference, directory)]
+    return done, wrong
+
+
+def main() -> int:
+    """Prints one line, and one for each difference."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--variants", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        kills, wrong = trial(Path(folder), flags.kills, flags.variants, flags.seeds, flags.seed)
+    found = f"{flags.variants * flags.seeds} trials, {kills} kills: {'DIFFERS' if wrong else 'equal'}"
+    print("\n".join([found, *wrong]))
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

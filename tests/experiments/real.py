@@ -1,0 +1,68 @@
+"""Sweeps of real trials, as small as they come, started as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.plan import Plan
+from tests.experiments import plans
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BROKEN = '''
+"""A mechanism that builds, and fails when it is trained."""
+
+import sys
+
+from attnlab.attention.mechanisms.single import Single
+
+
+class Broken(Single):
+    """Breaks in a trial."""
+
+    def read(self, *given):
+        if not sys.argv[0].endswith("planning.py"):
+            raise RuntimeError("broken on purpose")
+        return super().read(*given)
+'''
+
+
+def environment() -> dict[str, str]:
+    """That of a user with CPUs and this package."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "XLA_"))}
+    return kept | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+
+
+def command(*argv: str | Path) -> list[str]:
+    """`python launch.py ...`."""
+    return [sys.executable, "-W", "ignore", str(ROOT / "launch.py"), *map(str, argv)]
+
+
+def launch(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(command(*argv), capture_output=True, text=True, env=environment(), cwd=cwd, timeout=600, check=False)
+
+
+def experiment(path: Path, *lines: str, **base: Any) -> str:
+    """An experiment file; `base` overrides the tiny run's settings, "__" for a dot."""
+    name = plans.experiment_file(path, *lines)
+    changes = {key.replace("__", "."): value for key, value in {"parallel__devices": "1", **base}.items()}
+    path.write_text(path.read_text().replace("def get_experiment", f"BASE.update({changes!r})\n\n\ndef get_experiment", 1))
+    return name
+
+
+def plan(directory: Path) -> Plan:
+    """The plan of a sweep that has been launched."""
+    found = Plan.read(directory)
+    assert found is not None
+    return found
+
+
+def read(path: Path) -> Any:
+    """A JSON file."""
+    return json.loads(path.read_text())

@@ -1,0 +1,138 @@
+"""A trial that trains nothing: it records where it ran and ends as a file in the sweep's folder says. For tests of the queue."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.attempts import Attempt
+from attnlab.experiments.jobs import Job
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.selection import Choice
+from attnlab.experiments.slots import Slot
+from attnlab.experiments.state import recorded
+from attnlab.experiments.trial import HELD
+from attnlab.training.interrupt import Interrupt
+from attnlab.training.records import Held, RunLock
+from tests.experiments import plans
+
+STEPS = 10
+
+
+class Board:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.ticks = 0
+
+    def started(self, job: Job, slot: Slot) -> None:
+        self.lines.append(f"started {job.name}")
+
+    def ended(self, job: Job) -> None:
+        self.lines.append(f"ended {job.name}")
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def tick(self) -> None:
+        self.ticks += 1
+
+
+def planned(directory: Path, **changes: Any) -> Plan:
+    """A small plan, written: additive and general, seeds 0 and 1, unless `changes` say otherwise."""
+    plan = plans.plan(**changes)
+    config = {"seed": plan.seeds[0], "training": {"steps": STEPS}, "optimizer": {"name": "adam"}, "schedule": {"name": "cosine"}}
+    candidates = (dataclasses.replace(one, config={**config, "system": one.variant}) for one in plan.candidates)
+    plan = dataclasses.replace(plan, candidates=tuple(candidates))
+    plan.write(directory)
+    return plan
+
+
+def behave(directory: Path, **endings: str) -> None:
+    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute", "wait"; all others are done soon."""
+    (directory / "endings.json").write_text(json.dumps(endings))
+
+
+def finish(trial: Trial, directory: Path, state: str = "done", loss: float = 1.0) -> Path:
+    """The records of a trial that ended so."""
+    workdir = trial.workdir(directory)
+    workdir.mkdir(parents=True, exist_ok=True)
+    attempt = Attempt.start(workdir, None)
+    if state == "done":
+        (workdir / "valid.json").write_text(json.dumps({"split": "valid", "step": STEPS, "loss": loss}))
+    attempt.end(state, STEPS, "" if state == "done" else f"{state} on purpose", 0.5)  # type: ignore[arg-type]
+    return workdir
+
+
+def work(directory: Path, job: Job, slot: Slot) -> int:
+    """What the queue does in place of training."""
+    if job.kind == "final":
+        return evaluate(directory, job)
+    (trial,) = job.trials
+    workdir = trial.workdir(directory)
+    try:
+        lock = RunLock(workdir)
+    except Held:
+        return HELD
+    endings = json.loads((directory / "endings.json").read_text()) if (directory / "endings.json").exists() else {}
+    ending = endings.get(f"{trial.candidate.variant}_{trial.seed}", "")
+    with lock, open(directory / "uses.jsonl", "a") as uses:
+        if recorded(trial, directory).settled:
+            return 0
+        attempt = Attempt.start(workdir, slot)
+        begin = time.time()
+        if ending == "mute":
+            print("something went wrong at the very start")
+            os._exit(3)
+        if ending == "die" or (ending == "die once" and len((workdir / "attempts.jsonl").read_text().splitlines()) == 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        code = _end(ending, workdir, attempt)
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        use = {"slot": slot.number, "cores": cores, "pid": os.getpid(), "group": os.getpgrp(), "begin": begin, "end": time.time()}
+        uses.write(json.dumps({**use, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "trial": trial.name}) + "\n")
+    return code
+
+
+def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
+    if ending == "fail":
+        attempt.end("failed", 3, "ValueError: no good")
+        return 1
+    if ending == "diverge":
+        attempt.end("diverged", 4, "loss nan at step 4")
+        return 1
+    with Interrupt() as interrupt, open(workdir / "steps", "ab", buffering=0) as steps:
+        for step in range(len((workdir / "steps").read_text().split()), STEPS):
+            steps.write(b"%d\n" % step)
+            until = time.monotonic() + (6 if ending == "wait" else 0.01)
+            while time.monotonic() < until and interrupt.signal is None:
+                time.sleep(0.005)
+            if interrupt.signal is not None:
+                break
+    if interrupt.signal is not None:
+        attempt.end("interrupted", 5, f"signal {interrupt.signal}")
+        return 128 + interrupt.signal
+    (workdir / "valid.json").write_text(json.dumps({"split": "valid", "step": STEPS, "loss": 1.0}))
+    attempt.end("done", STEPS, "", 0.01)
+    return 0
+
+
+def evaluate(directory: Path, job: Job) -> int:
+    """In place of the evaluation on the test split; needs the choice as the real one does."""
+    assert Choice.read(directory) is not None
+    if (directory / "no finals").exists():
+        print("a sad last line")
+        return 1
+    for trial in job.trials:
+        (trial.workdir(directory) / "results.json").write_text("{}")
+    return 0
+
+
+def uses(directory: Path) -> list[dict[str, Any]]:
+    """What the trials have recorded of the places they ran in."""
+    return [json.loads(line) for line in (directory / "uses.jsonl").read_text().splitlines()]

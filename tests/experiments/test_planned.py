@@ -1,0 +1,58 @@
+"""The launcher's side of planning: a process only where one is needed, its one line of complaint passed on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import planned
+from attnlab.experiments.plan import Plan
+from tests.experiments.plans import experiment_file, plan
+
+SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
+
+
+@pytest.mark.quick
+def test_an_experiment_is_planned_once_by_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = experiment_file(tmp_path / "which.py", SCORES)
+    made = planned.ensure(file, tmp_path / "sweep")
+    assert made == Plan.read(tmp_path / "sweep") and len(made.candidates) == 2
+    monkeypatch.setattr(subprocess, "run", None)
+    assert planned.ensure(file, tmp_path / "sweep") == planned.draft(file, tmp_path / "sweep") == made
+    points: list[tuple[str, dict[str, Any]]] = [("general", {}), ("additive", {})]
+    assert planned.grow(tmp_path / "sweep", points) == [made.candidates[1], made.candidates[0]]
+
+
+def test_what_the_process_complains_of_is_one_line(tmp_path: Path) -> None:
+    file = experiment_file(tmp_path / "which.py", "compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})")
+    with pytest.raises(UserError) as caught:
+        planned.ensure(file, tmp_path / "sweep")
+    assert str(caught.value).startswith("variant 'b': config.system.attention.score: unknown score 'genral'; did you mean 'general'")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_process_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho one >&2; echo two >&2; exit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    file = experiment_file(tmp_path / "which.py", SCORES)
+    with pytest.raises(UserError, match=r"planning failed \(exit code 1\): two"):
+        planned.ensure(file, tmp_path / "sweep")
+    assert capfd.readouterr().err == "one\n"
+
+
+def test_a_mistake_that_needs_no_model_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)
+    with pytest.raises(UserError, match="baseline is 'additiv'; did you mean 'additive'"):
+        planned.ensure(experiment_file(tmp_path / "which.py", SCORES, "baseline='additiv'"), tmp_path / "sweep")
+    plan().write(tmp_path / "sweep")
+    with pytest.raises(UserError, match="holds another experiment: its name is 'which', here 'other'"):
+        planned.ensure(experiment_file(tmp_path / "other.py", SCORES), tmp_path / "sweep")
+    with pytest.raises(UserError, match="holds no plan; run 'sweep' there first"):
+        planned.grow(tmp_path / "nowhere", [])

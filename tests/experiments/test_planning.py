@@ -1,0 +1,201 @@
+"""Planning in this process: what a plan holds, budgets met or labelled, plans that grow, mistakes that leave nothing behind."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import building, planning
+from attnlab.experiments.building import Builder
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.planning import made
+from attnlab.training.manifest import Manifest
+from tests.experiments.plans import experiment_file
+
+SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
+WIDER = "compare=rows({'additive': {}, 'wide': {'system.encoder': 10}})"
+WIDEST = "compare=rows({'additive': {}, 'widest': {'system.encoder': 40}})"
+SEARCH = "from attnlab.experiments.search import Search, choice, log_uniform"
+
+
+shared_builder = functools.cache(Builder)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLOPs without lowering anything (`test_flops` has them), and builders that the tests share."""
+    monkeypatch.setattr(building, "step_flops", lambda config, task: 1000.0 * config.system.decoder + 50.0 * config.system.encoder)
+    monkeypatch.setattr(planning, "Builder", shared_builder)
+
+
+def planned(tmp_path: Path, *lines: str, imports: str = "") -> Plan:
+    """Plan an experiment file in `tmp_path/sweep` and write the plan there."""
+    plan = made(experiment_file(tmp_path / "which.py", *lines, imports=imports), tmp_path / "sweep")
+    plan.write(tmp_path / "sweep")
+    return plan
+
+
+def refused(tmp_path: Path, *lines: str, imports: str = "") -> str:
+    """The message of a file that cannot be planned; nothing is written."""
+    with pytest.raises(UserError) as caught:
+        planned(tmp_path, *lines, imports=imports)
+    return str(caught.value)
+
+
+@pytest.mark.quick
+def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> None:
+    plan = planned(tmp_path, SCORES, "tune=grid({'schedule.peak': (1e-3, 3e-3)})", "seeds=(4, 7)")
+    assert [(one.variant, dict(one.tuned)) for one in plan.candidates] == [
+        (variant, {"schedule.peak": peak}) for variant in ("additive", "general") for peak in (1e-3, 3e-3)
+    ]
+    last = plan.candidates[-1]
+    assert last.config["seed"] == 4 and last.config["schedule"]["peak"] == 3e-3
+    assert last.config["system"]["attention"]["score"]["name"] == "general" and last.config["batch"]["buckets"] == [32]
+    assert last.overrides["system.attention.score"] == "general" and last.budget is None
+    assert last.parameters != plan.candidates[0].parameters > 1000 and plan.candidates[0].parameters == plan.candidates[1].parameters
+    assert 1e5 < last.flops < 1e9
+    assert Plan.read(tmp_path / "sweep") == plan
+
+
+def test_the_same_experiment_is_not_planned_again(tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(tmp_path, SCORES)
+    monkeypatch.setattr(planning, "Builder", None)
+    assert planned(tmp_path, SCORES) == plan
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            ("compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})",),
+            "variant 'b': config.system.attention.score: unknown score",
+        ),
+        (
+            ("compare=rows({'a': {}})", "tune=grid({'schedule.paek': (1,)})"),
+            "variant 'a' with schedule.paek=1: config.schedule.paek: no such",
+        ),
+        (
+            ("compare=rows({'a': {'batch.size': 15}})", "tune=grid({'training.accumulate': (2,)})"),
+            "config.batch.size=15 is not divisible by 2",
+        ),
+        (("compare=rows({'a': {}, 'b': {'system.attention.score': 'additive'}})",), "two candidates have the same settings"),
+        ((SCORES, "select=('los', 'min')"), "select: unknown metric 'los'; did you mean 'loss'?"),
+        ((SCORES, "measure=('exact', 'min')"), "measure=('exact', 'min'): of 'exact', max is better; write ('exact', 'max')"),
+        (
+            (SCORES, "budget=Budget('parameters', 'system.decodr')"),
+            "budget.knob 'system.decodr': no such setting; did you mean 'system.decoder'",
+        ),
+        ((SCORES, "budget=Budget('parameters', 'system.dropout')"), "budget.knob 'system.dropout' is 0.0; a whole number"),
+        ((WIDER, "budget=Budget('parameters', 'system.encoder')"), "variant 'wide': 'system.encoder' is set, but the budget solves for it"),
+        (("compare=rows({'a': {'data': 'files', 'data.directory': 'nowhere'}})",), "variant 'a': "),
+    ],
+)
+def test_a_mistake_names_its_variant_and_leaves_nothing(lines: tuple[str, ...], words: str, tmp_path: Path, quick: None) -> None:
+    assert words in refused(tmp_path, *lines)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
+    plan = planned(
+        tmp_path, WIDER, "tune=grid({'system.embedding': (8, 16)})", "budget=Budget('parameters', 'system.decoder', within=0.03)"
+    )
+    for narrow, wide in zip(plan.of("additive"), plan.of("wide"), strict=True):
+        assert narrow.budget is not None and wide.budget is not None
+        assert narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters  # candidates of equal tuning match each other
+        assert wide.parameters == wide.budget["reached"] == pytest.approx(narrow.parameters, rel=0.03) and wide.budget["matched"]
+        assert wide.config["system"]["decoder"] == wide.overrides["system.decoder"] == wide.budget["value"]
+        assert narrow.config["system"]["decoder"] == narrow.budget["value"] == 8 and narrow.overrides["system.decoder"] == "8"
+
+
+def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: None) -> None:
+    budget = "budget=Budget('flops', 'system.decoder', to='widest')"
+    additive, widest = planned(tmp_path, WIDEST, budget).candidates
+    assert widest.flops == 8000 + 2000 and widest.overrides["system.decoder"] == "8"
+    assert additive.flops == 10_400 and additive.overrides["system.decoder"] == 10
+    assert additive.budget == {"wanted": 10_000, "reached": 10_400, "knob": "system.decoder", "value": 10, "matched": False, "note": ""}
+    loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
+    assert loose.budget is not None and loose.budget["matched"]
+
+
+def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None:
+    """It has more without the knob, or the knob does nothing."""
+    _, missed = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'system.decoder')").candidates
+    assert missed.budget is not None and not missed.budget["matched"] and missed.budget["value"] == 1
+    assert missed.budget["reached"] == missed.parameters > missed.budget["wanted"] * 1.05
+    _, idle = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'data.examples')").candidates
+    assert idle.budget is not None and (idle.budget["matched"], idle.budget["note"]) == (False, "it makes no difference")
+
+
+def test_ids_know_nothing_of_what_the_budget_found(tmp_path: Path, quick: None) -> None:
+    free = planned(tmp_path, WIDER)
+    (tmp_path / "sweep" / "plan.json").unlink()
+    assert [one.id for one in planned(tmp_path, WIDER, "budget=Budget('flops', 'system.decoder')").candidates] == [
+        one.id for one in free.candidates
+    ]
+
+
+def test_a_plan_grows(tmp_path: Path, quick: None) -> None:
+    old = planned(tmp_path, SCORES, "seeds=(0,)")
+    more = (
+        "compare=rows({'dot': {'system.attention.score': 'scaled_dot'}, 'additive': {}, 'general': {'system.attention.score': 'general'}})"
+    )
+    (tmp_path / "sweep" / "choice.json").write_text("{}")
+    new = planned(tmp_path, more.replace("scaled_dot", "location"), "seeds=(0, 1)", "baseline='additive'")
+    assert [one.variant for one in new.candidates] == ["dot", "additive", "general"]
+    assert new.candidates[1:] == old.candidates and new.created == old.created and new.hash != old.hash
+    assert "its choice is made" in refused(tmp_path, SCORES, "seeds=(1,)")
+    assert Plan.read(tmp_path / "sweep") == new
+
+
+def test_trials_that_were_trained_with_another_config_are_not_taken_over(tmp_path: Path, quick: None) -> None:
+    """The budget changes what an id stands for; before anything was trained that is fine."""
+    budget = "budget=Budget('parameters', 'system.decoder', within=0.4)"
+    plan = planned(tmp_path, WIDER)
+    made(experiment_file(tmp_path / "which.py", WIDER, budget), tmp_path / "sweep")
+    trial = plan.trials()[1]
+    workdir = trial.workdir(tmp_path / "sweep")
+    workdir.mkdir(parents=True)
+    Manifest.build(trial.config, devices=None, data=None).write(workdir)
+    assert f"variant 'wide': {workdir} was trained with another config: system.decoder: saved 8, wanted" in refused(tmp_path, WIDER, budget)
+    assert planned(tmp_path, WIDER) == plan
+
+
+def test_a_search_plans_what_it_finds(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = "search=Search({'schedule.peak': log_uniform(1e-3, 1e-2), 'system.readout': choice('current', 'previous')}, trials=2)"
+    plan = planned(tmp_path, SCORES, search, imports=SEARCH)
+    assert plan.candidates == () and plan.search is not None
+
+    def grow(*points: Any) -> int:
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(points)))
+        return planning.main([str(tmp_path / "sweep"), "--grow"])
+
+    assert grow(["general", {"schedule.peak": 2e-3}], ["additive", {"schedule.peak": 2e-3}], ["general", {"schedule.peak": 2e-3}]) == 0
+    grown = Plan.read(tmp_path / "sweep")
+    assert grown is not None and [one.variant for one in grown.candidates] == ["general", "additive"]
+    assert grow(["general", {"schedule.peak": "x"}]) == 2
+    assert capsys.readouterr().err.startswith("variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float")
+    again = planned(tmp_path, SCORES, search, "seeds=(0, 1)", imports=SEARCH)
+    assert again.candidates == grown.candidates  # what was found stays when the experiment grows
+    bad = search.replace("'previous'", "'last'")
+    assert "variant 'additive' with system.readout=last: " in refused(tmp_path, SCORES, bad, imports=SEARCH)
+
+
+def test_the_process_writes_or_prints_a_plan(tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]) -> None:
+    file, directory = experiment_file(tmp_path / "which.py", SCORES), tmp_path / "sweep"
+    assert planning.main([file, str(directory), "--draft"]) == 0
+    drafted = Plan.from_json(capsys.readouterr().out, "")
+    assert not directory.exists()
+    assert planning.main([file, str(directory)]) == 0
+    found = Plan.read(directory)
+    assert found is not None and found.candidates == drafted.candidates
+    assert planning.main([experiment_file(tmp_path / "which.py", "compare=()"), str(directory)]) == 2
+    assert capsys.readouterr().err == f"{tmp_path}/which.py: compare is empty; name at least one variant, rows({{'base': {{}}}})\n"
+    assert Plan.read(directory) == found
