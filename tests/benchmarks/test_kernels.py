@@ -20,7 +20,9 @@ def test_the_plain_kernel_compiles_to_what_one_would_write_by_hand() -> None:
     by_hand = kernels.by_hand(SHAPE)
     np.testing.assert_array_equal(jax.jit(function)(params, x), jax.jit(by_hand)(params, x))
     ours, hand = kernels.compiled(function, params, x), kernels.compiled(by_hand, params, x)
-    one, other = (collections.Counter(re.findall(r"= \S+ ([a-z-]+)\(", program.as_text())) for program in (ours, hand))
+    one, other = (
+        collections.Counter(re.findall(r"= (\S+ [a-z-]+)\(", program.as_text())) for program in (ours, hand)
+    )  # "f32[2,8]{1,0} dot"
     assert one == other and len(one) > 5
     for figure in ("flops", "bytes accessed"):
         assert ours.cost_analysis()[figure] == hand.cost_analysis()[figure] > 0

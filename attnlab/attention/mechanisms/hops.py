@@ -21,7 +21,7 @@ from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels.plain import Look, plain
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
 from attnlab.registry import Part, kind, made
@@ -77,8 +77,7 @@ class Hops(Attention):
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> HopsMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
-        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        return HopsMemory(known, length, jnp.pad(self.scored(source), room), jnp.pad(source[:, None], room))
+        return HopsMemory(known, length, *(with_room(x, known.shape[1]) for x in (self.scored(source), source[:, None])))
 
     def extend(self, memory: HopsMemory, source: jax.Array, valid: jax.Array | None = None) -> HopsMemory:
         """See `Attention.extend`."""

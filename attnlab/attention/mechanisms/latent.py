@@ -28,7 +28,7 @@ from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.projections import GLOROT, Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.scores.products import inner
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
@@ -110,8 +110,7 @@ class Latent(Attention):
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> LatentMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
-        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        return LatentMemory(known, length, *(jnp.pad(x, room) for x in self.kept(source, 0)))
+        return LatentMemory(known, length, *(with_room(x, known.shape[1]) for x in self.kept(source, 0)))
 
     def extend(self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None) -> LatentMemory:
         """See `Attention.extend`."""

@@ -28,7 +28,7 @@ from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
@@ -116,8 +116,7 @@ class MultiHead(Attention):
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> MultiHeadMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
-        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        return MultiHeadMemory(known, length, *(jnp.pad(x, room) for x in self.key_value(source, 0)))
+        return MultiHeadMemory(known, length, *(with_room(x, known.shape[1]) for x in self.key_value(source, 0)))
 
     def extend(self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None) -> MultiHeadMemory:
         """See `Attention.extend`."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import flax.linen as nn
 import flax.struct
 import jax
-import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
@@ -23,7 +22,7 @@ from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.projections import Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, written
+from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
@@ -77,8 +76,7 @@ class Single(Attention):
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> SingleMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
-        room = ((0, 0), (0, 0), (0, known.shape[1] - source.shape[1]), (0, 0))
-        return SingleMemory(known, length, *(jnp.pad(x, room) for x in self.keys_and_values(source)))
+        return SingleMemory(known, length, *(with_room(x, known.shape[1]) for x in self.keys_and_values(source)))
 
     def extend(self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
         """See `Attention.extend`."""
