@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.experiments import attempts
 from attnlab.experiments.plan import Plan
+from attnlab.experiments.running import attempts
 from attnlab.progress import table
 from attnlab.training.records import read_records
 from benchmarks import rounds

@@ -41,8 +41,8 @@ ALLOWED = {
 EXCEPTIONS = {("config_checks", "decoding")}
 LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
 LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
-LIGHT += ("attnlab.experiments.launcher", "attnlab.experiments.queue", "attnlab.experiments.board", "attnlab.experiments.report")
-LIGHT += ("attnlab.experiments.slurm", "attnlab.experiments.worker", "attnlab.experiments.searching", "attnlab.experiments.studies")
+LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
+LIGHT += ("attnlab.experiments.reporting.report",)
 LIGHT += ("attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
 
 

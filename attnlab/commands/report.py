@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or a damaged record.
     """
-    from attnlab.experiments import report
+    from attnlab.experiments.reporting import report
 
     report.write(arguments.directory, arguments.interval, tex=arguments.latex)
     return 0

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.selection import check_test_split
+from attnlab.experiments.running.selection import check_test_split
 from attnlab.training.manifest import Manifest
 from attnlab.training.run import start_jax
 

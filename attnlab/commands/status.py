@@ -23,8 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or a damaged record.
     """
-    from attnlab.experiments.board import Board, overview, shown, summary, troubles
-    from attnlab.experiments.launcher import read
+    from attnlab.experiments.running.board import Board, overview, shown, summary, troubles
+    from attnlab.experiments.running.launcher import read
     from attnlab.progress import table
 
     if arguments.watch and sys.stdout.isatty():

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
-    from attnlab.experiments.board import Board
-    from attnlab.experiments.jobs import Executor, Job
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.slots import Slot
-    from attnlab.experiments.stop import Stop
+    from attnlab.experiments.running.board import Board
+    from attnlab.experiments.running.jobs import Executor, Job
+    from attnlab.experiments.running.slots import Slot
+    from attnlab.experiments.running.stop import Stop
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
@@ -29,7 +29,7 @@ STACK = "train trials that differ in seed or numbers only as one program (auto: 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, the folder, and how to run."""
-    from attnlab.experiments import slurm
+    from attnlab.experiments.running import slurm
 
     parser.add_argument("file", metavar="FILE.py[:ARGUMENT]", help="the experiment")
     parser.add_argument("--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)")
@@ -50,9 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
       0 when all is done, 1 when a trial failed or diverged, 128 + the signal's number when interrupted.
     """
     from attnlab.commands.session import check_folder
-    from attnlab.experiments import planned, slurm
-    from attnlab.experiments.launcher import lock
-    from attnlab.experiments.slots import local_slots
+    from attnlab.experiments import planned
+    from attnlab.experiments.running import slurm
+    from attnlab.experiments.running.launcher import lock
+    from attnlab.experiments.running.slots import local_slots
 
     directory = Path(arguments.dir or default_directory(arguments.file))
     check_folder("--dir", directory)
@@ -79,9 +80,9 @@ def default_directory(file: str) -> str:
 
 def conduct(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> int:
     """Run what is left of the sweep, whose lock is held, and report."""
-    from attnlab.experiments.board import Board, troubles
-    from attnlab.experiments.launcher import Launcher, course, read, retry_failed
-    from attnlab.experiments.stop import Stop
+    from attnlab.experiments.running.board import Board, troubles
+    from attnlab.experiments.running.launcher import Launcher, course, read, retry_failed
+    from attnlab.experiments.running.stop import Stop
 
     if arguments.retry_failed:
         print(f"{retry_failed(directory)} failed trials are run again", file=sys.stderr)
@@ -98,7 +99,7 @@ def conduct(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot
     if stop.signal is not None:
         print(f"interrupted: all is saved in {directory}; the same command goes on from here", file=sys.stderr)
         return 128 + stop.signal
-    from attnlab.experiments import report
+    from attnlab.experiments.reporting import report
 
     report.write(directory)
     return 1 if wrong or failures else 0
@@ -107,15 +108,15 @@ def conduct(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot
 def _executor(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot], board: Board, stop: Stop) -> Executor:
     """The local queue, or the cluster's."""
     if arguments.executor == "slurm":
-        from attnlab.experiments import slurm
+        from attnlab.experiments.running import slurm
 
         return slurm.executor(directory, arguments, board, stop)
-    from attnlab.experiments.launcher import read
-    from attnlab.experiments.queue import Queue
+    from attnlab.experiments.running.launcher import read
+    from attnlab.experiments.running.queue import Queue
 
     queue = Queue(directory, slots, board, stop)
     if read(directory).search is not None:
-        from attnlab.experiments.searching import Watch
+        from attnlab.experiments.running.searching import Watch
 
         queue.watch = Watch(read(directory), directory)
     return queue
@@ -123,8 +124,8 @@ def _executor(directory: Path, arguments: argparse.Namespace, slots: Sequence[Sl
 
 def _arrangement(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> Callable[[list[Job]], list[Job]]:
     """Whether trials train together: several in a program on accelerators, where one alone leaves most of it idle."""
-    from attnlab.experiments.jobs import stacked
-    from attnlab.experiments.launcher import read
+    from attnlab.experiments.running.jobs import stacked
+    from attnlab.experiments.running.launcher import read
 
     search = read(directory).search
     prunes = search is not None and search["pruner"] is not None  # stops trials one by one

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab.commands import session
 from attnlab.errors import UserError
-from attnlab.experiments.selection import check_no_trial
+from attnlab.experiments.running.selection import check_no_trial
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.records import RunLock

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.commands import Command, main
 from attnlab.commands.report import INTERVALS as CHOICES
-from attnlab.experiments.statistics import INTERVALS
+from attnlab.experiments.reporting.statistics import INTERVALS
 from tests.experiments.synthetic import sweep
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import pytest
 from attnlab.commands import sweep
 from attnlab.errors import UserError
 from attnlab.experiments import planned
-from attnlab.experiments.slots import Slot
+from attnlab.experiments.running.slots import Slot
 from attnlab.training.records import RunLock
 from tests.commands.tiny import called
 from tests.experiments import real, stub
@@ -74,7 +74,7 @@ def test_where_a_sweep_is_kept_unless_told() -> None:
 def test_the_launcher_starts_without_jax() -> None:
     """`sweep --help` and all that the launcher imports."""
     code = (
-        "import sys; from attnlab.commands import main; main(['sweep', '--help']); import attnlab.experiments.queue;"
+        "import sys; from attnlab.commands import main; main(['sweep', '--help']); import attnlab.experiments.running.queue;"
         "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=real.ROOT, check=False).returncode == 0

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.attempts import Attempt
-from attnlab.experiments.jobs import Job
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.selection import Choice
-from attnlab.experiments.slots import Slot
-from attnlab.experiments.state import recorded
-from attnlab.experiments.trial import HELD
+from attnlab.experiments.running.attempts import Attempt
+from attnlab.experiments.running.jobs import Job
+from attnlab.experiments.running.selection import Choice
+from attnlab.experiments.running.slots import Slot
+from attnlab.experiments.running.state import recorded
+from attnlab.experiments.running.trial import HELD
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.records import Held, RunLock
 from tests.experiments import plans

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import attempts
 from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.running import attempts
 from attnlab.training.records import is_held, read_records
 from tests.slurm.compare import differences, overlaps
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments import attempts
+from attnlab.experiments.running import attempts
 
 SAME = ("metrics.jsonl", "valid.json", "translations.txt")
 CLOCKED = ("decoding_seconds",)

@@ -1,0 +1,106 @@
+"""A report for programs: `report.json` (everything by name) and `report.csv` (one number a line)."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from attnlab.experiments.reporting.comparison import Row
+from attnlab.experiments.reporting.contents import Contents
+
+HEAD = ("variant", "candidate", "seed", "split", "metric", "value")
+ALL = "all"  # in place of a seed: a figure over all of them
+
+
+def as_json(contents: Contents) -> str:
+    """The report as one JSON object; numbers that are not there are null."""
+    plan, comparison = contents.records.plan, contents.comparison
+    stated = ("name", "file", "question", "config", "seeds", "baseline", "select", "measure", "budget", "claim", "search", "hash")
+    whole = {
+        **{field: getattr(plan, field) for field in stated},
+        "complete": contents.records.complete,
+        "basis": dataclasses.asdict(comparison.basis),
+        "intervals": {"method": comparison.method, "level": 0.95},
+        "rows": [_row(row) for row in comparison.rows],
+        "verdict": contents.verdict and {**dataclasses.asdict(contents.verdict), "sentence": contents.outcome},
+        "choice": contents.records.choice and contents.records.choice.chosen,
+        "trials": [
+            {
+                "trial": record.seen.trial.name,
+                "variant": record.candidate.variant,
+                "seed": record.seed,
+                "state": record.seen.state,
+                "step": record.seen.step,
+                "message": record.seen.message,
+                "attempts": record.seen.attempts,
+                **dataclasses.asdict(record.cost),
+                "scores": record.scores,
+            }
+            for record in contents.records.trials
+        ],
+        "environment": dataclasses.asdict(contents.environment),
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(contents: Contents) -> str:
+    """Every score of every trial, then the figures of the table, one a line with the columns `HEAD`."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(HEAD)
+    writer.writerows(_scores(contents))
+    writer.writerows(_figures(contents))
+    return buffer.getvalue()
+
+
+def _row(row: Row) -> dict[str, Any]:
+    candidate = row.candidate
+    return {
+        "name": row.name,
+        "variant": candidate.variant,
+        "candidate": candidate.id,
+        "overrides": candidate.overrides,
+        "values": row.values,
+        **dataclasses.asdict(row.summary),
+        "difference": row.difference and dataclasses.asdict(row.difference),
+        "best": row.best,
+        "missing": row.missing,
+        "parameters": candidate.parameters,
+        "flops": candidate.flops,
+        "step_seconds": row.step_seconds,
+        "peak_bytes": row.peak_bytes,
+        "budget": candidate.budget,
+    }
+
+
+def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
+    for record in contents.records.trials:
+        for split, scores in record.scores.items():
+            for metric, value in scores.items():
+                yield record.candidate.variant, record.candidate.id, record.seed, split, metric, repr(value)
+
+
+def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
+    basis = contents.comparison.basis
+    for row in contents.comparison.rows:
+        for metric, value in _named(row, basis.metric):
+            if value is not None:
+                yield row.candidate.variant, row.candidate.id, ALL, basis.split, metric, repr(value)
+
+
+def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
+    """The figures of a row by name."""
+    low, high = row.summary.interval or (None, None)
+    found: dict[str, float | None] = {" n": row.summary.n, " mean": row.summary.mean, " std": row.summary.std, " low": low, " high": high}
+    if row.difference is not None:
+        low, high = row.difference.interval or (None, None)
+        found |= {" difference": row.difference.mean, " difference low": low, " difference high": high}
+        found |= {" adjusted p": row.difference.p, " effect size": row.difference.effect}
+    yield from ((f"{metric}{name}", value) for name, value in found.items())
+    candidate = row.candidate
+    costs = {"parameters": candidate.parameters, "flops": candidate.flops, "step_seconds": row.step_seconds, "peak_bytes": row.peak_bytes}
+    yield from costs.items()

@@ -1,0 +1,100 @@
+"""The one evaluation of a chosen candidate on the test split, all its seeds in one process: they share the compiled programs.
+
+    python -m attnlab.experiments.running.final DIR additive-3f2a9c1b
+
+Needs the frozen choice. Exit codes as those of `attnlab.experiments.running.trial`; seeds that have their results are left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.running.selection import Choice, check_test_split
+from attnlab.experiments.running.state import recorded
+from attnlab.experiments.running.trial import HELD, write_output_to
+from attnlab.training.records import Held, RunLock
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Evaluate the candidate that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m attnlab.experiments.running.final", description=__doc__)
+    parser.add_argument("directory", type=Path, help="the sweep's folder")
+    parser.add_argument("candidate", help="the candidate's id")
+    chosen = parser.parse_args(argv)
+    try:
+        return run(chosen.directory, chosen.candidate)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
+    """Chosen candidate to its trials that are done and have no results yet; candidates without any are left out."""
+    chosen = {choice.candidate(variant) for variant in plan.variants}
+    found: dict[str, list[Trial]] = {}
+    for candidate in plan.candidates:
+        trials = [Trial(candidate, seed) for seed in plan.seeds if candidate.id in chosen]
+        open_ = [one for one in trials if recorded(one, directory).state == "done" and not has_results(one, directory)]
+        if open_:
+            found[candidate.id] = open_
+    return found
+
+
+def has_results(trial: Trial, directory: Path) -> bool:
+    """Whether the test split has been evaluated with a trial; `results.json` is written last."""
+    return (trial.workdir(directory) / "results.json").exists()
+
+
+def run(directory: Path, candidate: str) -> int:
+    """Evaluate all trials of a chosen candidate that are due.
+
+    Raises:
+      UserError: no plan; the choice is not frozen, or it is another candidate.
+    """
+    plan, choice = Plan.read(directory), Choice.read(directory)
+    if plan is None or choice is None:
+        raise UserError(f"{directory} has no frozen choice: the test split stays closed until all trials have settled")
+    trials = due(plan, choice, directory).get(candidate, [])
+    if not trials:
+        check_test_split(Trial(plan.trial(candidate, plan.seeds[0]).candidate, plan.seeds[0]).workdir(directory))
+        return 0
+    write_output_to(trials[0].workdir(directory) / "log.txt")
+    try:
+        return _evaluate(trials, directory)
+    except Exception as error:
+        traceback.print_exception(error)
+        return 1
+
+
+def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
+    """Read the test split once, then report every trial."""
+    from attnlab import config as configs
+    from attnlab.analysis.results import report
+    from attnlab.tasks import TASKS
+    from attnlab.training.run import start_jax
+
+    start_jax()
+    task: Any = None
+    for trial in trials:
+        workdir = trial.workdir(directory)
+        check_test_split(workdir)
+        config = configs.prepare(configs.from_dict(trial.config))
+        write_output_to(workdir / "log.txt")
+        try:
+            with RunLock(workdir):
+                task = task or TASKS.resolve(config.task).load(config, workdir, ("test",))  # the seed is no part of it
+                report(config, task, workdir)
+        except Held:
+            return HELD
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

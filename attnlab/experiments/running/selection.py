@@ -1,0 +1,158 @@
+"""`choice.json`: which candidate stands for each variant, made on validation, then frozen; and the guard of the test split.
+
+Of the candidates of a variant the one with the best mean over seeds of the selection metric is chosen, the first of equals.
+One that lacks a seed (failed, diverged, a metric that is not finite) is chosen only where none is whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Candidate, Plan, Trial
+from attnlab.experiments.running.state import recorded
+from attnlab.files import timestamp, write_atomic
+
+FILE = "choice.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What was chosen, and on what grounds.
+
+    Attributes:
+      made: when it was frozen first, UTC, ISO 8601.
+      metric: of the validation split.
+      mode: "min" or "max".
+      chosen: variant to {"candidate": id or None, "whole": False if a seed of it failed, "scores": {id: {"mean", "seeds"}}}.
+    """
+
+    made: str
+    metric: str
+    mode: str
+    chosen: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Choice | None:
+        """The frozen choice of a sweep folder; None before it is made.
+
+        Raises:
+          UserError: the file is damaged.
+        """
+        path = Path(directory) / FILE
+        try:
+            choice = cls(**json.loads(path.read_bytes()))
+            _ = [one["candidate"] for one in choice.chosen.values()]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{path} is damaged ({error}): put back a good copy, it cannot be made twice") from error
+        return choice
+
+    def write(self, directory: str | Path) -> None:
+        """Write `<directory>/choice.json` atomically."""
+        write_atomic(Path(directory) / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    def candidate(self, variant: str) -> str | None:
+        """The id of the candidate that stands for a variant; None where no trial of it came through, or none is chosen yet."""
+        return self.chosen.get(variant, {}).get("candidate")
+
+
+def freeze(plan: Plan, directory: Path) -> Choice:
+    """Choose for every variant that has no candidate yet, from what the trials' `valid.json` say, and write it down.
+
+    What is frozen stays: a plan that has grown since adds variants, and new seeds do not reopen the choice.
+    """
+    before = Choice.read(directory)
+    kept = {} if before is None else {variant: one for variant, one in before.chosen.items() if one["candidate"] is not None}
+    made = {variant: kept.get(variant) or choose(plan, variant, directory) for variant in plan.variants}
+    choice = Choice(before.made if before else timestamp(), plan.select["metric"], plan.select["mode"], {**kept, **made})
+    if choice != before:
+        choice.write(directory)
+    return choice
+
+
+def choose(plan: Plan, variant: str, directory: Path) -> dict[str, Any]:
+    """What `Choice.chosen` holds for a variant."""
+    scores = {one.id: scored(plan, one, directory) for one in plan.of(variant)}
+    found = {identity: one for identity, one in scores.items() if one["seeds"]}
+    most = max((len(one["seeds"]) for one in found.values()), default=0)
+    sign = 1.0 if plan.select["mode"] == "min" else -1.0
+    fullest = [identity for identity, one in found.items() if len(one["seeds"]) == most]
+    best = min(fullest, key=lambda identity: sign * found[identity]["mean"], default=None)  # the first of equals
+    lost = [one for one in plan.trials() if one.candidate.id == best and recorded(one, directory).settled]
+    whole = best is not None and all(str(one.seed) in scores[best]["seeds"] for one in lost)
+    return {"candidate": best, "whole": whole, "scores": scores}
+
+
+def scored(plan: Plan, candidate: Candidate, directory: Path) -> dict[str, Any]:
+    """{"mean": of the selection metric, None without any, "seeds": {seed: value}} over the seeds that are done."""
+    values = {}
+    for seed in plan.seeds:
+        value = validation_score(Trial(candidate, seed), directory, plan.select["metric"])
+        if value is not None:
+            values[str(seed)] = value
+    return {"mean": statistics.fmean(values.values()) if values else None, "seeds": values}
+
+
+def validation_score(trial: Trial, directory: Path, metric: str) -> float | None:
+    """The selection metric of a trial at its best validation step; None if it is not done or the metric is not finite.
+
+    Raises:
+      UserError: `valid.json` is damaged or has no such metric.
+    """
+    if recorded(trial, directory).state != "done":
+        return None
+    path = trial.workdir(directory) / "valid.json"
+    try:
+        value = float(json.loads(path.read_bytes())[metric])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is damaged or has no {metric!r}: remove it and run the sweep again") from error
+    return value if math.isfinite(value) else None
+
+
+def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
+    """The trials to run, in order: all, but of a variant whose choice is frozen only those of the chosen candidate."""
+    chosen = {} if choice is None else {variant: choice.candidate(variant) for variant in plan.variants}
+    return [trial for trial in plan.trials() if chosen.get(trial.candidate.variant) in (None, trial.candidate.id)]
+
+
+# --- the guard ---
+
+
+def sweep_of(workdir: str | Path) -> Path | None:
+    """The folder of the sweep that a workdir is a trial of; None for any other."""
+    path = Path(workdir).resolve()
+    if len(path.parents) < 3 or path.parents[1].name != "trials" or not (path.parents[2] / "plan.json").exists():
+        return None
+    return path.parents[2]
+
+
+def check_test_split(workdir: str | Path) -> None:
+    """Raise `UserError` if `workdir` is a trial whose test split must not be read: not chosen, or the choice not frozen yet."""
+    directory = sweep_of(workdir)
+    if directory is None:
+        return
+    choice, candidate = Choice.read(directory), Path(workdir).resolve().parent.name
+    if choice is None:
+        raise UserError(
+            f"{workdir} is a trial of the sweep {directory}, whose choice is not frozen yet: its test split stays closed until all "
+            f"trials have settled ('sweep --dir={directory}' goes on); --split=valid is open"
+        )
+    if candidate not in [one["candidate"] for one in choice.chosen.values()]:
+        raise UserError(
+            f"{workdir} is a trial that was not chosen in the sweep {directory}: its test split stays closed; --split=valid is open"
+        )
+
+
+def check_no_trial(workdir: str | Path) -> None:
+    """Raise `UserError` if `workdir` is a sweep's trial, which only the sweep may train."""
+    directory = sweep_of(workdir)
+    if directory is not None:
+        raise UserError(f"--workdir={workdir} is a trial of the sweep {directory}: 'sweep' trains it; name another folder")

@@ -1,0 +1,151 @@
+"""A worker on the cluster: it takes one trial of the sweep after another, on any node, until nothing is left.
+
+It runs the queue of `queue.py` with one slot. Several workers agree through the trials' own locks. When SLURM wants the node back, the
+trial saves, and SLURM queues the worker again; it, or another one, goes on with the trial.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.running import attempts
+from attnlab.experiments.running.board import Board
+from attnlab.experiments.running.jobs import Job, finals, training
+from attnlab.experiments.running.queue import Queue
+from attnlab.experiments.running.selection import Choice
+from attnlab.experiments.running.slots import Slot, usable_cores
+from attnlab.experiments.running.stop import Stop
+from attnlab.training.records import is_held
+
+POLL = 3.0  # seconds between two looks at the folder
+IDLE = 120.0  # seconds that it waits for something to do
+
+
+class Worker:
+    """What a job of the array runs; pickled by submitit.
+
+    Attributes:
+      directory: the sweep's folder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __call__(self, number: int) -> None:
+        """Work until nothing is left; asked by SLURM to leave, let the trial save, and be queued again."""
+        with Leave() as leave:
+            work(self.directory, allotted(number), leave)
+        if leave.signal is not None and (leave.requeue or preempted()):
+            leave.handler(signal.SIGUSR2, None)
+
+    def checkpoint(self, number: int) -> Any:
+        """What submitit queues again: the same, for all that matters is on disk."""
+        import submitit
+
+        return submitit.helpers.DelayedSubmission(self, number)
+
+
+class Leave(Stop):
+    """Signals to a worker. SLURM repeats them, and kills when its patience ends, so that only the first of them counts.
+
+    Attributes:
+      handler: submitit's for SIGUSR2, which has the job queued again and ends this process.
+      requeue: whether SIGUSR2 has come.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handler: Any = None
+        self.requeue = False
+
+    def __enter__(self) -> Leave:
+        super().__enter__()
+        self.handler = signal.signal(signal.SIGUSR2, self._remember)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        signal.signal(signal.SIGUSR2, self.handler)
+        super().__exit__(kind, error, trace)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.requeue = self.requeue or number == signal.SIGUSR2
+        if not self.signals:
+            super()._remember(number, frame)
+
+
+def preempted() -> bool:
+    """Whether this job, told to leave, still counts as running: its time of grace. One that ends in it is not queued again by SLURM.
+
+    A job that somebody cancels or requeues is on its way out for SLURM before it gets the signal.
+    """
+    query = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return answer.split() == ["RUNNING"]
+
+
+def work(directory: Path, slot: Slot, stop: Stop) -> None:
+    """Run trials and evaluations of the sweep that nobody else is at, until none is left or a signal comes."""
+    plan = _read(directory)
+    board = Board(plan, directory, 1, stream=sys.stdout)
+    queue = Queue(directory, [slot], board, stop)
+    queue.patience = POLL
+    if plan.search is not None:
+        from attnlab.experiments.running.searching import Watch
+
+        queue.watch = Watch(plan, directory)
+    failed: set[str] = set()
+    since = time.monotonic()
+    while stop.signal is None and time.monotonic() - since < IDLE:
+        board.plan = plan = _read(directory)
+        choice = Choice.read(directory)
+        jobs = [job for job in due(plan, choice, directory) if job.name not in failed]
+        if choice is not None and not jobs:
+            return
+        free = [job for job in jobs if not any(is_held(one.workdir(directory)) for one in job.trials)]
+        if free:
+            lines = queue.run(in_turn(free, slot.number, directory))
+            failed |= {job.name for job in free if any(line.startswith(f"{job.name}:") for line in lines)}
+        else:
+            time.sleep(POLL)
+        since = time.monotonic() if jobs else since  # while others are at work they may leave something behind
+
+
+def due(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
+    """The jobs that are to be done as things stand."""
+    return [*training(plan, choice, directory), *(finals(plan, choice, directory) if choice else [])]
+
+
+def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
+    """What was begun comes first; and workers that start together do not all reach for the same trial."""
+    begun = [job for job in jobs if any(attempts.read(one.workdir(directory)) for one in job.trials)]
+    parts = (begun, [job for job in jobs if job not in begun])
+    return [part[(place + number) % len(part)] for part in parts for place in range(len(part))]
+
+
+def allotted(number: int) -> Slot:
+    """The slot of worker `number`: the cores that SLURM has bound it to; on a cluster that binds none, a share of its own."""
+    cores = usable_cores()
+    wanted = int(os.environ.get("SLURM_CPUS_PER_TASK", len(cores)))
+    if len(cores) > wanted:
+        first = number * wanted % len(cores)
+        cores = sorted({cores[(first + core) % len(cores)] for core in range(wanted)})
+    return Slot(number, tuple(cores), {"OMP_NUM_THREADS": str(len(cores))})
+
+
+def _read(directory: Path) -> Plan:
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(f"{directory} holds no sweep on this node; its folder must be one that all nodes see")
+    return plan

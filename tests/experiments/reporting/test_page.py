@@ -1,0 +1,98 @@
+"""The HTML page: well-formed, whole in itself, and it says what the records say."""
+
+from __future__ import annotations
+
+import html.parser
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.experiments.reporting.contents import gather
+from attnlab.experiments.reporting.page import page
+from tests.experiments.synthetic import SCORES, sweep
+
+VOID = {"meta", "img", "link", "br", "path", "use"}
+
+
+class Reader(html.parser.HTMLParser):
+    """Checks that elements close in order; keeps attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def made(directory: Path, scores: Any = SCORES, **changes: Any) -> str:
+    return page(gather(sweep(directory, scores, **changes)))
+
+
+@pytest.mark.quick
+def test_nothing_comes_from_elsewhere(tmp_path: Path) -> None:
+    """No address but names of namespaces, no script, no style sheet or picture that is not inside."""
+    text = made(tmp_path)
+    assert not re.search(r"<(script|link|iframe|base)\b|@import|\bon\w+=", text)
+    for tag, attributes in Reader(text).tags:
+        for name, value in attributes.items():
+            if name in ("src", "href", "xlink:href", "srcset", "data", "action"):
+                assert (value or "").startswith(("data:image/png;base64,", "#")), (tag, name)
+    outside = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert "http:" not in outside and "https:" not in outside and not re.search(r"url\((?!#)", outside)
+
+
+@pytest.mark.quick
+def test_it_says_what_the_records_say(tmp_path: Path) -> None:
+    text = made(tmp_path)
+    words = " ".join(" ".join(Reader(text).text).split())
+    for part in ("Does the score <matter> & how much?", "supported (4 seeds)", "Claim: Content beats location.", "12 trials: 12 done"):
+        assert part in words
+    for part in ("[-0.5260, -0.4740]", "12,353", "2.5 G", "Learning curves", "Attention", "Environment", "additive - location >= 0.3"):
+        assert part in words
+    assert '<p class="verdict yes">' in text and "unfinished" not in text.partition("<body>")[2]
+    assert text.count("<figure>") == 3 and text.count("<img ") == 6 and text.count("<details>") == 3
+    assert all(attributes.get("alt") for tag, attributes in Reader(text).tags if tag == "img")
+
+
+def test_false_open_and_absent_claims_look_different(tmp_path: Path) -> None:
+    false = {"statement": "No.", "contrasts": [{"weights": {"location": 1.0, "additive": -1.0}, "at_least": 0.0}]}
+    text = made(tmp_path / "false", claim=false)
+    assert '<p class="verdict no"><b>not supported (4 seeds)</b>' in text and "verdict yes" not in text
+    assert '<p class="verdict open"><b>undecided at 1 seed' in made(tmp_path / "open", {"additive": (0.9,), "location": (0.1,)})
+    assert '<p class="verdict">No claim was stated.</p>' in made(tmp_path / "none", claim=None)
+
+
+def test_half_done_and_lost_trials_are_marked(tmp_path: Path) -> None:
+    text = made(tmp_path / "half", {**SCORES, "general": (math.nan,) * 4}, final=False)
+    assert '<p class="unfinished">Unfinished: ' in text and "The test split has not been read" in text and "<img " not in text
+    text = made(tmp_path / "lost", {**SCORES, "general": (0.9, math.nan, 0.9, 0.8)})
+    assert re.search(r'<tr class="weak">.*seed 1 diverged', text)
+    Reader(text)
+
+
+def test_every_cell_carries_its_column_for_narrow_screens(tmp_path: Path) -> None:
+    tags = Reader(made(tmp_path)).tags
+    cells = [attributes for tag, attributes in tags if tag == "td"]
+    assert cells and all("data-label" in attributes for attributes in cells)
+    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in tags

@@ -1,0 +1,184 @@
+"""The cells of the tables: numbers as people read them, and what is partial or unmatched said in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.experiments.plan import Candidate
+from attnlab.experiments.reporting import tables
+from attnlab.experiments.reporting.collect import collect
+from attnlab.experiments.reporting.comparison import compare
+from attnlab.experiments.reporting.verdict import judge
+from tests.experiments.synthetic import CLAIM, SCORES, sweep, write
+
+
+def results(directory: Path, scores: Any = SCORES, **changes: Any) -> tables.Table:
+    records = collect(sweep(directory, scores, **changes))
+    return tables.results(records, compare(records))
+
+
+def cells(table: tables.Table, row: int) -> dict[str, str]:
+    return dict(zip(table.columns, table.rows[row], strict=True))
+
+
+@pytest.mark.quick
+def test_results_show_scores_and_costs_in_one_row(tmp_path: Path) -> None:
+    table = results(tmp_path)
+    assert table.title == "exact on the test split, higher is better" and [row[0] for row in table.rows] == list(SCORES)
+    first, last = cells(table, 0), cells(table, 2)
+    assert (first["n"], first["mean"], first["difference"], first["adjusted p"]) == ("4", "0.9250", "baseline", "-")
+    assert (first["parameters"], first["FLOPs per step"], first["ms per step"], first["peak memory"]) == (
+        "12,353",
+        "2.5 G",
+        "25",
+        "300 MiB",
+    )
+    assert (last["difference"], last["its 95 % interval"], last["adjusted p"]) == ("-0.5000", "[-0.5260, -0.4740]", "< 0.001")
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert any("No best variant is marked" in note for note in table.notes)
+
+
+@pytest.mark.quick
+def test_one_seed_shows_a_number_and_nothing_else(tmp_path: Path) -> None:
+    table = results(tmp_path, {"a": (0.9,), "b": (0.1,)})
+    for row, difference in ((0, "baseline"), (1, "-0.8000")):
+        found = cells(table, row)
+        assert (found["n"], found["difference"]) == ("1", difference) and found["remark"] == ""
+        assert {found[name] for name in ("95 % interval", "its 95 % interval", "adjusted p", "effect size")} == {"-"}
+    assert not table.strong
+
+
+def test_a_terminal_gets_the_same_in_narrow_tables(tmp_path: Path) -> None:
+    whole = results(tmp_path / "final")
+    means, differences, costs = tables.narrow(whole, "additive")
+    assert {column for part in (means, differences, costs) for column in part.columns} == set(whole.columns)
+    assert [row[0] for row in differences.rows] == ["general", "location"] and cells(differences, 1)["adjusted p"] == "< 0.001"
+    assert cells(costs, 2)["parameters"] == "12,353"
+    assert [part.title for part in tables.narrow(results(tmp_path / "half", final=False), "additive")] == [
+        "loss on the validation split, lower is better",
+        "costs",
+    ]
+    assert differences.numbers == {1, 2, 3, 4} and costs.numbers == {1, 2, 3, 4} and means.numbers == {1, 2, 3}
+
+
+def test_a_partial_row_is_marked_and_the_best_one_too(tmp_path: Path) -> None:
+    partial = results(tmp_path / "partial", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
+    assert partial.weak == {0} and cells(partial, 0)["remark"] == "seed 1 diverged" and not partial.strong
+    clear = results(tmp_path / "clear", {"a": (0.90, 0.92, 0.91), "b": (0.10, 0.11, 0.13)})
+    assert clear.strong == {0} and cells(clear, 0)["remark"] == "best" and not any("No best" in note for note in clear.notes)
+
+
+def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
+    table = results(tmp_path, final=False)
+    assert table.title == "loss on the validation split, lower is better"
+    assert not set(tables.DIFFERENCES) & set(table.columns) and table.columns[-1] == "remark" and cells(table, 0)["budget"] == "-"
+    assert any("The test split has not been read" in note for note in table.notes) and not any("Holm" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reached", "matched", "text"),
+    [
+        (1000, 1000, True, "matched"),
+        (100_000, 100_401, True, "matched within 0.41 %"),  # never less than it is
+        (1000, 995, True, "matched within 0.5 %"),
+        (1000, 1120, False, "NOT MATCHED (+12 %)"),
+        (1000, 940, False, "NOT MATCHED (-6 %)"),
+    ],
+)
+def test_budgets(wanted: int, reached: int, matched: bool, text: str) -> None:
+    budget = {"wanted": wanted, "reached": reached, "knob": "system.width", "value": 8, "matched": matched, "note": ""}
+    assert tables.budget(Candidate("a-0", "a", {}, {}, {}, reached, 1.0, budget)) == text
+
+
+def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Path) -> None:
+    directory = sweep(tmp_path)
+    plan = json.loads((directory / "plan.json").read_text())
+    plan["candidates"][0]["parameters"] = 24_704
+    write(directory / "plan.json", plan)
+    records = collect(directory)
+    assert any("parameters differ by up to 100 %" in note for note in tables.results(records, compare(records)).notes)
+    plan["budget"] = {"match": "parameters", "within": 0.01, "knob": "system.width", "to": "additive"}
+    for one in plan["candidates"]:
+        one["budget"] = {"wanted": 100, "reached": 112, "knob": "system.width", "value": 8, "matched": False, "note": "too coarse"}
+    write(directory / "plan.json", plan)
+    records = collect(directory)
+    table = tables.results(records, compare(records))
+    assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)" and not any("not held equal" in note for note in table.notes)
+    assert tables.variants(records).rows[0] == ("additive", "system.attention.score=additive", "system.width=8")
+    assert "Budget: parameters held to those of additive by system.width." in table.notes and "general: too coarse." in table.notes
+
+
+def test_contrasts_of_the_claim(tmp_path: Path) -> None:
+    verdict = judge(compare(collect(sweep(tmp_path))), CLAIM)
+    assert verdict is not None
+    assert tables.contrasts(verdict).rows == (("additive - location >= 0.3", "4", "0.5000", "[0.4740, 0.5260]", "supported"),)
+
+
+def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
+    table = tables.tuning(collect(sweep(tmp_path / "tuned", tuned={0.001: 0.5, 0.003: 0.0})))
+    assert table is not None and table.strong == {1, 3, 5} and table.notes == ("Each variant had 2 settings tried.",)
+    assert [row[:4] for row in table.rows[:2]] == [("additive", "peak=0.001", "4", "1.575"), ("additive", "peak=0.003", "4", "1.075")]
+    assert [row[-1] for row in table.rows] == ["", "chosen"] * 3
+    assert tables.tuning(collect(sweep(tmp_path / "plain"))) is None
+
+
+def test_variants_say_what_they_are(tmp_path: Path) -> None:
+    records = collect(sweep(tmp_path, variants={"additive": {}, "general": {"system.attention.score": "general", "system.heads": 4}}))
+    table = tables.variants(records)
+    assert table.columns == ("variant", "its settings")
+    assert table.rows == (("additive", "as the base"), ("general", "system.attention.score=general, system.heads=4"))
+    assert table.notes == ("All: configs/translation.py:rnnsearch with training.steps=12.",)
+
+
+def test_a_search_is_described(tmp_path: Path) -> None:
+    """Before the end of a search only its first seeds are trials, and a sweep without any candidate yet has empty tables."""
+    search = {"sampler": "tpe", "trials": 2, "pruner": None}
+    records = collect(sweep(tmp_path / "some", tuned={0.001: 0.5, 0.003: 0.0}, search=search, final=False))
+    assert {record.seed for record in records.trials} == {0} and len(records.trials) == 6
+    table = tables.tuning(records)
+    assert table is not None and "searched for (sampler=tpe, trials=2" in table.notes[0] and {row[2] for row in table.rows} == {"1"}
+    records = collect(sweep(tmp_path / "none", search=search, candidates=[]))
+    comparison = compare(records)
+    assert comparison.rows == () and tables.results(records, comparison).rows == tables.trials(records).rows == ()
+
+
+def test_trials_show_their_state_and_why(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, {"a": (0.9, math.nan), "b": (0.1, 0.2)})
+    table = tables.trials(collect(directory))
+    assert table.rows[0] == ("a-0a1b2c3d", "0", "done", "12/12", "1", "0:00:30", "4.5 s", "")
+    assert table.rows[1] == ("a-0a1b2c3d", "1", "diverged", "6/12", "1", "0:00:30", "4.5 s", "loss nan at step 6") and table.weak == {1}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (tables.number(None), "-"),
+        (tables.number(0.123456), "0.1235"),
+        (tables.number(0.5), "0.5000"),
+        (tables.number(-9999.4), "-9999"),
+        (tables.number(123456.7), "123,457"),
+        (tables.signed(0.25), "+0.2500"),
+        (tables.signed(-0.25), "-0.2500"),
+        (tables.interval((0.5, 12.3456)), "[0.5, 12.3]"),
+        (tables.interval((-0.0877412, 0.0005513)), "[-0.0877, 0.0006]"),
+        (tables.interval((12345.6, 23456.7)), "[12,346, 23,457]"),
+        (tables.interval((1.0, 1.0)), "[1.0000, 1.0000]"),
+        (tables.p_value(0.0004), "< 0.001"),
+        (tables.p_value(0.04999), "0.050"),
+        (tables.scaled(999.0), "999"),
+        (tables.scaled(1_234_567.0), "1.235 M"),
+        (tables.scaled(2.5e15), "2.5 P"),
+        (tables.milliseconds(0.00123456), "1.23"),
+        (tables.milliseconds(12.3456), "12,346"),
+        (tables.memory(1023 * 2**20), "1023 MiB"),
+        (tables.memory(3 * 2**29), "1.5 GiB"),
+    ],
+)
+def test_numbers_as_text(made: str, text: str) -> None:
+    assert made == text

@@ -1,0 +1,58 @@
+"""The one evaluation on the test split: only after the choice, only of what was chosen, once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.running.final import due
+from attnlab.experiments.running.selection import freeze
+from tests.experiments import real, stub
+from tests.experiments.conftest import Swept
+
+
+def called(*argv: str | Path) -> subprocess.CompletedProcess[str]:
+    """The module as a process."""
+    line = [sys.executable, "-m", "attnlab.experiments.running.final", *map(str, argv)]
+    return subprocess.run(line, capture_output=True, text=True, env=real.environment(), check=False)
+
+
+@pytest.mark.quick
+def test_before_the_choice_it_is_refused(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path)
+    ended = called(tmp_path, plan.candidates[0].id)
+    assert ended.returncode == 2 and "has no frozen choice: the test split stays closed" in ended.stderr
+    choice = freeze(plan, tmp_path)
+    assert list(due(plan, choice, tmp_path)) == [one.id for one in plan.candidates]
+
+
+def test_one_that_was_not_chosen_is_refused(swept: Swept) -> None:
+    (wild,) = real.plan(swept.directory).of("wild")
+    ended = called(swept.directory, wild.id)
+    assert ended.returncode == 2 and "was not chosen" in ended.stderr and ended.stderr.count("\n") == 1
+
+
+def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None:
+    plan = real.plan(swept.directory)
+    for variant in ("additive", "general"):
+        (candidate,) = plan.of(variant)
+        for seed in plan.seeds:
+            workdir = plan.trial(candidate.id, seed).workdir(swept.directory)
+            results = real.read(workdir / "results.json")
+            assert (
+                results["split"] == "test" and results["sentences"] == 4 and {"loss", "exact", "bleu", "parameters", "step"} <= set(results)
+            )
+            assert results["parameters"] == candidate.parameters and results["step"] == real.read(workdir / "valid.json")["step"]
+            assert len((workdir / "translations.txt").read_text().splitlines()) == 4
+            assert (workdir / "curves.png").is_file() and (workdir / "maps" / "test0.npz").is_file()
+        kept = {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*") if path.is_file()}
+        assert called(swept.directory, candidate.id).returncode == 0
+        assert kept == {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*") if path.is_file()}
+    assert {path.parents[1].name for path in swept.directory.rglob("results.json")} == {
+        plan.of(one)[0].id for one in ("additive", "general")
+    }

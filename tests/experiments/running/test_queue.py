@@ -1,0 +1,264 @@
+"""The queue with trials that train nothing: slots, deaths, failures, signals, trials that somebody else holds."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.running import jobs, queue
+from attnlab.experiments.running.attempts import read
+from attnlab.experiments.running.queue import Queue, last_line
+from attnlab.experiments.running.selection import freeze
+from attnlab.experiments.running.slots import Slot, share
+from attnlab.experiments.running.state import look_at_all
+from attnlab.experiments.running.stop import Stop
+from attnlab.training.records import RunLock
+from tests.experiments import stub
+from tests.experiments.kill_sweep import doubled, kill, torn
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stub needs no jax, so the server that forks it need not import it."""
+    monkeypatch.setattr(queue, "PRELOAD", ("tests.experiments.stub",))
+
+
+def run(plan: Plan, directory: Path, slots: list[Slot] | None = None, stop: Stop | None = None, **settings: object) -> stub.Board:
+    """Run all that is left with the stub."""
+    board = stub.Board()
+    made = Queue(directory, slots or [Slot(0), Slot(1)], board, stop or Stop())
+    made.work = stub.work
+    for name, value in settings.items():
+        setattr(made, name, value)
+    board.lines += made.run(jobs.training(plan, None, directory))
+    return board
+
+
+def states(plan: Plan, directory: Path) -> dict[str, str]:
+    return {f"{one.trial.candidate.variant}_{one.trial.seed}": one.state for one in look_at_all(plan, directory)}
+
+
+@pytest.mark.quick
+def test_no_two_live_trials_share_a_slot(tmp_path: Path) -> None:
+    """Each in its slot with its cores and GPU, in a process group of its own; slots are taken again and again."""
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    cores = sorted(os.sched_getaffinity(0))
+    run(plan, tmp_path, share(2, cores, ["7", "9"]))
+    uses = stub.uses(tmp_path)
+    assert len(uses) == 6 and {use["slot"] for use in uses} == {0, 1}
+    for one, other in itertools.combinations(uses, 2):
+        if one["slot"] == other["slot"]:
+            assert one["end"] <= other["begin"] or other["end"] <= one["begin"]
+            assert (one["gpu"], one["cores"]) == (other["gpu"], other["cores"])
+        else:
+            assert one["gpu"] != other["gpu"] and (len(cores) == 1 or not set(one["cores"]) & set(other["cores"]))
+    assert all(use["group"] == use["pid"] for use in uses)
+    assert set(states(plan, tmp_path).values()) == {"done"}
+    starts = [record for trial in plan.trials() for record in read(trial.workdir(tmp_path)) if record["event"] == "start"]
+    assert len(starts) == 6 and {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {"7", "9"}
+
+
+def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
+    """A failed and a diverged trial end so at once; one that is killed gets two further attempts, then is a failed one too."""
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    stub.behave(tmp_path, additive_0="fail", general_0="diverge", additive_1="die", general_1="die once", additive_2="mute")
+    board = run(plan, tmp_path)
+    assert states(plan, tmp_path) == {
+        "additive_0": "failed",
+        "general_0": "diverged",
+        "additive_1": "failed",
+        "general_1": "done",
+        "additive_2": "failed",
+        "general_2": "done",
+    }
+    found = {one.trial.seed: one for one in look_at_all(plan, tmp_path) if one.trial.candidate.variant == "additive"}
+    assert found[0].attempts == 1 and found[0].message == "ValueError: no good"
+    assert found[1].attempts == 3 and found[1].message == "its process was killed by SIGKILL, 3 times"
+    assert found[2].attempts == 3 and "ended without a word (exit code 3), 3 times" in found[2].message
+    assert sum("trying again" in line for line in board.lines) == 5
+    kept = [path.read_bytes() for path in sorted(tmp_path.rglob("attempts.jsonl"))]
+    assert run(plan, tmp_path).lines == []  # failed and done ones stay as they are
+    assert kept == [path.read_bytes() for path in sorted(tmp_path.rglob("attempts.jsonl"))]
+
+
+def test_a_trial_held_by_somebody_else_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+    plan = stub.planned(tmp_path)
+    lock = RunLock(plan.trials()[0].workdir(tmp_path))
+    threading.Timer(1.0, lock.release).start()
+    board = run(plan, tmp_path)
+    assert set(states(plan, tmp_path).values()) == {"done"} and len(stub.uses(tmp_path)) == 4
+    assert board.lines[0] == f"{plan.trials()[0].name} is held by another process; waiting for it"
+    assert board.lines[-1] == f"ended {plan.trials()[0].name}" and sum("held" in line for line in board.lines) == 1
+
+
+def test_a_queue_without_patience_leaves_what_others_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+    plan = stub.planned(tmp_path)
+    with RunLock(plan.trials()[0].workdir(tmp_path)):
+        run(plan, tmp_path, patience=0.0)
+        assert sorted(states(plan, tmp_path).values()) == ["done", "done", "done", "running"]
+    assert states(plan, tmp_path)["additive_0"] == "pending"
+
+
+def stopped_by(send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path) -> None:
+    """Send signals to this process once two trials are running; the second one 0.3 s later."""
+    deadline = time.monotonic() + 60
+    while list(states(plan, directory).values()).count("running") < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for number in numbers:
+        time.sleep(0.3)
+        send(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_passed_on_and_nothing_new_begins(number: int, tmp_path: Path) -> None:
+    """The trials save and say so; the next run goes on with them."""
+    plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0="wait", general_0="wait")
+    with Stop() as stop:
+        thread = threading.Thread(target=stopped_by, args=(lambda one: os.kill(os.getpid(), one), [number], plan, tmp_path))
+        thread.start()
+        run(plan, tmp_path, stop=stop)
+        thread.join()
+        assert stop.signal == number
+    assert list(states(plan, tmp_path).values()) == ["interrupted", "interrupted", "pending", "pending"]
+    assert read(plan.trials()[0].workdir(tmp_path))[-1]["message"] == "signal 15"
+    stub.behave(tmp_path)
+    run(plan, tmp_path)
+    assert set(states(plan, tmp_path).values()) == {"done"}
+
+
+def deaf(directory: Path, job: jobs.Job, slot: Slot) -> int:
+    """A trial that does not listen."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with RunLock(job.trials[0].workdir(directory)):
+        time.sleep(60)
+    return 0
+
+
+def test_a_second_signal_kills(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    with Stop() as stop:
+        send = lambda one: os.kill(os.getpid(), one)  # noqa: E731
+        thread = threading.Thread(target=stopped_by, args=(send, [signal.SIGTERM, signal.SIGTERM], plan, tmp_path))
+        thread.start()
+        began = time.monotonic()
+        run(plan, tmp_path, stop=stop, work=deaf)
+        thread.join()
+    assert time.monotonic() - began < 50 and "running" not in states(plan, tmp_path).values()
+
+
+def test_a_trial_that_is_watched_can_be_pruned(tmp_path: Path) -> None:
+    """It is asked to save and leave, and has settled; nobody begins it again."""
+    plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0="wait")
+
+    def watch(trial: Trial) -> str:
+        return "pruned for a test" if trial == plan.trials()[0] and read(trial.workdir(tmp_path)) else ""
+
+    run(plan, tmp_path, watch=watch)
+    (seen,) = [one for one in look_at_all(plan, tmp_path) if one.trial == plan.trials()[0]]
+    assert (seen.state, seen.message, seen.settled) == ("interrupted", "pruned for a test", True)
+    assert jobs.training(plan, None, tmp_path) == []
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from attnlab.experiments.running import board, launcher, queue
+from attnlab.experiments.running.slots import Slot
+from attnlab.experiments.running.stop import Stop
+from tests.experiments import stub
+
+if __name__ == "__main__":
+    directory = Path(sys.argv[1])
+    queue.PRELOAD, queue.HELD_FOR = (), 0.1
+    with launcher.lock(directory):
+        launcher.retry_failed(directory)
+        shown = board.Board(launcher.read(directory), directory)
+        made = queue.Queue(directory, [Slot(0), Slot(1)], shown, Stop())
+        made.work = stub.work
+        whole = launcher.Launcher(directory, made, shown, Stop())
+        whole.train()
+        whole.finish()
+"""
+
+
+def launcher_of(directory: Path) -> subprocess.Popen[bytes]:
+    """A launcher of stub trials, in a process of its own."""
+    script = directory.parent / "launch.py"
+    script.write_text(LAUNCHER)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, str(script), str(directory)], env=environment, stderr=subprocess.DEVNULL)
+
+
+def test_trials_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
+    """They notice at once, save and leave; so the next launcher finds their locks free."""
+    plan = stub.planned(tmp_path / "sweep")
+    stub.behave(tmp_path / "sweep", additive_0="wait", general_0="wait")
+    launcher = launcher_of(tmp_path / "sweep")
+    stopped_by(lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep")
+    launcher.wait()
+    deadline = time.monotonic() + 30
+    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert sorted(states(plan, tmp_path / "sweep").values()) == ["interrupted", "interrupted", "pending", "pending"]
+
+
+def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """Fifteen kills at random moments; then every step was made once, every trial done once, and chosen and evaluated."""
+    directory, rng = tmp_path / "sweep", random.Random(1)
+    plan = stub.planned(directory, seeds=tuple(range(6)))
+    launcher, kills, code = launcher_of(directory), 0, None
+    while kills < 15:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = launcher.wait(rng.uniform(0.1, 0.6))
+            break
+        kills += bool(kill(launcher, rng))
+        if launcher.poll() is not None:
+            launcher = launcher_of(directory)
+    assert kills >= 3
+    for _ in range(3):  # killed thrice under one launcher is a failure, which the next one tries again
+        code = launcher.wait(60)
+        if {one.state for one in look_at_all(plan, directory)} == {"done"}:
+            break
+        launcher = launcher_of(directory)
+    assert code == 0 and doubled(directory) == [] and torn(directory) == []
+    for trial in plan.trials():
+        assert (trial.workdir(directory) / "steps").read_text().split() == [str(step) for step in range(stub.STEPS)]
+        assert (trial.workdir(directory) / "results.json").exists()
+
+
+def test_evaluations_run_once_and_one_that_fails_is_told(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    run(plan, tmp_path)
+    due = jobs.finals(plan, freeze(plan, tmp_path), tmp_path)
+    assert [(job.kind, [one.seed for one in job.trials]) for job in due] == [("final", [0, 1])] * 2
+    (tmp_path / "no finals").touch()
+    (due[0].trials[0].workdir(tmp_path) / "log.txt").write_text("before\na sad last line\n\n")
+    made = Queue(tmp_path, [Slot(0)], stub.Board(), Stop())
+    made.work = stub.work
+    assert made.run(due)[0] == f"{due[0].name}: a sad last line"
+    (tmp_path / "no finals").unlink()
+    assert made.run(due) == [] and jobs.finals(plan, freeze(plan, tmp_path), tmp_path) == []
+
+
+def test_last_line(tmp_path: Path) -> None:
+    assert last_line(tmp_path / "absent") == ""
+    (tmp_path / "log.txt").write_bytes(b"x" * 9000 + b"\nthe last \xff one\n \n")
+    assert last_line(tmp_path / "log.txt") == "the last \N{REPLACEMENT CHARACTER} one"
