@@ -30,11 +30,13 @@ class Command:
       module: where its `add_arguments` and `run` are.
       help: one line for `--help`.
       on_run: it works on a run, so it takes a config and a work folder.
+      overrides: it takes `--config.a.b=value`; those that work on a run do.
     """
 
     module: str
     help: str
     on_run: bool = True
+    overrides: bool = False
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -42,7 +44,7 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command("attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, chrF"),
     "generate": Command("attnlab.commands.generate", "translate lines from stdin or a file"),
     "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given sentence pairs"),
-    "sweep": Command("attnlab.commands.sweep", "run an experiment: trials, choice, report; the same command again goes on", on_run=False),
+    "sweep": Command("attnlab.commands.sweep", "run an experiment, from trials to a report; resumes too", on_run=False, overrides=True),
     "status": Command("attnlab.commands.status", "how far a sweep is", on_run=False),
     "report": Command("attnlab.commands.report", "what a sweep has shown: tables, intervals, verdict, one HTML page", on_run=False),
     "verify": Command("attnlab.commands.verify", "repeat a recorded run and say whether it comes out the same", on_run=False),
@@ -137,7 +139,7 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     if name not in commands:
         raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
     command = commands[name]
-    overrides, rest = take_overrides(rest) if command.on_run else ([], rest)
+    overrides, rest = take_overrides(rest) if command.on_run or command.overrides else ([], rest)
     module = importlib.import_module(command.module)
     parser = _parser(command, f"{program} {name}", program)
     module.add_arguments(parser)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
 Every candidate and seed is a trial in DIR/trials, trained in a process of its own: a GPU each where there are some, else a core
-each. Ctrl-C once lets trials save and stops, twice kills them. Nothing that is done is run again."""
+each. Ctrl-C once lets trials save and stops, twice kills them. Nothing that is done is run again.
+--config.a.b=value changes a setting of all variants; what the command line changes is part of the experiment."""
 STACK = "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
 
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("file", metavar="FILE.py[:ARGUMENT]", help="the experiment")
     parser.add_argument("--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)")
+    parser.add_argument("--seeds", metavar="0,1,2", help="instead of the file's")
     parser.add_argument("--slots", type=int, metavar="N", help="trials at a time (default: one a GPU, else one a core)")
     parser.add_argument("--retry-failed", action="store_true", help="run trials again that have failed")
     parser.add_argument("--executor", choices=("local", "slurm"), default="local", help="where trials run (default: local)")
@@ -51,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from attnlab.commands.session import check_folder
     from attnlab.experiments import planned
+    from attnlab.experiments.loading import Changes
     from attnlab.experiments.running import slurm
     from attnlab.experiments.running.launcher import lock
     from attnlab.experiments.running.slots import local_slots
@@ -58,17 +61,30 @@ def run(arguments: argparse.Namespace) -> int:
     directory = Path(arguments.dir or default_directory(arguments.file))
     check_folder("--dir", directory)
     _check_contents(directory)
+    changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds))
     if arguments.dry_run:
-        show(planned.draft(arguments.file, directory))
+        show(planned.draft(arguments.file, directory, changes))
         return 0
     slots = local_slots(arguments.slots) if arguments.executor == "local" else slurm.check(arguments)
     if arguments.executor == "slurm" and arguments.stack == "on":
         raise UserError("--stack=on: workers of --executor=slurm take one trial at a time; leave it out")
     if not directory.exists():
-        planned.ensure(arguments.file, directory)  # so that a bad file leaves no folder
+        planned.ensure(arguments.file, directory, changes)  # so that a bad file leaves no folder
     with lock(directory):
-        planned.ensure(arguments.file, directory)
+        planned.ensure(arguments.file, directory, changes)
         return conduct(directory, arguments, slots)
+
+
+def seeds(listed: str | None) -> tuple[int, ...]:
+    """The seeds of "0,1,2"; () for None.
+
+    Raises:
+      UserError: not whole numbers with commas between.
+    """
+    try:
+        return tuple(int(one) for one in listed.split(",")) if listed is not None else ()
+    except ValueError:
+        raise UserError(f"--seeds={listed}: expected whole numbers with commas between, such as 0,1,2") from None
 
 
 def default_directory(file: str) -> str:

@@ -20,7 +20,28 @@ WITHIN: Mapping[str, float] = {"parameters": 0.01, "flops": 0.02}
 """What a budget may match, and the share by which a variant may differ from it where the experiment names none."""
 
 
-def load_experiment(path_and_argument: str) -> Experiment:
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """What a command line changes of an experiment.
+
+    Attributes:
+      base: settings "a.b=value" for all variants, on top of the file's.
+      seeds: instead of the file's, () to keep those.
+    """
+
+    base: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+    def applied(self, experiment: Experiment) -> Experiment:
+        """The experiment with these changes."""
+        base = dict(one.split("=", 1) for one in self.base)
+        return dataclasses.replace(experiment, base={**flattened(experiment.base, "base"), **base}, seeds=self.seeds or experiment.seeds)
+
+
+AS_IT_IS = Changes()
+
+
+def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
     """The checked experiment of a file: "experiments/quickstart.py", with an argument "experiments/bottleneck.py:my/folder".
 
     Raises:
@@ -32,6 +53,7 @@ def load_experiment(path_and_argument: str) -> Experiment:
         experiment = call_file(path_and_argument, "get_experiment", "experiment file")
         if not isinstance(experiment, Experiment):
             raise UserError(f"get_experiment returned {type(experiment).__name__}, expected attnlab.experiments.Experiment")
+        experiment = changes.applied(experiment)
         check(experiment)
     except UserError as error:
         raise UserError(str(error) if str(error).startswith(path) else f"{path}: {error}") from error

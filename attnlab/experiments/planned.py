@@ -12,13 +12,13 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.growth import check_growth
-from attnlab.experiments.loading import definition, definition_hash, load_experiment
+from attnlab.experiments.loading import AS_IT_IS, Changes, definition, definition_hash, load_experiment
 from attnlab.experiments.plan import Candidate, Plan
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def ensure(file: str, directory: str | Path) -> Plan:
+def ensure(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Plan:
     """The plan of an experiment in the sweep folder: the one that is there, or made, or grown to what the file says now.
 
     An experiment that has not changed is not planned again.
@@ -26,20 +26,22 @@ def ensure(file: str, directory: str | Path) -> Plan:
     Args:
       file: "experiments/quickstart.py", with an argument "experiments/bottleneck.py:my/folder".
       directory: the sweep folder; made if absent.
+      changes: of the command line; part of the experiment.
 
     Raises:
       UserError: something is wrong with the file, or the folder holds what it no longer fits (see `growth`).
     """
-    there = _unchanged(file, directory)
+    there = _unchanged(file, directory, changes)
     if there is not None:
         return there
-    _run([file, str(directory)])
+    _run([file, str(directory), *_flags(changes)])
     return _read(directory)
 
 
-def draft(file: str, directory: str | Path) -> Plan:
+def draft(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Plan:
     """The plan that `ensure` would return; nothing is written."""
-    return _unchanged(file, directory) or Plan.from_json(_run([file, str(directory), "--draft"]), "the draft of a plan")
+    drafted = _unchanged(file, directory, changes)
+    return drafted or Plan.from_json(_run([file, str(directory), "--draft", *_flags(changes)]), "the draft of a plan")
 
 
 def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Candidate]:
@@ -65,9 +67,14 @@ def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]])
     return [known[identity] for identity in wanted]
 
 
-def _unchanged(file: str, directory: str | Path) -> Plan | None:
+def _flags(changes: Changes) -> list[str]:
+    """Changes as flags of the planning process."""
+    return [*(f"--set={one}" for one in changes.base), *(f"--seed={seed}" for seed in changes.seeds)]
+
+
+def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | None:
     """The plan that is there, if it is of this very experiment; None if one has to be made."""
-    defined = definition(load_experiment(file), file)
+    defined = definition(load_experiment(file, changes), file)
     old = Plan.read(directory)
     if old is None or old.hash == definition_hash(defined):
         return old

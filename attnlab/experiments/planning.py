@@ -21,7 +21,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.budgets import solve
 from attnlab.experiments.building import Builder, naming
 from attnlab.experiments.growth import check_begun, check_growth
-from attnlab.experiments.loading import definition, definition_hash, load_experiment
+from attnlab.experiments.loading import AS_IT_IS, Changes, definition, definition_hash, load_experiment
 from attnlab.experiments.plan import Candidate, Plan, Wanted, locked
 from attnlab.files import timestamp
 from attnlab.tasks import TASKS
@@ -37,13 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("words", nargs="+", help="FILE.py[:ARGUMENT] DIR; DIR alone with --grow")
     parser.add_argument("--draft", action="store_true", help="print the plan and write nothing")
     parser.add_argument("--grow", action="store_true", help="add candidates, from stdin: [[variant, {key: value}], ...]")
+    parser.add_argument("--set", action="append", default=[], help="a.b=value: a setting of all variants")
+    parser.add_argument("--seed", action="append", default=[], type=int, help="one of the seeds, instead of the file's")
     arguments = parser.parse_args(argv)
     try:
         if arguments.grow:
             add(arguments.words[0], json.load(sys.stdin))
         else:
             file, directory = arguments.words
-            plan = made(file, Path(directory))
+            plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed)))
             print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -51,13 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def made(file: str, directory: Path) -> Plan:
+def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     """The plan of an experiment file for a sweep folder, grown from the one that is there.
 
     Raises:
       UserError: a candidate cannot be built or run, named by its variant; the folder holds what the experiment no longer fits.
     """
-    defined = definition(load_experiment(file), file)
+    defined = definition(load_experiment(file, changes), file)
     identity, old = definition_hash(defined), Plan.read(directory)
     if old is not None:
         if old.hash == identity:

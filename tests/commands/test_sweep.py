@@ -12,6 +12,7 @@ import pytest
 from attnlab.commands import sweep
 from attnlab.errors import UserError
 from attnlab.experiments import planned
+from attnlab.experiments.loading import Changes
 from attnlab.experiments.running.slots import Slot
 from attnlab.training.records import RunLock
 from tests.commands.tiny import called
@@ -31,6 +32,10 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ([str(tmp_path / "wich.py"), f"--dir={tmp_path / 'new'}"], "did you mean"),
         ([file, f"--dir={tmp_path / 'new'}", "--retry-faild"], "unknown flag --retry-faild; did you mean '--retry-failed'"),
         ([file, f"--dir={tmp_path / 'new'}", "--executor=local", "--stack=maybe"], "invalid choice: 'maybe'"),
+        ([file, f"--dir={tmp_path / 'new'}", "--seeds=0,one"], "--seeds=0,one: expected whole numbers with commas between, such as 0,1,2"),
+        ([file, f"--dir={tmp_path / 'new'}", "--seeds=1,1"], "seeds is (1, 1); different whole numbers"),
+        ([file, f"--dir={tmp_path / 'new'}", "--config.seed=3"], "'seed' is set like any other setting; name the seeds in"),
+        ([file, f"--dir={tmp_path / 'new'}", "--config.trainig.steps=3"], "no such key; did you mean 'training.steps'"),
     ):
         before = sorted(tmp_path.rglob("*"))
         ended = called(["sweep", *argv])
@@ -46,7 +51,7 @@ def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(file: str, directory: Path) -> None:
+    def refuse(file: str, directory: Path, changes: Changes) -> None:
         raise UserError("variant 'general': config.system.widht: no such key")
 
     monkeypatch.setattr(planned, "ensure", refuse)

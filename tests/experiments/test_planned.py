@@ -11,6 +11,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import planned
+from attnlab.experiments.loading import Changes
 from attnlab.experiments.plan import Plan
 from tests.experiments.plans import experiment_file, plan
 
@@ -26,6 +27,15 @@ def test_an_experiment_is_planned_once_by_a_process_of_its_own(tmp_path: Path, m
     assert planned.ensure(file, tmp_path / "sweep") == planned.draft(file, tmp_path / "sweep") == made
     points: list[tuple[str, dict[str, Any]]] = [("general", {}), ("additive", {})]
     assert planned.grow(tmp_path / "sweep", points) == [made.candidates[1], made.candidates[0]]
+
+
+def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path) -> None:
+    file = experiment_file(tmp_path / "which.py", SCORES)
+    changes = Changes(("training.steps=7",), (4, 2))
+    made = planned.ensure(file, tmp_path / "sweep", changes)
+    assert made.seeds == (4, 2) and {one.config["training"]["steps"] for one in made.candidates} == {7}
+    assert {trial.config["seed"] for trial in made.trials()} == {4, 2}
+    assert planned.draft(file, tmp_path / "sweep", changes) == made != planned.draft(file, tmp_path / "sweep")
 
 
 def test_what_the_process_complains_of_is_one_line(tmp_path: Path) -> None:
