@@ -193,5 +193,5 @@ def _overlap(one: Summary, other: Summary) -> bool:
 def _why(record: Record, basis: Basis) -> str:
     """Why a trial has no number."""
     if record.seen.state != "done":
-        return record.seen.state
+        return record.seen.word
     return f"has no finite {basis.metric}" if record.scores[basis.split] else "not scored yet"

@@ -33,7 +33,7 @@ def as_json(contents: Contents) -> str:
                 "trial": record.seen.trial.name,
                 "variant": record.candidate.variant,
                 "seed": record.seed,
-                "state": record.seen.state,
+                "state": record.seen.word,
                 "step": record.seen.step,
                 "message": record.seen.message,
                 "attempts": record.seen.attempts,

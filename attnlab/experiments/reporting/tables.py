@@ -210,7 +210,7 @@ def trials(records: Records) -> Table:
 
 def _trial(record: Record, needed: bool) -> tuple[str, ...]:
     seen, first = record.seen, record.cost.first_step_seconds
-    state = seen.state if needed or seen.state != "pending" else "not needed"
+    state = seen.word if needed or seen.state != "pending" else "not needed"
     started = NONE if first is None else f"{first:.1f} s"
     time = clock(seen.seconds) if seen.seconds else NONE
     return seen.trial.candidate.id, f"{record.seed}", state, f"{seen.step}/{seen.total}", f"{seen.attempts}", time, started, seen.message

@@ -129,7 +129,7 @@ def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str
 
 def troubles(seen: Iterable[Seen]) -> list[str]:
     """A line for each trial that failed, diverged or was stopped, with its reason."""
-    return [f"{one.trial.name} {one.state} at step {one.step}: {one.message}" for one in seen if one.message and one.state != "done"]
+    return [f"{one.trial.name} {one.word} at step {one.step}: {one.message}" for one in seen if one.message and one.state != "done"]
 
 
 def summary(seen: Iterable[Seen], slots: int = 0) -> str:
@@ -182,13 +182,13 @@ _STYLES: Mapping[str, str] = {"done": "green", "failed": "red", "diverged": "red
 def _cell(seen: Seen) -> str:
     if seen.state == "running":
         return f"{seen.step}/{seen.total}"
-    return seen.state if seen.state in ("done", "pending") else f"{seen.state} {seen.step}"
+    return seen.word if seen.state in ("done", "pending") else f"{seen.word} {seen.step}"
 
 
 def _told(seen: Seen) -> str:
     """One line on a trial that has ended."""
     reason = f": {seen.message}" if seen.message else ""
-    return f"{seen.trial.name}: {seen.state} at step {seen.step} after {clock(seen.seconds)}{reason}"
+    return f"{seen.trial.name}: {seen.word} at step {seen.step} after {clock(seen.seconds)}{reason}"
 
 
 def _live(stream: Any) -> rich.live.Live | None:

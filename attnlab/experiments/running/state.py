@@ -43,9 +43,14 @@ class Seen:
         return int(self.trial.config["training"]["steps"])
 
     @property
+    def word(self) -> str:
+        """The state as people are told it: "pruned" is what a search has stopped for good."""
+        return "pruned" if self.state == "interrupted" and self.message.startswith("pruned") else self.state
+
+    @property
     def settled(self) -> bool:
-        """Whether nothing more is to be done for it; a trial that a search has pruned is settled too."""
-        return self.state in SETTLED or (self.state == "interrupted" and self.message.startswith("pruned"))
+        """Whether nothing more is to be done for it."""
+        return self.word in (*SETTLED, "pruned")
 
 
 def look(trial: Trial, directory: Path) -> Seen:
@@ -95,7 +100,7 @@ def _last_word(records: Sequence[Mapping[str, Any]], heard: int) -> tuple[State,
 
 
 def counts(seen: Iterable[Seen]) -> dict[str, int]:
-    """State to number of trials, only those that occur, in the order in which a trial goes through them."""
-    states = [one.state for one in seen]
-    order: tuple[Any, ...] = ("done", "running", "pending", "interrupted", "failed", "diverged")
+    """State, as people are told it, to number of trials, only those that occur, in the order in which a trial goes through them."""
+    states = [one.word for one in seen]
+    order = ("done", "running", "pending", "interrupted", "pruned", "failed", "diverged")
     return {state: states.count(state) for state in order if state in states}
