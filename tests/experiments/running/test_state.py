@@ -66,8 +66,8 @@ def test_a_pruned_trial_has_settled_whenever_it_died(trial: Trial, tmp_path: Pat
     assert look(trial, tmp_path).settled and look(trial, tmp_path).message == "pruned after 2 evaluations"
     attempt.end("interrupted", 7, "signal 15")
     seen = look(trial, tmp_path)
-    assert (seen.state, seen.word, seen.step, seen.message, seen.settled) == ("interrupted", "pruned", 7, "pruned after 2 evaluations", True)
-    assert counts([seen]) == {"pruned": 1}
+    assert (seen.state, seen.step, seen.message, seen.settled) == ("interrupted", 7, "pruned after 2 evaluations", True)
+    assert seen.word == "pruned" and counts([seen]) == {"pruned": 1}
     stub.finish(trial, tmp_path)
     assert look(trial, tmp_path).state == "done"
 
