@@ -61,7 +61,7 @@ def test_eight_pairs_can_be_learnt_by_heart(name: str) -> None:
     source, target = rng.integers(4, VOCABULARY, (8, 6)), rng.integers(4, VOCABULARY, (8, 5))
     target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
     params = jax.jit(system.init)(jax.random.key(0), source, target_in)["params"]
-    optimizer = optax.adam(1e-2)
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 250))  # at a constant pace the last loss would be a matter of rounding
 
     @jax.jit
     def update(carry: Any, _: None = None) -> tuple[Any, jax.Array]:
@@ -77,7 +77,7 @@ def test_eight_pairs_can_be_learnt_by_heart(name: str) -> None:
 
     _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=250))((params, optimizer.init(params)))
     assert -0.3 < float(losses[0]) - np.log(VOCABULARY) < 1.5  # about chance at first: no target leaks in (tied tables start above it)
-    assert losses[-1] < 0.01
+    assert losses[-1] < 0.01, losses[-1]
 
 
 @every
