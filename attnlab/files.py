@@ -40,6 +40,14 @@ def timestamp() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+def drop_torn_line(path: Path) -> None:
+    """Cut off what follows the last line end: half a record that a full disk or a power cut has left. An absent file is whole."""
+    with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
+        content = file.read()
+        if not content.endswith(b"\n"):
+            file.truncate(content.rfind(b"\n") + 1)
+
+
 class AppendOnly:
     """A file that only grows, opened by the first record; each record is one unbuffered write, so a kill never tears it.
 

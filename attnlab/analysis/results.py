@@ -13,12 +13,18 @@ from attnlab.analysis.maps import save_arrays, save_curve, save_map
 from attnlab.files import write_atomic
 from attnlab.progress import table
 from attnlab.training.records import read_records
+from attnlab.training.sealed import check_test_split
 
 PICTURED = 3  # test sentences whose alignment is drawn
 
 
 def report(config: ConfigDict, task: Any, workdir: Path) -> None:
-    """Score the test split with the best parameters; print a table, write pictures, `translations.txt` and, last, `results.json`."""
+    """Score the test split with the best parameters; print a table, write pictures, `translations.txt` and, last, `results.json`.
+
+    Raises:
+      UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that can be used.
+    """
+    check_test_split(workdir)
     import jax
 
     from attnlab.training.loop import best_params

@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.running.selection import check_test_split
 from attnlab.training.manifest import Manifest
 from attnlab.training.run import start_jax
+from attnlab.training.sealed import check_test_split, sweep_of
 
 __all__ = ["check_folder", "existing_run", "start_jax", "trained_run", "trained_task", "wanted_config"]
 
@@ -68,14 +68,15 @@ def trained_run(arguments: Any) -> tuple[ConfigDict, Path]:
     manifest = Manifest.read(workdir)
     if manifest is None:
         raise UserError(f"--workdir={workdir} holds no run; train one there with 'train --config=... --workdir={workdir}'")
+    changeable = CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]  # a trial's test files are no other split's either
     if arguments.config is not None:
         config = wanted_config(arguments.config, arguments.overrides)
-        manifest.check_config(config, workdir, ignore=CHANGEABLE)
+        manifest.check_config(config, workdir, ignore=changeable)
         return config, workdir
     for override in arguments.overrides:
-        if override.partition(".")[0] not in CHANGEABLE:
+        if override.partition(".")[0] not in changeable:
             key = override.partition("=")[0]
-            raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in CHANGEABLE)}")
+            raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in changeable)}")
     return configs.prepare(configs.from_dict(manifest.config), arguments.overrides), workdir
 
 

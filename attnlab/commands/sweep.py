@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the sweep.
 
     Returns:
-      0 when all is done, 1 when a trial failed or diverged, 128 + the signal's number when interrupted.
+      0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's number when interrupted.
     """
     from attnlab.commands.session import check_folder
     from attnlab.experiments import planned
@@ -97,19 +97,19 @@ def default_directory(file: str) -> str:
 def conduct(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> int:
     """Run what is left of the sweep, whose lock is held, and report."""
     from attnlab.experiments.running.board import Board, troubles
-    from attnlab.experiments.running.launcher import Launcher, course, read, retry_failed
+    from attnlab.experiments.running.launcher import Launcher, read, retry_failed
+    from attnlab.experiments.running.state import look_at_all
     from attnlab.experiments.running.stop import Stop
 
     if arguments.retry_failed:
         print(f"{retry_failed(directory)} failed trials are run again", file=sys.stderr)
-    failures: list[str] = []
     with Stop() as stop, Board(read(directory), directory, len(slots)) as board:
         executor = _executor(directory, arguments, slots, board, stop)
         launcher = Launcher(directory, executor, board, stop, _arrangement(directory, arguments, slots))
-        launcher.train()
-        if stop.signal is None and not arguments.no_final:
+        failures = launcher.train()
+        if stop.signal is None and not failures and not arguments.no_final:
             failures = launcher.finish()
-    wrong = [one for one in course(directory) if one.state in ("failed", "diverged")]
+    wrong = [one for one in look_at_all(read(directory), directory) if one.state in ("failed", "diverged")]
     for line in [*troubles(wrong), *failures]:
         print(line, file=sys.stderr)
     if stop.signal is not None:

@@ -11,11 +11,11 @@ from ml_collections import ConfigDict
 from attnlab import config as configs
 from attnlab.commands import session
 from attnlab.errors import UserError
-from attnlab.experiments.running.selection import check_no_trial
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.records import RunLock
 from attnlab.training.run import Prepared
+from attnlab.training.sealed import check_no_trial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

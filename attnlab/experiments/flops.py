@@ -27,8 +27,8 @@ from attnlab.training.step import make_step, seed_array
 def step_flops(config: ConfigDict, task: Any) -> float:
     """FLOPs of one training step (forward, backward, update) on the mean batch of an epoch.
 
-    The mean batch has the mean number of rows and the mean width over the batches of an epoch, both rounded: exact where the cost
-    is linear in the width, and a little low where it is quadratic.
+    The mean batch has the mean width of the batches of an epoch, and as many rows as give their mean number of positions, both
+    rounded: exact, but for rounding, where the cost is linear in the width, and a little low where it is quadratic.
 
     Args:
       config: the whole config.
@@ -44,8 +44,10 @@ def step_flops(config: ConfigDict, task: Any) -> float:
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
     """The shapes of a batch of mean size, its rows a multiple of `multiple`."""
-    rows, width = np.average(batches.shapes, axis=0, weights=batches.counts)
-    shape = (max(1, round(rows / multiple)) * multiple, round(width))
+    rows, widths = np.transpose(batches.shapes)
+    width = np.average(widths, weights=batches.counts)
+    positions = np.average(rows * widths, weights=batches.counts)
+    shape = (max(1, round(positions / width / multiple)) * multiple, round(width))
     return {name: jax.ShapeDtypeStruct(shape, array.dtype) for name, array in batches(0).items()}
 
 

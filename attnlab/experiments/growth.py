@@ -10,17 +10,18 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan
 from attnlab.training.manifest import Manifest, differences
+from attnlab.training.sealed import CHOICE
 
-CHOICE = "choice.json"
-FIXED = ("base", "tune", "search", "select", "measure", "budget")
-"""What the choice was made with; it stays once the choice is made. So do the contrasts of the claim, old variants and old seeds."""
+FIXED = ("base", "tune", "search", "select", "measure", "budget", "baseline")
+"""What the choice was made with, and what the test split is read for; it stays once the choice is made. So do the claim's contrasts, old
+variants and old seeds."""
 
 
 def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
     """Whether the experiment `new` may be planned where `old` was.
 
-    Before the choice is made everything but the experiment's name and config may change; from then on variants and seeds may be
-    added, and words may be mended.
+    Before the choice is made everything but the experiment's name and config may change; from then on variants and further
+    seeds may be added, and words may be mended.
 
     Args:
       old: the plan that is there.
@@ -72,8 +73,8 @@ def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
             yield f"variant {name!r}: planned, now gone"
         elif _plain(overrides) != _plain(new["variants"][name]):
             yield f"variant {name!r}: planned {_plain(overrides)}, now {_plain(new['variants'][name])}"
-    if gone := [seed for seed in old.seeds if seed not in new["seeds"]]:
-        yield f"seeds: {', '.join(map(str, gone))} planned, now gone"
+    if list(old.seeds) != list(new["seeds"])[: len(old.seeds)]:  # the first one is a search's
+        yield f"seeds: planned {list(old.seeds)}, now {list(new['seeds'])}; further ones go to the end"
 
 
 def _contrasts(claim: Mapping[str, Any] | None) -> Any:

@@ -33,12 +33,29 @@ class Changes:
     seeds: tuple[int, ...] = ()
 
     def applied(self, experiment: Experiment) -> Experiment:
-        """The experiment with these changes."""
+        """The experiment with these changes.
+
+        Raises:
+          UserError: a setting that is the experiment's to vary, where a change would be lost.
+        """
         base = dict(one.split("=", 1) for one in self.base)
+        for key in base:
+            for what, keys in _varied(experiment).items():
+                if key.removesuffix(".name") in keys:
+                    raise UserError(f"--config.{key}: this setting is {what} in the experiment; change it in the file")
         return dataclasses.replace(experiment, base={**flattened(experiment.base, "base"), **base}, seeds=self.seeds or experiment.seeds)
 
 
 AS_IT_IS = Changes()
+
+
+def _varied(experiment: Experiment) -> dict[str, set[str]]:
+    """The settings that differ between candidates, by what makes them differ."""
+    points = {"compared": experiment.compare, "tuned": experiment.tune}
+    found = {what: {key.removesuffix(".name") for point in axis for key in point.overrides} for what, axis in points.items()}
+    found["searched"] = set(experiment.search.to_dict()["space"]) if experiment.search is not None else set()
+    found["solved for by the budget"] = {experiment.budget.knob} if experiment.budget is not None else set()
+    return found
 
 
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:

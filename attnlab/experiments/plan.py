@@ -175,6 +175,12 @@ class Plan:
         overrides = {**self.base, **self.variants[variant], **tuned}
         return Wanted(candidate_id(self.config, overrides, (variant, name)), variant, tuned, overrides)
 
+    def study(self, variant: str) -> str:
+        """A name for the search of a variant, with a hash of all that its results mean: another experiment is another search."""
+        meaning = {name: getattr(self, name) for name in ("config", "base", "select", "search", "budget")}
+        canonical = json.dumps({**meaning, "variant": self.variants[variant], "seed": self.seeds[0]}, sort_keys=True)
+        return f"{variant}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
     def grown(self, candidates: Iterable[Candidate]) -> Plan:
         """This plan with further candidates at the end; those it has already stay as they are."""
         known = {candidate.id for candidate in self.candidates}

@@ -94,7 +94,8 @@ def _run(arguments: Sequence[str], given: str = "") -> str:
     command = [sys.executable, "-m", "attnlab.experiments.planning", *arguments]
     path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))  # attnlab may be run without being installed
     environment = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}  # shapes and counts only: accelerators are for the trials
-    done = subprocess.run(command, input=given, capture_output=True, text=True, env=environment, check=False)
+    how: dict[str, Any] = {"capture_output": True, "text": True, "process_group": 0}  # Ctrl-C is for the launcher to pass on
+    done = subprocess.run(command, input=given, env=environment, check=False, **how)
     if done.returncode:
         *before, line = done.stderr.strip().splitlines() or ["it said nothing"]
         if done.returncode != 2:

@@ -101,12 +101,11 @@ def listed(plan: Plan) -> list[Wanted]:
 
 
 def found(plan: Plan, old: Plan | None) -> list[Wanted]:
-    """The candidates that a search has found so far and that the plan still wants."""
-    if old is None or old.search != plan.search:
+    """The candidates that a search has found so far, of the variants for which it is still the same search."""
+    if old is None:
         return []
-    kept = [plan.want(one.variant, one.tuned) for one in old.candidates if one.variant in plan.variants]
-    known = {one.id for one in old.candidates}
-    return [one for one in kept if one.id in known]
+    same = [variant for variant in plan.variants if variant in old.variants and plan.study(variant) == old.study(variant)]
+    return [plan.want(one.variant, one.tuned) for one in old.candidates if one.variant in same]
 
 
 def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[Candidate]:

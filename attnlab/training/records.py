@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from attnlab.errors import UserError
-from attnlab.files import AppendOnly, timestamp, write_atomic
+from attnlab.files import AppendOnly, drop_torn_line, timestamp, write_atomic
 from attnlab.training.events import Events
 
 State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
@@ -127,6 +127,7 @@ class Metrics:
           UserError: a whole line is no record (file and line number).
         """
         self._metrics.close()
+        drop_torn_line(self._timing.path)
         last = -1 if step is None else step
         if self._events is not None:
             self._events.forget_from(last + 1)
@@ -150,7 +151,10 @@ class Metrics:
         self._append(self._metrics, {"step": step, "split": split}, split, values)
 
     def time(self, step: int, values: Mapping[str, float]) -> None:
-        """Append wall-clock quantities (`step_time` s, `tokens_per_second`, `compile_seconds`) to `timing.jsonl`."""
+        """Append wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`) to `timing.jsonl`.
+
+        Where several trials moved in one step of a program, `together` says how many: `step_seconds` is the step's time divided by it.
+        """
         self._append(self._timing, {"step": step, "time": round(time.time(), 3)}, "timing", values)
 
     def sync(self) -> None:

@@ -19,6 +19,7 @@ from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.manifest import Manifest
 from attnlab.training.records import State, Status
+from attnlab.training.sealed import check_test_split
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
@@ -66,6 +67,8 @@ class Prepared:
         Raises:
           UserError: anything wrong with config, devices or data, or `workdir` holds a run of another config.
         """
+        if "test" in splits:
+            check_test_split(workdir)
         from attnlab.training.optimizers import build_optimizer
         from attnlab.training.parallel import backend
 

@@ -188,7 +188,7 @@ class Stack:
         sums = self.place.fetch(sums)
         seconds = time.perf_counter() - clock
         for i in moving:
-            self._stepped(self.members[i], {name: float(values[i]) for name, values in sums.items()}, seconds / len(moving))
+            self._stepped(self.members[i], {name: float(values[i]) for name, values in sums.items()}, seconds, len(moving))
         under_way = [member.step for member in self.members if member.outcome is None]
         pace = {"step_seconds": seconds * len(under_way) / len(moving), "tokens_per_second": float(sums["tokens"][moving].sum()) / seconds}
         self.progress.update(min(under_way, default=self.members[0].step), loss=float(np.mean(sums["loss"][moving])), **pace)
@@ -221,10 +221,11 @@ class Stack:
             if wrong := member.journal.save(member.step, own, i in best):
                 member.outcome = Outcome("diverged", member.step, message=wrong)
 
-    def _stepped(self, member: Member, values: dict[str, float], seconds: float) -> None:
-        """What follows an update of a trial; `seconds` is its share of the time."""
+    def _stepped(self, member: Member, values: dict[str, float], seconds: float, together: int) -> None:
+        """What follows an update of a trial, one of `together` that took these seconds; its share of them is its pace."""
         member.step += 1
-        pace = {"step_seconds": seconds, "tokens_per_second": values["tokens"] / seconds}
+        share = seconds / together
+        pace = {"step_seconds": share, "tokens_per_second": values["tokens"] / share, "together": together}
         if wrong := member.journal.stepped(member.step, values, pace):
             member.outcome = Outcome("diverged", member.step, message=wrong)
             return

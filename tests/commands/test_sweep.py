@@ -11,8 +11,10 @@ import pytest
 
 from attnlab.commands import sweep
 from attnlab.errors import UserError
-from attnlab.experiments import planned
+from attnlab.experiments import grid, planned
 from attnlab.experiments.loading import Changes
+from attnlab.experiments.running.queue import Queue
+from attnlab.experiments.running.selection import freeze
 from attnlab.experiments.running.slots import Slot
 from attnlab.training.records import RunLock
 from tests.commands.tiny import called
@@ -21,7 +23,8 @@ from tests.experiments import real, stub
 
 @pytest.mark.quick
 def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    file = real.experiment(tmp_path / "which.py", 'compare=rows({"additive": {}})')
+    compare = 'compare=rows({"additive": {}, "general": {"system.attention.score": "general"}})'
+    file = real.experiment(tmp_path / "which.py", compare, "budget=Budget(match='parameters', knob='system.maxout')")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     (tmp_path / "file").touch()
@@ -35,6 +38,8 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ([file, f"--dir={tmp_path / 'new'}", "--seeds=0,one"], "--seeds=0,one: expected whole numbers with commas between, such as 0,1,2"),
         ([file, f"--dir={tmp_path / 'new'}", "--seeds=1,1"], "seeds is (1, 1); different whole numbers"),
         ([file, f"--dir={tmp_path / 'new'}", "--config.seed=3"], "'seed' is set like any other setting; name the seeds in"),
+        ([file, f"--dir={tmp_path / 'new'}", "--config.system.maxout=9"], "this setting is solved for by the budget in the experiment"),
+        ([file, f"--dir={tmp_path / 'new'}", "--config.system.attention.score.name=dot"], "this setting is compared in the experiment"),
         ([file, f"--dir={tmp_path / 'new'}", "--config.trainig.steps=3"], "no such key; did you mean 'training.steps'"),
     ):
         before = sorted(tmp_path.rglob("*"))
@@ -68,6 +73,23 @@ def test_where_trials_train_together(stack: str, environment: dict[str, str], to
     stub.planned(tmp_path)
     arrange = sweep._arrangement(tmp_path, argparse.Namespace(stack=stack), [Slot(0, (), environment)])
     assert (arrange is not list) == together
+
+
+def test_a_trial_lost_among_those_not_chosen_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    for trial in plan.trials():
+        lost = trial.candidate == plan.candidates[0] and trial.seed == plan.seeds[0]
+        stub.finish(trial, tmp_path, "failed" if lost else "done")
+    freeze(plan, tmp_path)
+    monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
+    arguments = argparse.Namespace(executor="local", stack="off", retry_failed=False, no_final=False)
+    assert sweep.conduct(tmp_path, arguments, [Slot(0)]) == 1
+    assert f"{plan.trials()[0].name} failed" in capsys.readouterr().err
+    monkeypatch.setattr(Queue, "run", lambda queue, jobs: ["no slot stays"])
+    assert sweep.conduct(tmp_path, argparse.Namespace(**{**vars(arguments), "no_final": True}), [Slot(0)]) == 1
+    assert "no slot stays" in capsys.readouterr().err
 
 
 @pytest.mark.quick

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,3 +47,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
             done = real.launch("sweep", file, f"--dir={cwd / 'sweep'}", "--slots=2", cwd=cwd)
             ended.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
     return Swept(cwd, cwd / "sweep", str(file), *json.loads(ended.read_text()))
+
+
+@pytest.fixture
+def copy(swept: Swept, tmp_path: Path) -> Path:
+    """A copy of that sweep's folder, to be changed."""
+    return Path(shutil.copytree(swept.directory, tmp_path / "sweep"))

@@ -15,7 +15,7 @@ from attnlab.experiments.loading import definition
 from attnlab.training.manifest import Manifest
 from tests.experiments.plans import EXPERIMENT, defined, plan
 
-LARGER = {"compare": (*EXPERIMENT.compare, *rows({"dot": {"system.attention.score": "dot"}})), "seeds": (2, 1, 0)}
+LARGER = {"compare": (*EXPERIMENT.compare, *rows({"dot": {"system.attention.score": "dot"}})), "seeds": (0, 1, 2)}
 MEANING: list[tuple[dict[str, Any], str]] = [
     ({"base": {"training.steps": 24}}, 'base: planned {"training.steps": 12}, now {"training.steps": 24}'),
     ({"select": ("accuracy", "max")}, "select: planned"),
@@ -23,7 +23,9 @@ MEANING: list[tuple[dict[str, Any], str]] = [
     ({"budget": Budget("flops", "system.decoder")}, "budget: planned null, now"),
     ({"tune": grid({"schedule.peak": (1e-3, 1e-2)})}, "tune: planned []"),
     ({"claim": Claim("Scores differ.", (better("general", "additive"),))}, "claim: planned"),
-    ({"seeds": (1, 2)}, "seeds: 0 planned, now gone"),
+    ({"seeds": (1, 2)}, "seeds: planned [0, 1], now [1, 2]; further ones go to the end"),
+    ({"seeds": (2, 0, 1)}, "seeds: planned [0, 1], now [2, 0, 1]; further ones go to the end"),
+    ({"baseline": "general"}, 'baseline: planned "additive", now "general"'),
     ({"compare": EXPERIMENT.compare[:1], "claim": None}, "variant 'general': planned, now gone"),
     ({"compare": rows({"additive": {"a": 1}, "general": {}})}, "variant 'additive': planned {}, now {\"a\": 1}"),
 ]
@@ -41,7 +43,7 @@ def test_variants_seeds_and_words_may_come_after_the_choice(chosen: Path) -> Non
     check_growth(plan(), defined(**LARGER), chosen)
     assert EXPERIMENT.claim is not None
     mended = dataclasses.replace(EXPERIMENT.claim, statement="Scores do differ.")
-    check_growth(plan(), defined(question="What?", baseline="general", claim=mended), chosen)
+    check_growth(plan(), defined(question="What?", claim=mended), chosen)
 
 
 @pytest.mark.parametrize(("changes", "words"), MEANING)

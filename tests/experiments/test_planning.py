@@ -184,6 +184,9 @@ def test_a_search_plans_what_it_finds(
     assert capsys.readouterr().err.startswith("variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float")
     again = planned(tmp_path, SCORES, search, "seeds=(0, 1)", imports=SEARCH)
     assert again.candidates == grown.candidates  # what was found stays when the experiment grows
+    other = SCORES.replace("'general'}", "'general', 'system.dropout': 0.1}")
+    assert [one.variant for one in planned(tmp_path, other, search, imports=SEARCH).candidates] == ["additive"]
+    assert planned(tmp_path, other, search, "select=('accuracy', 'max')", imports=SEARCH).candidates == ()
     bad = search.replace("'previous'", "'last'")
     assert "variant 'additive' with system.readout=last: " in refused(tmp_path, SCORES, bad, imports=SEARCH)
 

@@ -26,8 +26,9 @@ LARGER = {
 }
 
 
-@every
-@pytest.mark.quick
+@pytest.mark.parametrize(
+    "spec", [pytest.param(SPECS[one], id=one, marks=[pytest.mark.quick] if one in SYSTEMS.names() else []) for one in SPECS]
+)
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
 def test_promise(spec: dict[str, Any], check: Any) -> None:
     check(spec)

@@ -131,6 +131,7 @@ def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
         timing = read_records(tmp_path / "stacked" / str(number) / "timing.jsonl")
         assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]
         assert [record["step"] for record in timing if "compile_seconds" in record] == [1]
+        assert [record["together"] for record in timing if "step_seconds" in record] == [3] * 5
         assert (Status.read(tmp_path / "stacked" / str(number)) or {})["state"] == "running"  # the last word is the caller's
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,15 @@ class Cost:
       step_seconds: median over the logged steps.
       first_step_seconds: from the start of its process to its first step, of the first attempt that got there.
       peak_bytes: the most memory that a process of it held on the host.
+      together: how many trials moved in the median step, each with an equal share of its time; 1 for it alone.
+      most_together: the most in any logged step: the peak memory is that of so many at least.
     """
 
     step_seconds: float | None = None
     first_step_seconds: float | None = None
     peak_bytes: float | None = None
+    together: int = 1
+    most_together: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,9 +145,18 @@ def _record(trial: Trial, directory: Path) -> Record:
 
 def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
     """Time and memory from the records of a trial."""
-    steps = [record["step_seconds"] for record in timing if "step_seconds" in record]
+    steps = [(record["step_seconds"], record.get("together", 1)) for record in timing if "step_seconds" in record]
     firsts, peaks = ([event[key] for event in events if event.get(key)] for key in ("first_step_seconds", "peak_bytes"))
-    return Cost(statistics.median(steps) if steps else None, firsts[0] if firsts else None, max(peaks, default=None))
+    pace, together = median_pace(steps)
+    most = max((number for _, number in steps), default=1)
+    return Cost(pace, firsts[0] if firsts else None, max(peaks, default=None), together, most)
+
+
+def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
+    """The median of seconds, and how many trials the step in the middle trained together (of two, the shorter)."""
+    if not steps:
+        return None, 1
+    return statistics.median(seconds for seconds, _ in steps), statistics.median_low(steps)[1]
 
 
 def _scores(path: Path) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from attnlab.experiments.axes import text
 from attnlab.experiments.plan import Candidate, Plan
-from attnlab.experiments.reporting.collect import Record, Records
+from attnlab.experiments.reporting.collect import Record, Records, median_pace
 from attnlab.experiments.reporting.statistics import INTERVALS, LEVEL, Interval, Summary, effect_size, holm, paired_p, summary
 
 ALPHA = 0.05
@@ -79,15 +79,16 @@ class Row:
     best: bool = False
 
     @property
-    def step_seconds(self) -> float | None:
-        """Median over its trials of the median step."""
-        steps = [record.cost.step_seconds for record in self.records if record.cost.step_seconds is not None]
-        return statistics.median(steps) if steps else None
+    def pace(self) -> tuple[float | None, int]:
+        """Seconds: the median over its trials of the median step; and how many trials shared that step."""
+        costs = [record.cost for record in self.records]
+        return median_pace([(cost.step_seconds, cost.together) for cost in costs if cost.step_seconds is not None])
 
     @property
-    def peak_bytes(self) -> float | None:
-        """The most memory of any of its trials."""
-        return max((record.cost.peak_bytes for record in self.records if record.cost.peak_bytes is not None), default=None)
+    def peak(self) -> tuple[float | None, int]:
+        """Bytes: the most memory of any of its trials; and how many trials shared it."""
+        costs = [record.cost for record in self.records]
+        return max(((cost.peak_bytes, cost.most_together) for cost in costs if cost.peak_bytes is not None), default=(None, 1))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Contents:
     @property
     def further(self) -> list[Table]:
         """What is compared, tuning, trials, environment."""
-        tuning = tables.tuning(self.records)
+        tuning = tables.tuning(self.records, self.comparison.method)
         known = [tables.variants(self.records), *([] if tuning is None else [tuning])]
         return [*known, tables.trials(self.records), *environment_tables(self.environment)]
 

@@ -69,10 +69,7 @@ def _row(row: Row) -> dict[str, Any]:
         "difference": row.difference and dataclasses.asdict(row.difference),
         "best": row.best,
         "missing": row.missing,
-        "parameters": candidate.parameters,
-        "flops": candidate.flops,
-        "step_seconds": row.step_seconds,
-        "peak_bytes": row.peak_bytes,
+        **_costs(row),
         "budget": candidate.budget,
     }
 
@@ -98,9 +95,14 @@ def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
     found: dict[str, float | None] = {" n": row.summary.n, " mean": row.summary.mean, " std": row.summary.std, " low": low, " high": high}
     if row.difference is not None:
         low, high = row.difference.interval or (None, None)
-        found |= {" difference": row.difference.mean, " difference low": low, " difference high": high}
+        found |= {" difference n": row.difference.n, " difference": row.difference.mean, " difference low": low, " difference high": high}
         found |= {" adjusted p": row.difference.p, " effect size": row.difference.effect}
     yield from ((f"{metric}{name}", value) for name, value in found.items())
-    candidate = row.candidate
-    costs = {"parameters": candidate.parameters, "flops": candidate.flops, "step_seconds": row.step_seconds, "peak_bytes": row.peak_bytes}
-    yield from costs.items()
+    yield from _costs(row).items()
+
+
+def _costs(row: Row) -> dict[str, float | None]:
+    """What a row took."""
+    (seconds, together), (peak, most) = row.pace, row.peak
+    counts = {"parameters": row.candidate.parameters, "flops": row.candidate.flops}
+    return {**counts, "step_seconds": seconds, "together": together, "peak_bytes": peak, "most_together": most}

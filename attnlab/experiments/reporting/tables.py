@@ -89,8 +89,10 @@ def direction(basis: Basis) -> str:
 def _result(row: Row, baseline: str, unmatched: bool) -> tuple[str, ...]:
     candidate, found = row.candidate, row.difference
     remarks = ["best"] * row.best + list(row.missing)
+    if found is not None and found.n != row.summary.n:
+        remarks.append(f"difference over {found.n} seed{'s' * (found.n > 1)}")
     means = (row.name, f"{row.summary.n}", number(row.summary.mean), interval(row.summary.interval))
-    taken = (f"{candidate.parameters:,}", scaled(candidate.flops), milliseconds(row.step_seconds), memory(row.peak_bytes))
+    taken = (f"{candidate.parameters:,}", scaled(candidate.flops), milliseconds(*row.pace), memory(*row.peak))
     return (*means, *_difference(row, baseline, found), *taken, NONE if unmatched else budget(candidate), "; ".join(remarks))
 
 
@@ -110,18 +112,26 @@ def _notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
             f"Differences: to {plan.baseline}, paired by seed; p of the paired t test, adjusted by Holm over the variants; "
             "effect size: Cohen's d_z with Hedges' correction."
         )
-        if not any(row.best for row in comparison.rows):
-            notes.append("No best variant is marked: none is ahead of all others with intervals apart and p below 0.05 (Holm, all pairs).")
+        notes += _no_best(comparison) if len(plan.seeds) > 1 else []
     else:
         notes.append("The test split has not been read: these are validation scores, for following the work and not for comparing.")
     return (*notes, *_cost_notes(records))
 
 
+def _no_best(comparison: Comparison) -> list[str]:
+    """Why no variant is marked as the best, where one could have been."""
+    if len(comparison.rows) < 2 or any(row.best for row in comparison.rows):
+        return []
+    if any(row.missing for row in comparison.rows):
+        return ["No best variant is marked, because not every row has every seed."]
+    return ["No best variant is marked: none is ahead of all others with intervals apart and p below 0.05 (Holm, all pairs)."]
+
+
 def _cost_notes(records: Records) -> list[str]:
     """Where the costs come from, and whether budgets were held equal."""
     notes = [
-        "FLOPs: of one compiled training step. ms per step: median, as timed in this sweep beside its other trials. "
-        "Peak memory: of the process, on the host."
+        "FLOPs: XLA's count of one training step as lowered for the CPU, before it is optimised, loops counted in full, on a batch of "
+        "mean size. ms per step: median, as timed in this sweep beside its other trials. Peak memory: of the process, on the host."
     ]
     plan = records.plan
     if plan.budget is None:
@@ -166,19 +176,27 @@ def variants(records: Records) -> Table:
     plan = records.plan
     rows = []
     for variant, own in plan.variants.items():
-        solved = {one.budget["knob"]: one.budget["value"] for one in plan.of(variant) if one.budget is not None}
-        rows.append((variant, _written(own) or "as the base", _written(solved) or NONE))
+        rows.append((variant, _written(own) or "as the base", _solved(records, variant)))
     base = f"All: {plan.config}" + (f" with {_written(plan.base)}." if plan.base else ".")
     table = Table("What is compared", ("variant", "its settings", "set by the budget"), tuple(rows), notes=(base,))
     return table if plan.budget is not None else table.only(table.columns[:2])
+
+
+def _solved(records: Records, variant: str) -> str:
+    """What the budget solver set for the standing candidate of a variant, before the choice for any; "-" for the one to match."""
+    plan, standing = records.plan, records.standing(variant)
+    if plan.budget is None or variant == (plan.budget["to"] or plan.baseline):
+        return NONE
+    budgets = [one.budget for one in ([standing] if standing else plan.of(variant)) if one.budget is not None]
+    return " or ".join(dict.fromkeys(_written({one["knob"]: one["value"]}) for one in budgets)) or NONE
 
 
 def _written(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={text(value)}" for key, value in values.items())
 
 
-def tuning(records: Records) -> Table | None:
-    """What was tried for each variant on the validation split; None where nothing was tuned."""
+def tuning(records: Records, method: str) -> Table | None:
+    """What was tried for each variant on the validation split, intervals by `INTERVALS[method]`; None where nothing was tuned."""
     plan, metric = records.plan, records.plan.select["metric"]
     if all(len(plan.of(variant)) < 2 for variant in plan.variants):
         return None
@@ -188,7 +206,8 @@ def tuning(records: Records) -> Table | None:
         values = [one.scores["valid"][metric] for one in records.of(candidate) if metric in one.scores["valid"]]
         chosen = records.choice is not None and records.choice.candidate(candidate.variant) == candidate.id
         strong |= {len(rows)} if chosen else set()
-        cells = (f"{len(values)}", number(summary(values).mean), interval(summary(values).interval), "chosen" if chosen else "")
+        found = summary(values, method)
+        cells = (f"{found.n}", number(found.mean), interval(found.interval), "chosen" if chosen else "")
         rows.append((candidate.variant, settings(candidate.tuned), *cells))
     tried = {len(plan.of(variant)) for variant in plan.variants}
     note = "Each variant had " + (f"{tried.pop()} settings tried." if len(tried) == 1 else "NOT the same number of settings tried.")
@@ -229,11 +248,11 @@ def signed(value: float) -> str:
 
 
 def interval(value: Interval | None) -> str:
-    """ "[low, high]", with as many decimals as give its width three digits."""
+    """ "[low, high]", with as many decimals as give its width three digits, but no end more than five: one more than a mean has."""
     if value is None:
         return NONE
-    width = value[1] - value[0]
-    decimals = max(0, 2 - math.floor(math.log10(width))) if width > 0 else 4
+    width, most = value[1] - value[0], max(map(abs, value))
+    decimals = max(0, min(2 - math.floor(math.log10(width)), 4 - math.floor(math.log10(most)))) if width > 0 else 4
     return f"[{value[0]:,.{decimals}f}, {value[1]:,.{decimals}f}]"
 
 
@@ -252,15 +271,17 @@ def scaled(value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def milliseconds(seconds: float | None) -> str:
-    """Milliseconds, with three digits or all before the point."""
+def milliseconds(seconds: float | None, together: int = 1) -> str:
+    """Milliseconds, with three digits or all before the point, and of how many trials they are a share."""
     if seconds is None:
         return NONE
-    return f"{1000 * seconds:,.0f}" if seconds >= 0.1 else f"{1000 * seconds:.3g}"
+    shown = f"{1000 * seconds:,.0f}" if seconds >= 0.1 else f"{1000 * seconds:.3g}"
+    return f"{shown} (share of a step of {together})" if together > 1 else shown
 
 
-def memory(size: float | None) -> str:
-    """Bytes in MiB or GiB."""
+def memory(size: float | None, together: int = 1) -> str:
+    """Bytes in MiB or GiB, and of how many trials where it is more than one."""
     if size is None:
         return NONE
-    return f"{size / 2**30:.4g} GiB" if size >= 2**30 else f"{size / 2**20:.4g} MiB"
+    shown = f"{size / 2**30:.4g} GiB" if size >= 2**30 else f"{size / 2**20:.4g} MiB"
+    return f"{shown} (of {together} trials)" if together > 1 else shown

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments.running.slots import Slot
-from attnlab.files import AppendOnly
+from attnlab.files import AppendOnly, drop_torn_line
 from attnlab.training.records import State, read_records
 
 FILE = "attempts.jsonl"
@@ -89,6 +89,7 @@ def peak_bytes() -> int:
 
 
 def _append(workdir: Path, record: Mapping[str, Any]) -> None:
+    drop_torn_line(workdir / FILE)
     with closing(AppendOnly(workdir / FILE)) as file:
         file.append((json.dumps(record, ensure_ascii=False) + "\n").encode())
         file.sync()

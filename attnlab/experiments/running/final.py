@@ -16,10 +16,11 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.running.selection import Choice, check_test_split
+from attnlab.experiments.running.selection import Choice
 from attnlab.experiments.running.state import recorded
 from attnlab.experiments.running.trial import HELD, write_output_to
 from attnlab.training.records import Held, RunLock
+from attnlab.training.sealed import check_test_split
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +75,7 @@ def run(directory: Path, candidate: str) -> int:
 
 
 def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
-    """Read the test split once, then report every trial."""
+    """Read the test split once, then report every trial; 1 if one of them failed, else `HELD` if another process is at one."""
     from attnlab import config as configs
     from attnlab.analysis.results import report
     from attnlab.tasks import TASKS
@@ -82,18 +83,23 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
 
     start_jax()
     task: Any = None
+    codes = [0]
     for trial in trials:
         workdir = trial.workdir(directory)
-        check_test_split(workdir)
         config = configs.prepare(configs.from_dict(trial.config))
         write_output_to(workdir / "log.txt")
         try:
             with RunLock(workdir):
+                if has_results(trial, directory):  # by another process, in the meantime
+                    continue
                 task = task or TASKS.resolve(config.task).load(config, workdir, ("test",))  # the seed is no part of it
                 report(config, task, workdir)
         except Held:
-            return HELD
-    return 0
+            codes.append(HELD)
+        except Exception as error:  # the other seeds can be evaluated all the same
+            traceback.print_exception(error)
+            codes.append(1)
+    return 1 if 1 in codes else max(codes)
 
 
 if __name__ == "__main__":

@@ -35,17 +35,18 @@ class Launcher:
     stop: Stop
     arrange: Callable[[list[Job]], list[Job]] = list
 
-    def train(self) -> None:
-        """Run all trials until they have settled, a search's until it is over."""
+    def train(self) -> list[str]:
+        """Run all trials until they have settled, a search's until it is over; a line for each job that could not be run."""
         plan = read(self.directory)
         if plan.search is None:
             return self._run_trials()
         from attnlab.experiments.running.searching import advance
 
-        searching = True
-        while searching and self.stop.signal is None:
+        searching, lines = True, list[str]()
+        while searching and not lines and self.stop.signal is None:
             searching = advance(self.directory)
-            self._run_trials()
+            lines = self._run_trials()
+        return lines
 
     def finish(self) -> list[str]:
         """Freeze the choice, then evaluate the chosen trials on the test split; a line for each evaluation that failed.
@@ -59,11 +60,10 @@ class Launcher:
         plan = read(self.directory)
         return self.executor.run(finals(plan, freeze(plan, self.directory), self.directory))
 
-    def _run_trials(self) -> None:
+    def _run_trials(self) -> list[str]:
         plan = read(self.directory)
         self.board.plan = plan
-        for line in self.executor.run(self.arrange(training(plan, Choice.read(self.directory), self.directory))):
-            self.board.note(line)
+        return self.executor.run(self.arrange(training(plan, Choice.read(self.directory), self.directory)))
 
 
 def read(directory: Path) -> Plan:

@@ -40,8 +40,8 @@ PRELOAD = (
     "attnlab.tasks.translation",
     "orbax.checkpoint",
 )
-SHELTERED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that a scheduler may send to every process of its job: they must not end the server, whose processes would be lost with it."""
+SHELTERED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""What a terminal or a scheduler may send to every process of a job: it must not end the server, whose processes would be lost with it."""
 
 Perform = Callable[[Path, Job, Slot], int]
 
@@ -175,6 +175,12 @@ class Queue:
             self._hold(job)
         elif job.kind == "final" and code in (1, 2):
             self._fail(job, "")
+        elif job.kind == "train" and len(job.trials) > 1 and (code in (1, 2) or self._deaths[job.name] == FURTHER):
+            self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
+            self._waiting.extendleft(Job("train", (one,)) for one in reversed(job.left(self._directory)))
+        elif job.kind == "train" and code == 128 + signal.SIGTERM:  # somebody's wish, not a death: it does not count
+            self._board.note(f"{job.name}: was asked to leave and has saved; going on with it")
+            self._waiting.append(job)
         elif self._deaths[job.name] < FURTHER:
             self._deaths[job.name] += 1
             self._board.note(f"{job.name}: its process {_died(code)}; trying again")
@@ -184,7 +190,8 @@ class Queue:
 
     def _fail(self, job: Job, why: str) -> None:
         """Give a job up: with a record in each of its trials, or a line for the launcher."""
-        message = "; ".join(part for part in (why, last_line(job.trials[0].workdir(self._directory) / "log.txt")) if part)
+        first = (job.left(self._directory) or job.trials)[0]
+        message = "; ".join(part for part in (why, last_line(first.workdir(self._directory) / "log.txt")) if part)
         if job.kind == "final":
             self._failures.append(f"{job.name}: {message}")
         for trial in job.left(self._directory) if job.kind == "train" else []:
@@ -230,7 +237,7 @@ def _started(work: Perform, directory: Path, job: Job, slot: Slot) -> Any:
 def _begin(work: Perform, directory: Path, job: Job, slot: Slot) -> None:
     """The life of a job's process."""
     os.setpgid(0, 0)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, daemon=True).start()
     slot.enter()
     sys.exit(work(directory, job, slot))

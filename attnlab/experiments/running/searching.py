@@ -32,7 +32,7 @@ def advance(directory: Path) -> bool:
       the search is over.
 
     Raises:
-      UserError: no optuna, a setting in the space that does not fit the config, a search that is not the one that was begun.
+      UserError: no optuna, a setting in the space that does not fit the config.
     """
     with exclusive(directory / ".search-advance.lock"):
         plan = _plan(directory)
@@ -41,11 +41,11 @@ def advance(directory: Path) -> bool:
         for variant, study in studies.items():
             _tell(plan, directory, variant, study)
             _ask(study, search)
-        points = [(variant, one.tuned) for variant, study in studies.items() for one in study.trials() if not one.settled]
-        if points:
-            planned.grow(directory, points)
-            plan = _plan(directory)
-        if points or any(not state.look(Trial(one, plan.seeds[0]), directory).settled for one in plan.candidates):
+        asked = [(variant, one) for variant, study in studies.items() for one in study.trials()]
+        planned.grow(directory, [(variant, one.tuned) for variant, one in asked])  # settled ones too: the plan may have lost them
+        plan = _plan(directory)
+        open_ = any(not one.settled for _, one in asked)
+        if open_ or any(not state.look(Trial(one, plan.seeds[0]), directory).settled for one in plan.candidates):
             return True
         _promote(plan, directory)
         return False
@@ -96,7 +96,7 @@ def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
     """The search of a plan and the study of each variant.
 
     Raises:
-      UserError: no optuna, another search than was begun, a pruner without anything to look at.
+      UserError: no optuna, a pruner without anything to look at.
     """
     assert plan.search is not None
     search, metric = Search.from_dict(plan.search), plan.select["metric"]
@@ -104,7 +104,7 @@ def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
         raise UserError(
             f"search.pruner={search.pruner!r} needs a metric that is known while a trial trains ({', '.join(RECORDED)}), not {metric!r}"
         )
-    return search, {variant: Study(directory, search, variant, plan.select["mode"]) for variant in plan.variants}
+    return search, {variant: Study(directory, search, plan.study(variant), plan.select["mode"]) for variant in plan.variants}
 
 
 def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:

@@ -1,4 +1,4 @@
-"""`choice.json`: which candidate stands for each variant, made on validation, then frozen; and the guard of the test split.
+"""`choice.json`: which candidate stands for each variant, made on validation, then frozen.
 
 Of the candidates of a variant the one with the best mean over seeds of the selection metric is chosen, the first of equals.
 One that lacks a seed (failed, diverged, a metric that is not finite) is chosen only where none is whole.
@@ -18,8 +18,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.running.state import recorded
 from attnlab.files import timestamp, write_atomic
-
-FILE = "choice.json"
+from attnlab.training.sealed import CHOICE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Choice:
         Raises:
           UserError: the file is damaged.
         """
-        path = Path(directory) / FILE
+        path = Path(directory) / CHOICE
         try:
             choice = cls(**json.loads(path.read_bytes()))
             _ = [one["candidate"] for one in choice.chosen.values()]
@@ -57,7 +56,7 @@ class Choice:
 
     def write(self, directory: str | Path) -> None:
         """Write `<directory>/choice.json` atomically."""
-        write_atomic(Path(directory) / FILE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        write_atomic(Path(directory) / CHOICE, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     def candidate(self, variant: str) -> str | None:
         """The id of the candidate that stands for a variant; None where no trial of it came through, or none is chosen yet."""
@@ -68,9 +67,14 @@ def freeze(plan: Plan, directory: Path) -> Choice:
     """Choose for every variant that has no candidate yet, from what the trials' `valid.json` say, and write it down.
 
     What is frozen stays: a plan that has grown since adds variants, and new seeds do not reopen the choice.
+
+    Raises:
+      UserError: a variant has no candidate to choose from.
     """
     before = Choice.read(directory)
     kept = {} if before is None else {variant: one for variant, one in before.chosen.items() if one["candidate"] is not None}
+    if empty := [variant for variant in plan.variants if variant not in kept and not plan.of(variant)]:
+        raise UserError(f"{directory}: variant {empty[0]!r} has no candidate to choose from, so nothing is chosen; 'sweep' makes some")
     made = {variant: kept.get(variant) or choose(plan, variant, directory) for variant in plan.variants}
     choice = Choice(before.made if before else timestamp(), plan.select["metric"], plan.select["mode"], {**kept, **made})
     if choice != before:
@@ -121,38 +125,3 @@ def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
     """The trials to run, in order: all, but of a variant whose choice is frozen only those of the chosen candidate."""
     chosen = {} if choice is None else {variant: choice.candidate(variant) for variant in plan.variants}
     return [trial for trial in plan.trials() if chosen.get(trial.candidate.variant) in (None, trial.candidate.id)]
-
-
-# --- the guard ---
-
-
-def sweep_of(workdir: str | Path) -> Path | None:
-    """The folder of the sweep that a workdir is a trial of; None for any other."""
-    path = Path(workdir).resolve()
-    if len(path.parents) < 3 or path.parents[1].name != "trials" or not (path.parents[2] / "plan.json").exists():
-        return None
-    return path.parents[2]
-
-
-def check_test_split(workdir: str | Path) -> None:
-    """Raise `UserError` if `workdir` is a trial whose test split must not be read: not chosen, or the choice not frozen yet."""
-    directory = sweep_of(workdir)
-    if directory is None:
-        return
-    choice, candidate = Choice.read(directory), Path(workdir).resolve().parent.name
-    if choice is None:
-        raise UserError(
-            f"{workdir} is a trial of the sweep {directory}, whose choice is not frozen yet: its test split stays closed until all "
-            f"trials have settled ('sweep --dir={directory}' goes on); --split=valid is open"
-        )
-    if candidate not in [one["candidate"] for one in choice.chosen.values()]:
-        raise UserError(
-            f"{workdir} is a trial that was not chosen in the sweep {directory}: its test split stays closed; --split=valid is open"
-        )
-
-
-def check_no_trial(workdir: str | Path) -> None:
-    """Raise `UserError` if `workdir` is a sweep's trial, which only the sweep may train."""
-    directory = sweep_of(workdir)
-    if directory is not None:
-        raise UserError(f"--workdir={workdir} is a trial of the sweep {directory}: 'sweep' trains it; name another folder")

@@ -4,7 +4,9 @@
 
 Every trial keeps its own lock, folder and records, as if it were alone; one that another process is at is left out. What the process
 prints goes to the log of the first trial; the others' logs name that one.
-Exit code 0: all done, now or before; 1: one failed or diverged; 75: another process is at one of them; 128 + n: stopped by signal n.
+An error that ends the program is not yet any one trial's: all that were in it are "interrupted", to be trained one at a time.
+Exit code 0: all done, now or before; 1: one failed or diverged, or an error ended all; 75: another process is at one of them;
+128 + n: stopped by signal n.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from attnlab.progress import Progress
 from attnlab.training.hyperparameters import signature
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.manifest import Manifest
-from attnlab.training.records import Held, RunLock, Status
+from attnlab.training.records import Held, RunLock, State, Status
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
@@ -75,7 +77,7 @@ def run(directory: Path, names: Sequence[str], slot: Slot | None = None) -> int:
         trial.workdir(directory).mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as locks:
         free = [trial for trial in trials if _locked(trial, directory, locks)]
-        wanted = [trial for trial in free if recorded(trial, directory).state != "done"]
+        wanted = [trial for trial in free if not recorded(trial, directory).settled]
         busy = HELD if len(free) < len(trials) else 0
         if not wanted:
             return busy
@@ -108,18 +110,32 @@ def _locked(trial: Trial, directory: Path, locks: contextlib.ExitStack) -> bool:
 
 def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began: float) -> int:
     """Train locked trials, with a record of the attempt in each folder; the exit code."""
+    plan = Plan.read(directory)
+    assert plan is not None
     attempts = [Attempt.start(trial.workdir(directory), slot) for trial in trials]
     try:
-        outcomes, code = fit(trials, directory, began)
+        prepared, outcomes, code = fit(trials, directory, began)
     except (Exception, KeyboardInterrupt) as error:
-        return max(failed(error, attempt, trial) for attempt, trial in zip(attempts, trials, strict=True))
-    for attempt, outcome in zip(attempts, outcomes, strict=True):
-        attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
-    return code
+        state: State = "failed" if len(trials) == 1 else "interrupted"
+        return max(failed(error, attempt, trial, state) for attempt, trial in zip(attempts, trials, strict=True))
+    ends = zip(attempts, trials, prepared, outcomes, strict=True)
+    return max(code, *[_end(*end, plan.select["metric"]) for end in ends])
 
 
-def fit(trials: Sequence[Trial], directory: Path, began: float) -> tuple[list[Outcome], int]:
-    """Train until the end or a signal, then write `valid.json` of those that are done; how they ended, and the exit code."""
+def _end(attempt: Attempt, trial: Trial, prepared: Prepared, outcome: Outcome, metric: str) -> int:
+    """The scores of one trial, if it is done, and its last records; the exit code as far as it goes by this trial."""
+    try:
+        Status(prepared.workdir, prepared.config.training.steps).update(outcome.state, outcome.step, outcome.message)
+        if outcome.state == "done":
+            write_validation(prepared, metric)
+    except Exception as error:
+        return failed(error, attempt, trial)
+    attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
+    return int(outcome.state == "diverged")
+
+
+def fit(trials: Sequence[Trial], directory: Path, began: float) -> tuple[list[Prepared], list[Outcome], int]:
+    """Train until the end or a signal; the runs, how they ended, and 128 + the signal's number if one stopped any, else 0."""
     from attnlab.training.run import start_jax
 
     start_jax()
@@ -135,14 +151,8 @@ def fit(trials: Sequence[Trial], directory: Path, began: float) -> tuple[list[Ou
                 progress.note(line)
             configs, batches, folders = zip(*((one.config, one.batches, one.workdir) for one in prepared), strict=True)
             outcomes = train(configs, prepared[0].task, batches, folders, prepared[0].place, progress, interrupt, began)
-    plan = Plan.read(directory)
-    assert plan is not None
-    for one, outcome in zip(prepared, outcomes, strict=True):
-        Status(one.workdir, settings.steps).update(outcome.state, outcome.step, outcome.message)
-        if outcome.state == "done":
-            write_validation(one, plan.select["metric"])
-    states = {outcome.state for outcome in outcomes}
-    return outcomes, 128 + int(interrupt.signal or 0) if "interrupted" in states else int(states != {"done"})
+    stopped = any(outcome.state == "interrupted" for outcome in outcomes)
+    return prepared, outcomes, 128 + int(interrupt.signal or 0) if stopped else 0
 
 
 def prepare(trials: Sequence[Trial], directory: Path, splits: Sequence[str]) -> list[Prepared]:

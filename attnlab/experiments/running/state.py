@@ -60,6 +60,8 @@ def look(trial: Trial, directory: Path) -> Seen:
       UserError: a record in its folder is damaged.
     """
     seen = recorded(trial, directory)
+    if seen.settled:
+        return seen  # whoever holds it is on the way out, or evaluates it
     return dataclasses.replace(seen, state="running", message="") if is_held(trial.workdir(directory)) else seen
 
 

@@ -1,4 +1,4 @@
-"""The Optuna side of a search: one study per variant, in `DIR/search.journal`.
+"""The Optuna side of a search: one study per variant and meaning (`Plan.study`), in `DIR/search.journal`.
 
 What is asked is a function of the search's seed, the trial's number and the results told so far, and is written in one
 record. So a launcher that is killed finds every trial it has asked for, whole, and asks the same next one.
@@ -53,36 +53,26 @@ class Study:
     Args:
       directory: the sweep's folder.
       search: how to look.
-      variant: whose study it is.
+      name: whose study it is; one name is always of the same search, see `Plan.study`.
       mode: "min" or "max".
 
     Raises:
-      UserError: optuna is not installed, or the study was begun with another search.
+      UserError: optuna is not installed.
     """
 
-    def __init__(self, directory: Path, search: Search, variant: str, mode: str) -> None:
+    def __init__(self, directory: Path, search: Search, name: str, mode: str) -> None:
         optuna = _optuna()
         self._search = search
         self._direction = {"min": "minimize", "max": "maximize"}[mode]
         self._asking = directory / ".search-ask.lock"
         self._study = optuna.create_study(
             storage=_storage(directory),
-            study_name=variant,
+            study_name=name,
             direction=self._direction,
             load_if_exists=True,
             sampler=optuna.samplers.RandomSampler(),  # never asked: `_draw` has one for each number
             pruner=_pruner(search),
         )
-        self._check(directory, variant)
-
-    def _check(self, directory: Path, variant: str) -> None:
-        """A study is of one search only: its draws mean nothing within other bounds."""
-        begun = self._study.user_attrs.get("search")
-        if begun is None:
-            self._study.set_user_attr("search", self._search.to_dict())
-        elif Search.from_dict(begun) != self._search:
-            changed = [key for key, value in self._search.to_dict().items() if Search.from_dict(begun).to_dict()[key] != value]
-            raise UserError(f"{directory} holds a search of variant {variant!r} with another {', '.join(changed)}; use another --dir")
 
     def trials(self) -> list[Asked]:
         """All trials asked for, in their order."""

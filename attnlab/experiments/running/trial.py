@@ -121,20 +121,23 @@ def fit(trial: Trial, directory: Path, began: float) -> tuple[Outcome, int]:
     return outcome, {"done": 0, "interrupted": 128 + int(interrupt.signal or 0)}.get(outcome.state, 1)
 
 
-def failed(error: BaseException, attempt: Attempt, trial: Trial) -> int:
-    """Write down why an attempt ended by an error: the whole of it in the log, its line in the records; the exit code."""
+def failed(error: BaseException, attempt: Attempt, trial: Trial, state: State = "failed") -> int:
+    """Write down why an attempt ended by an error: the whole of it in the log, its line in the records; the exit code.
+
+    The trial is then in `state`; after Ctrl-C it is "interrupted" in any case.
+    """
     if isinstance(error, UserError):
         message = str(error)
         print(f"error: {message}", file=sys.stderr)
     else:
         message = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
         traceback.print_exception(error)
-    state: State = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+    state = "interrupted" if isinstance(error, KeyboardInterrupt) else state
     step = int((Status.read(attempt.workdir) or {}).get("step", 0))
     with contextlib.suppress(UserError, OSError):  # where the disk is full, the first error is the one to tell
         attempt.end(state, step, message)
         Status(attempt.workdir, int(trial.config["training"]["steps"])).update(state, step, message)
-    return 130 if state == "interrupted" else 1
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
 def write_validation(prepared: Prepared, metric: str) -> None:

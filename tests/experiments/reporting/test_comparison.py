@@ -36,7 +36,7 @@ def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
         assert row.difference.mean == pytest.approx(np.mean(SCORES[row.name]) - np.mean(SCORES["additive"]))
         assert row.difference.interval == pytest.approx(tuple(test.confidence_interval(0.95)), rel=1e-9)
         assert row.difference.p == pytest.approx(adjusted, rel=1e-9)
-    assert base.step_seconds == pytest.approx(0.025) and base.peak_bytes == 300 * 2**20 + 3
+    assert base.pace == (pytest.approx(0.025), 1) and base.peak == (300 * 2**20 + 3, 1)
 
 
 @pytest.mark.quick

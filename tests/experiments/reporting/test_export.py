@@ -13,7 +13,7 @@ import pytest
 
 from attnlab.experiments.reporting.contents import gather
 from attnlab.experiments.reporting.export import ALL, HEAD, as_csv, as_json
-from tests.experiments.synthetic import SCORES, sweep
+from tests.experiments.synthetic import SCORES, lines, sweep, workdir
 
 
 def strict(text: str) -> Any:
@@ -44,11 +44,26 @@ def test_json_of_one_seed_and_of_losses_has_null_where_nothing_is(tmp_path: Path
 
 
 @pytest.mark.quick
+def test_how_many_pairs_and_how_many_together(tmp_path: Path) -> None:
+    """Where the baseline lost a seed the difference has an n of its own; costs that are shared have the number of trials beside them."""
+    directory = sweep(tmp_path, {"additive": (0.9, math.nan, 0.8), "location": (0.1, 0.2, 0.3)})
+    for seed in range(3):
+        lines(workdir(directory, "location", seed) / "timing.jsonl", [{"step": 3, "step_seconds": 0.01, "together": 4}])
+    contents = gather(directory)
+    row = strict(as_json(contents))["rows"][1]
+    assert (row["n"], row["difference"]["n"], row["together"], row["most_together"]) == (3, 2, 4, 4)
+    read = csv.reader(io.StringIO(as_csv(contents)))
+    figures = {line[4]: float(line[5]) for line in read if (line[0], line[2]) == ("location", ALL)}
+    assert (figures["exact n"], figures["exact difference n"], figures["together"], figures["most_together"]) == (3, 2, 4, 4)
+    assert (figures["step_seconds"], figures["peak_bytes"]) == (0.01, 300 * 2**20 + 2)
+
+
+@pytest.mark.quick
 def test_csv_has_every_score_and_every_figure(tmp_path: Path) -> None:
-    lines = list(csv.reader(io.StringIO(as_csv(gather(sweep(tmp_path))))))
-    assert tuple(lines[0]) == HEAD and all(len(line) == len(HEAD) for line in lines)
-    scores = {(line[0], line[2]): float(line[5]) for line in lines[1:] if (line[3], line[4]) == ("test", "exact")}
+    table = list(csv.reader(io.StringIO(as_csv(gather(sweep(tmp_path))))))
+    assert tuple(table[0]) == HEAD and all(len(line) == len(HEAD) for line in table)
+    scores = {(line[0], line[2]): float(line[5]) for line in table[1:] if (line[3], line[4]) == ("test", "exact")}
     assert scores == {(variant, str(seed)): value for variant, values in SCORES.items() for seed, value in enumerate(values)}
-    figures = {(line[0], line[4]): float(line[5]) for line in lines[1:] if line[2] == ALL}
+    figures = {(line[0], line[4]): float(line[5]) for line in table[1:] if line[2] == ALL}
     assert figures["additive", "exact mean"] == 0.925 and figures["location", "exact difference"] == pytest.approx(-0.5)
     assert figures["general", "parameters"] == 12352 and ("additive", "exact adjusted p") not in figures

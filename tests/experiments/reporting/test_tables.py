@@ -13,8 +13,11 @@ from attnlab.experiments.plan import Candidate
 from attnlab.experiments.reporting import tables
 from attnlab.experiments.reporting.collect import collect
 from attnlab.experiments.reporting.comparison import compare
+from attnlab.experiments.reporting.contents import gather
 from attnlab.experiments.reporting.verdict import judge
-from tests.experiments.synthetic import CLAIM, SCORES, sweep, write
+from tests.experiments.synthetic import CLAIM, SCORES, lines, sweep, workdir, write
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def results(directory: Path, scores: Any = SCORES, **changes: Any) -> tables.Table:
@@ -40,7 +43,17 @@ def test_results_show_scores_and_costs_in_one_row(tmp_path: Path) -> None:
     )
     assert (last["difference"], last["its 95 % interval"], last["adjusted p"]) == ("-0.5000", "[-0.5260, -0.4740]", "< 0.001")
     assert all(len(row) == len(table.columns) for row in table.rows)
-    assert any("No best variant is marked" in note for note in table.notes)
+
+
+@pytest.mark.quick
+def test_the_page_on_reports_uses_the_words_of_the_tables(tmp_path: Path) -> None:
+    page = " ".join((ROOT / "docs" / "report.md").read_text().split())
+    words = (
+        "XLA's count of one training step as lowered for the CPU, before it is optimised, loops counted in full, on a batch of mean size."
+    )
+    assert any(f"FLOPs: {words}" in note for note in results(tmp_path).notes) and f"**FLOPs per step**: {words}" in page
+    for mark in (tables.milliseconds(1.0, 4), tables.memory(1.0, 4)):
+        assert f"**{mark[mark.index('(') :].replace('4', 'N')}**" in page
 
 
 @pytest.mark.quick
@@ -71,6 +84,46 @@ def test_a_partial_row_is_marked_and_the_best_one_too(tmp_path: Path) -> None:
     assert partial.weak == {0} and cells(partial, 0)["remark"] == "seed 1 diverged" and not partial.strong
     clear = results(tmp_path / "clear", {"a": (0.90, 0.92, 0.91), "b": (0.10, 0.11, 0.13)})
     assert clear.strong == {0} and cells(clear, 0)["remark"] == "best" and not any("No best" in note for note in clear.notes)
+
+
+@pytest.mark.quick
+def test_why_no_variant_is_best(tmp_path: Path) -> None:
+    """The reason that is given is the true one; with one seed or one variant there is no best one to speak of."""
+    lost = {"a": (0.90, 0.92, math.nan, 0.91), "b": (0.10, 0.11, 0.12, 0.13)}  # as far apart as can be, but for the lost seed
+    reasons = {"like": SCORES, "lost": lost, "one seed": {"a": (0.9,), "b": (0.1,)}, "one variant": {"a": (0.9, 0.8)}}
+    found = {name: [note for note in results(tmp_path / name, scores).notes if "No best" in note] for name, scores in reasons.items()}
+    assert found == {
+        "like": ["No best variant is marked: none is ahead of all others with intervals apart and p below 0.05 (Holm, all pairs)."],
+        "lost": ["No best variant is marked, because not every row has every seed."],
+        "one seed": [],
+        "one variant": [],
+    }
+
+
+@pytest.mark.quick
+def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
+    """What the baseline lost is missing from every difference, and not from the n of the row."""
+    table = results(tmp_path, {"a": (0.9, math.nan, 0.8, 0.7), "b": (0.1, 0.2, 0.3, 0.4), "c": (0.1, math.nan, 0.2, 0.4)})
+    assert [(cells(table, row)["n"], cells(table, row)["remark"]) for row in range(3)] == [
+        ("3", "seed 1 diverged"),
+        ("4", "difference over 3 seeds"),
+        ("3", "seed 1 diverged"),
+    ]
+    table = results(tmp_path / "one", {"a": (0.9, math.nan), "b": (0.1, 0.2)})
+    assert cells(table, 1)["remark"] == "difference over 1 seed" and cells(table, 1)["difference"] == "-0.8000"
+
+
+@pytest.mark.quick
+def test_costs_of_trials_that_share_a_program_say_so(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.1, 0.2, 0.3), "c": (0.1, 0.2, 0.3)})
+    for seed in range(3):  # all of a share each step, of b the step in the middle stands alone
+        for variant, counts in (("a", (4, 4, 4)), ("b", (1, 1, 3))):
+            pace = [{"step": 3 + i, "step_seconds": 0.01 * (1 + i), "together": number} for i, number in enumerate(counts)]
+            lines(workdir(directory, variant, seed) / "timing.jsonl", pace)
+    records = collect(directory)
+    found = [cells(tables.results(records, compare(records)), row) for row in range(3)]
+    assert [row["ms per step"] for row in found] == ["20 (share of a step of 4)", "20", "20"]
+    assert [row["peak memory"] for row in found] == ["300 MiB (of 4 trials)", "300 MiB (of 3 trials)", "300 MiB"]
 
 
 def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
@@ -109,8 +162,21 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     records = collect(directory)
     table = tables.results(records, compare(records))
     assert cells(table, 1)["budget"] == "NOT MATCHED (+12 %)" and not any("not held equal" in note for note in table.notes)
-    assert tables.variants(records).rows[0] == ("additive", "system.attention.score=additive", "system.width=8")
+    assert [row[-1] for row in tables.variants(records).rows] == ["-", "system.width=8", "system.width=8"]
     assert "Budget: parameters held to those of additive by system.width." in table.notes and "general: too coarse." in table.notes
+
+
+def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -> None:
+    """Not that of whichever setting was tried last; before the choice all of them, and nothing for the model to match."""
+    for final, expected in ((True, "system.width=8"), (False, "system.width=8 or system.width=16")):
+        directory = sweep(tmp_path / str(final), tuned={0.003: 0.0, 0.001: 0.5}, final=final)
+        plan = json.loads((directory / "plan.json").read_text())
+        plan["budget"] = {"match": "parameters", "within": 0.01, "knob": "system.width", "to": "general"}
+        for one in plan["candidates"]:
+            width = {0.003: 8, 0.001: 16}[one["tuned"]["schedule.peak"]]
+            one["budget"] = {"wanted": 100, "reached": 100, "knob": "system.width", "value": width, "matched": True, "note": ""}
+        write(directory / "plan.json", plan)
+        assert [row[-1] for row in tables.variants(collect(directory)).rows] == [expected, "-", expected]
 
 
 def test_contrasts_of_the_claim(tmp_path: Path) -> None:
@@ -120,11 +186,19 @@ def test_contrasts_of_the_claim(tmp_path: Path) -> None:
 
 
 def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
-    table = tables.tuning(collect(sweep(tmp_path / "tuned", tuned={0.001: 0.5, 0.003: 0.0})))
+    table = tables.tuning(collect(sweep(tmp_path / "tuned", tuned={0.001: 0.5, 0.003: 0.0})), "t")
     assert table is not None and table.strong == {1, 3, 5} and table.notes == ("Each variant had 2 settings tried.",)
     assert [row[:4] for row in table.rows[:2]] == [("additive", "peak=0.001", "4", "1.575"), ("additive", "peak=0.003", "4", "1.075")]
     assert [row[-1] for row in table.rows] == ["", "chosen"] * 3
-    assert tables.tuning(collect(sweep(tmp_path / "plain"))) is None
+    assert tables.tuning(collect(sweep(tmp_path / "plain")), "t") is None
+
+
+def test_tuning_makes_its_intervals_like_the_rest(tmp_path: Path) -> None:
+    """Of the validation losses of additive, 1.075 on average: a bootstrap interval stays inside them, that of t does not."""
+    directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
+    for method, expected in (("t", "[1.0545, 1.0955]"), ("bootstrap", "[1.0650, 1.0850]")):
+        tuning = gather(directory, method).further[1]
+        assert tuning.title.startswith("Tuning") and tuning.rows[1][:5] == ("additive", "peak=0.003", "4", "1.075", expected)
 
 
 def test_variants_say_what_they_are(tmp_path: Path) -> None:
@@ -140,7 +214,7 @@ def test_a_search_is_described(tmp_path: Path) -> None:
     search = {"sampler": "tpe", "trials": 2, "pruner": None}
     records = collect(sweep(tmp_path / "some", tuned={0.001: 0.5, 0.003: 0.0}, search=search, final=False))
     assert {record.seed for record in records.trials} == {0} and len(records.trials) == 6
-    table = tables.tuning(records)
+    table = tables.tuning(records, "t")
     assert table is not None and "searched for (sampler=tpe, trials=2" in table.notes[0] and {row[2] for row in table.rows} == {"1"}
     records = collect(sweep(tmp_path / "none", search=search, candidates=[]))
     comparison = compare(records)
@@ -168,6 +242,10 @@ def test_trials_show_their_state_and_why(tmp_path: Path) -> None:
         (tables.interval((0.5, 12.3456)), "[0.5, 12.3]"),
         (tables.interval((-0.0877412, 0.0005513)), "[-0.0877, 0.0006]"),
         (tables.interval((12345.6, 23456.7)), "[12,346, 23,457]"),
+        (tables.interval((0.994871, 1.002463)), "[0.9949, 1.0025]"),  # beside a mean of 0.9987
+        (tables.interval((0.998671, 0.998712)), "[0.99867, 0.99871]"),
+        (tables.interval((-0.0001234, 0.0000171)), "[-0.000123, 0.000017]"),
+        (tables.interval((99.99, 100.01)), "[99.99, 100.01]"),
         (tables.interval((1.0, 1.0)), "[1.0000, 1.0000]"),
         (tables.p_value(0.0004), "< 0.001"),
         (tables.p_value(0.04999), "0.050"),

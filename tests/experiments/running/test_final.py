@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,18 @@ def test_one_that_was_not_chosen_is_refused(swept: Swept) -> None:
     (wild,) = real.plan(swept.directory).of("wild")
     ended = called(swept.directory, wild.id)
     assert ended.returncode == 2 and "was not chosen" in ended.stderr and ended.stderr.count("\n") == 1
+
+
+def test_one_seed_that_cannot_be_evaluated_does_not_stop_the_others(copy: Path) -> None:
+    plan = real.plan(copy)
+    (candidate,) = plan.of("additive")
+    first, *others = (plan.trial(candidate.id, seed).workdir(copy) for seed in plan.seeds)
+    for workdir in (first, *others):
+        (workdir / "results.json").unlink()
+    shutil.rmtree(first / "checkpoints")
+    assert called(copy, candidate.id).returncode == 1
+    assert "no checkpoint in" in (first / "log.txt").read_text() and not (first / "results.json").exists()
+    assert others and all((workdir / "results.json").exists() for workdir in others)
 
 
 def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None:

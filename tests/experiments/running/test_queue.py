@@ -177,6 +177,53 @@ def test_a_trial_that_is_watched_can_be_pruned(tmp_path: Path) -> None:
     assert jobs.training(plan, None, tmp_path) == []
 
 
+def work_leaving(directory: Path, job: jobs.Job, slot: Slot) -> int:
+    """A trial that somebody asks to leave four times before it may end."""
+    with open(directory / "left", "a+") as left:
+        left.seek(0)
+        if len(left.readlines()) == 4:
+            return stub.work(directory, job, slot)
+        left.write("left\n")
+    return 128 + signal.SIGTERM
+
+
+def test_a_trial_that_was_asked_to_leave_is_gone_on_with_however_often(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path, seeds=(0,))
+    board = stub.Board()
+    made = Queue(tmp_path, [Slot(0)], board, Stop())
+    made.work = work_leaving
+    assert made.run([jobs.Job("train", (plan.trials()[0],))]) == []
+    assert states(plan, tmp_path)["additive_0"] == "done"
+    assert board.lines.count(f"{plan.trials()[0].name}: was asked to leave and has saved; going on with it") == 4
+
+
+def work_alone(directory: Path, job: jobs.Job, slot: Slot) -> int:
+    """Trials that cannot train as one program: an error ends it, or every time a kill."""
+    if len(job.trials) == 1:
+        return stub.work(directory, job, slot)
+    with open(directory / "together", "a") as together:
+        together.write(f"{len(job.trials)}\n")
+    return os.kill(os.getpid(), signal.SIGKILL) or 0 if (directory / "killed").exists() else 1
+
+
+@pytest.mark.parametrize(("killed", "times"), [(False, 1), (True, 3)])
+def test_trials_that_cannot_train_together_train_one_at_a_time(killed: bool, times: int, tmp_path: Path) -> None:
+    """Only the one that is to blame fails; what had settled before stays as it is."""
+    plan = stub.planned(tmp_path, seeds=(0, 1))
+    stub.behave(tmp_path, general_0="fail")
+    done = stub.finish(plan.trials()[3], tmp_path)
+    if killed:
+        (tmp_path / "killed").touch()
+    board = stub.Board()
+    made = Queue(tmp_path, [Slot(0)], board, Stop())
+    made.work = work_alone
+    assert made.run([jobs.Job("train", tuple(plan.trials()))]) == []
+    assert (tmp_path / "together").read_text() == "4\n" * times
+    assert states(plan, tmp_path) == {"additive_0": "done", "general_0": "failed", "additive_1": "done", "general_1": "done"}
+    assert [use["trial"] for use in stub.uses(tmp_path)] == [trial.name for trial in plan.trials()[:3]] and len(read(done)) == 2
+    assert f"{plan.trials()[0].name} and 3 more: could not be trained together; going on with one at a time" in board.lines
+
+
 LAUNCHER = """
 import sys
 from pathlib import Path

@@ -162,6 +162,53 @@ def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
     assert sorted(one.variant for one in grown.candidates if one.promoted) == ["additive", "dot", "general"]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"base": {"training.steps": 24}},
+        {"select": {"metric": "loss", "mode": "max"}},
+        {"search": Search(SPACE, sampler="random", trials=3, seed=1).to_dict()},
+        {"budget": {"match": "parameters", "within": 0.01, "knob": "system.decoder", "to": "additive"}},
+        {"seeds": (1, 0)},
+    ],
+)
+def test_a_search_that_means_something_else_begins_anew(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Its plan begins without candidates, and what is known of the search before is not taken for its own."""
+    first = Search(SPACE, sampler="random", trials=3)
+    plan = begin(tmp_path, first)
+    searched(tmp_path)
+    dataclasses.replace(plan, **changes).write(tmp_path)
+    again = searched(tmp_path)
+    study = Study(tmp_path, Search.from_dict(again.search or {}), again.study("additive"), again.select["mode"])
+    assert again.study("additive") != plan.study("additive") and [one.state for one in study.trials()] == ["complete"] * 3
+    assert {variant: len(again.of(variant)) for variant in again.variants} == {"additive": 3, "general": 3}
+    best = [max if changes.get("select") else min for _ in again.variants]
+    best = [one(again.of(variant), key=lambda one: loss(Trial(one, 0))) for one, variant in zip(best, again.variants, strict=True)]
+    assert [one.promoted for one in best] == [True, True]
+    assert all(freeze(again, tmp_path).candidate(variant) for variant in again.variants)
+
+
+def test_only_the_variant_that_has_changed_is_searched_again(tmp_path: Path) -> None:
+    begin(tmp_path, Search(SPACE, sampler="random", trials=3))
+    plan = searched(tmp_path)
+    changed = {**plan.variants, "general": {"system.attention.score": "dot"}}
+    dataclasses.replace(plan, variants=changed, candidates=tuple(plan.of("additive"))).write(tmp_path)
+    assert advance(tmp_path)
+    scores = [trial.candidate.overrides.get("system.attention.score") for trial in left(tmp_path) if trial.seed == 0]
+    assert scores == ["dot"] * 3
+    assert searched(tmp_path).of("additive") == plan.of("additive")
+
+
+def test_settled_candidates_that_the_plan_has_lost_come_back(tmp_path: Path) -> None:
+    """As when an experiment is changed and changed back."""
+    begin(tmp_path, Search(SPACE, sampler="random", trials=3))
+    plan = searched(tmp_path)
+    dataclasses.replace(plan, candidates=()).write(tmp_path)
+    assert advance(tmp_path) is False
+    again = Plan.read(tmp_path)
+    assert again is not None and {one.id: one.promoted for one in again.candidates} == {one.id: one.promoted for one in plan.candidates}
+
+
 def evaluate(trial: Trial, directory: Path, *losses: float) -> None:
     """Write the validation records of a running trial."""
     workdir = trial.workdir(directory)
@@ -190,7 +237,7 @@ def test_a_worse_trial_is_pruned_once_and_for_all(tmp_path: Path) -> None:
     other = Trial(plan.of("general")[0], 0)
     evaluate(other, tmp_path, 5.0)
     assert watch(other) == ""  # a study of its own
-    states = [one.state for one in Study(tmp_path, Search.from_dict(plan.search or {}), "additive", "min").trials()]
+    states = [one.state for one in Study(tmp_path, Search.from_dict(plan.search or {}), plan.study("additive"), "min").trials()]
     assert states == ["running", "pruned", "running"]
 
 

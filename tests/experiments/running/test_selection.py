@@ -1,7 +1,8 @@
-"""The choice on validation, and the guard of the test split before and after it."""
+"""The choice on validation."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.experiments import grid
 from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.running.selection import Choice, check_no_trial, check_test_split, freeze, sweep_of, validation_score, wanted
+from attnlab.experiments.running.selection import Choice, freeze, validation_score, wanted
 from tests.experiments import stub
 
 NAN = math.nan
@@ -72,6 +73,16 @@ def test_a_variant_without_any_result_is_left_open_and_chosen_later(tmp_path: Pa
     assert second.candidate("additive") == plan.candidates[0].id and second.candidate("general") is None and second.made == first.made
 
 
+def test_a_variant_without_any_candidate_is_not_passed_over(tmp_path: Path) -> None:
+    """Unless it was chosen before."""
+    plan = tuned(tmp_path, {"0.1": (1.0, 1.0)})
+    lost = dataclasses.replace(plan, candidates=tuple(plan.of("additive")))
+    with pytest.raises(UserError, match="variant 'general' has no candidate to choose from, so nothing is chosen"):
+        freeze(lost, tmp_path)
+    assert Choice.read(tmp_path) is None
+    assert freeze(plan, tmp_path) == freeze(lost, tmp_path)
+
+
 def test_a_frozen_choice_stays_whatever_comes_later(tmp_path: Path) -> None:
     """Better results, more seeds and more variants do not reopen it; trials of candidates left behind are wanted no more."""
     plan = tuned(tmp_path, {"0.1": (1.0, 1.0), "0.2": (2.0, 2.0)})
@@ -96,29 +107,3 @@ def test_a_metric_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "choice.json").write_text('{"made": 1}')
     with pytest.raises(UserError, match="choice.json is damaged"):
         Choice.read(tmp_path)
-
-
-@pytest.mark.quick
-def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_was_not_chosen(tmp_path: Path) -> None:
-    plan = tuned(tmp_path, {"0.1": (1.0, 1.0), "0.2": (2.0, 2.0)})
-    chosen, other = (Trial(one, 0).workdir(tmp_path) for one in plan.of("additive"))
-    for workdir in (chosen, other):
-        with pytest.raises(UserError, match="whose choice is not frozen yet: its test split stays closed"):
-            check_test_split(workdir)
-    freeze(plan, tmp_path)
-    check_test_split(chosen)
-    with pytest.raises(UserError, match="was not chosen in the sweep .*: its test split stays closed"):
-        check_test_split(other)
-
-
-def test_any_other_folder_is_nobodys_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = stub.planned(tmp_path / "sweep")
-    workdir = stub.finish(plan.trials()[0], tmp_path / "sweep")
-    for folder in (tmp_path, tmp_path / "sweep", Path("/"), tmp_path / "trials" / "a" / "seed0"):
-        assert sweep_of(folder) is None
-        check_test_split(folder)
-        check_no_trial(folder)
-    monkeypatch.chdir(workdir.parent)
-    assert sweep_of("seed0") == (tmp_path / "sweep").resolve()  # however it is spelt
-    with pytest.raises(UserError, match="--workdir=seed0 is a trial of the sweep .*: 'sweep' trains it"):
-        check_no_trial("seed0")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,9 +14,11 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.running import stacking
+from attnlab.experiments.running.state import recorded
 from attnlab.training.manifest import Manifest
 from attnlab.training.records import RunLock, Status, read_records
 from tests.commands.tiny import SHARED, SMALL
+from tests.experiments import stub
 
 
 def candidate(name: str, *overrides: str) -> Candidate:
@@ -66,6 +70,90 @@ def test_a_group_leaves_what_each_trial_would(tmp_path: Path, monkeypatch: pytes
     assert not (third.workdir(tmp_path) / "manifest.json").exists()
     assert stacking.run(tmp_path, names[:2]) == 0  # nothing is left to do
     assert [len(events(trial.workdir(tmp_path))) for trial in (first, second)] == [2, 2]
+
+
+class Ended(NamedTuple):
+    """How the training of one trial went."""
+
+    state: str
+    step: int = 6
+    message: str = ""
+    seconds_to_first_step: float = 0.5
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, *outcomes: Ended | Exception, code: int = 0) -> list[list[str]]:
+    """Replace training: it ends so, or by the error. Returns the names of those that were trained together, by call."""
+    calls: list[list[str]] = []
+
+    def fit(trials: Sequence[Trial], directory: Path, began: float) -> Any:
+        calls.append([trial.name for trial in trials])
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        config = SimpleNamespace(training=SimpleNamespace(steps=6))
+        return [SimpleNamespace(workdir=trial.workdir(directory), config=config) for trial in trials], outcomes, code
+
+    monkeypatch.setattr(stacking, "write_output_to", lambda log: None)
+    monkeypatch.setattr(stacking, "fit", fit)
+    return calls
+
+
+def swept(directory: Path, *seeds: int) -> list[Trial]:
+    """The trials of a small sweep."""
+    sweep = plan(Candidate("one", "one", {}, {}, {"training": {"steps": 6}}, 0, 0.0), seeds=seeds)
+    sweep.write(directory)
+    return sweep.trials()
+
+
+@pytest.mark.parametrize(("seeds", "state"), [((0, 1, 2), "interrupted"), ((0,), "failed")])
+def test_an_error_of_the_program_is_no_trials_failure(
+    seeds: tuple[int, ...], state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless there is only one in it."""
+    trials = swept(tmp_path, *seeds)
+    trained(monkeypatch, RuntimeError("out of memory"))
+    assert stacking.run(tmp_path, [trial.name for trial in trials]) == 1
+    seen = [recorded(trial, tmp_path) for trial in trials]
+    assert {(one.state, one.message) for one in seen} == {(state, "RuntimeError: out of memory")}
+    assert {(Status.read(trial.workdir(tmp_path)) or {})["state"] for trial in trials} == {state}
+
+
+def test_each_trial_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without scores fails, and nobody else."""
+    trials = swept(tmp_path, 0, 1, 2)
+    trained(monkeypatch, Ended("done"), Ended("done"), Ended("done"))
+
+    def write_validation(prepared: Any, metric: str) -> None:
+        assert metric == "loss"
+        if prepared.workdir == trials[1].workdir(tmp_path):
+            raise UserError("the best checkpoint is damaged")
+        (prepared.workdir / "valid.json").write_text("{}")
+
+    monkeypatch.setattr(stacking, "write_validation", write_validation)
+    assert stacking.run(tmp_path, [trial.name for trial in trials]) == 1
+    seen = [recorded(trial, tmp_path) for trial in trials]
+    assert [one.state for one in seen] == ["done", "failed", "done"] and seen[1].message == "the best checkpoint is damaged"
+    assert [events(trial.workdir(tmp_path))[-1] for trial in trials] == [("end", "done"), ("end", "failed"), ("end", "done")]
+
+
+@pytest.mark.parametrize(("states", "stopped", "code"), [(("interrupted", "diverged"), 143, 143), (("diverged",), 0, 1)])
+def test_the_exit_code_tells_of_the_signal_first(
+    states: tuple[str, ...], stopped: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = swept(tmp_path, *range(len(states)))
+    trained(monkeypatch, *map(Ended, states), code=stopped)
+    assert stacking.run(tmp_path, [trial.name for trial in trials]) == code
+    assert tuple(recorded(trial, tmp_path).state for trial in trials) == states
+
+
+def test_what_has_settled_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed trial too, which runs again only when it is asked for."""
+    trials = swept(tmp_path, 0, 1, 2)
+    stub.finish(trials[0], tmp_path, "failed")
+    stub.finish(trials[2], tmp_path, "diverged")
+    calls = trained(monkeypatch, Ended("diverged"))
+    assert stacking.run(tmp_path, [trial.name for trial in trials]) == 1 and calls == [["one/seed1"]]
+    assert stacking.run(tmp_path, [trial.name for trial in trials]) == 0 and len(calls) == 1
 
 
 def events(workdir: Path) -> list[tuple[str, str | None]]:

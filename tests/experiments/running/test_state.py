@@ -78,6 +78,15 @@ def test_a_torn_last_record_is_as_if_it_had_not_been_written(trial: Trial, tmp_p
     path = workdir / "attempts.jsonl"
     path.write_bytes(path.read_bytes()[:-9])
     assert recorded(trial, tmp_path).state == "interrupted"
+    began(trial, tmp_path)[1].end("done", 10)  # not glued to the torn line
+    assert recorded(trial, tmp_path).attempts == 2
+
+
+def test_a_settled_trial_is_settled_whoever_holds_it(trial: Trial, tmp_path: Path) -> None:
+    """Its own process that has not left yet, or its evaluation."""
+    workdir = stub.finish(trial, tmp_path)
+    with RunLock(workdir):
+        assert look(trial, tmp_path).state == "done"
 
 
 def test_counts_name_only_what_occurs(tmp_path: Path) -> None:

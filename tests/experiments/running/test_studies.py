@@ -158,12 +158,6 @@ def test_a_torn_record_is_dropped(tmp_path: Path) -> None:
     assert study(tmp_path).trials()[0].value == 1.0
 
 
-def test_a_study_is_of_one_search(tmp_path: Path) -> None:
-    study(tmp_path, trials=8).ask()
-    with pytest.raises(UserError, match="holds a search of variant 'additive' with another trials; use another --dir"):
-        study(tmp_path, trials=9)
-
-
 def test_without_optuna_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match=r"pip install 'attnlab\[search\]'"):

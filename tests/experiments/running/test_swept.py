@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from attnlab.experiments.running.selection import Choice
 from tests.commands.tiny import called
 from tests.experiments import real
 from tests.experiments.conftest import Swept
-
-
-@pytest.fixture
-def copy(swept: Swept, tmp_path: Path) -> Path:
-    """The sweep's folder, to be changed."""
-    return Path(shutil.copytree(swept.directory, tmp_path / "sweep"))
 
 
 def test_the_rest_is_finished_both_are_told_and_the_exit_code_says_so(swept: Swept) -> None:
@@ -87,6 +80,8 @@ def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.Mon
     chosen, other = (plan.trial(plan.of(variant)[0].id, 0).workdir(copy) for variant in ("additive", "wild"))
     assert asked(chosen, "test", monkeypatch) == "open" and asked(other, "valid", monkeypatch) == "open"
     assert "was not chosen in the sweep" in asked(other, "test", monkeypatch)
+    renamed = called(["evaluate", f"--workdir={other}", "--split=valid", "--config.data.seed=1"])  # nor under another split's name
+    assert renamed.code == 2 and "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
     (copy / "choice.json").unlink()
     assert "whose choice is not frozen yet: its test split stays closed" in asked(chosen, "test", monkeypatch)
     assert asked(chosen, "valid", monkeypatch) == "open"
