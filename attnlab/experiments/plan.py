@@ -95,8 +95,8 @@ class Trial:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """A whole experiment, as `plan.json` holds it under the same names.
+class Asked:
+    """What an experiment trains, and why.
 
     Attributes:
       name: of the experiment file, with its argument: "bottleneck", "bottleneck:my/folder".
@@ -107,6 +107,23 @@ class Plan:
       variants: name to its own overrides, in the order of the report.
       tune: the points that are tried for every variant, {"name", "overrides"} each; empty for none.
       seeds: of every candidate.
+    """
+
+    name: str
+    file: str
+    question: str
+    config: str
+    base: Mapping[str, Any]
+    variants: Mapping[str, Mapping[str, Any]]
+    tune: tuple[Mapping[str, Any], ...]
+    seeds: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(Asked):
+    """A whole experiment, as `plan.json` holds it under the same names: what is asked, how it is judged, and its candidates.
+
+    Attributes:
       baseline: the variant that the others are compared with.
       select: {"metric", "mode"}: by which a candidate is chosen, on the validation split.
       measure: {"metric", "mode"}: what is reported, on the test split.
@@ -118,14 +135,6 @@ class Plan:
       candidates: in the order of the variants, within one in the order of `tune`; those of a search behind.
     """
 
-    name: str
-    file: str
-    question: str
-    config: str
-    base: Mapping[str, Any]
-    variants: Mapping[str, Mapping[str, Any]]
-    tune: tuple[Mapping[str, Any], ...]
-    seeds: tuple[int, ...]
     baseline: str
     select: Mapping[str, str]
     measure: Mapping[str, str]
