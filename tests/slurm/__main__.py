@@ -43,6 +43,8 @@ def main() -> int:
         print("no slurmctld here; 'tests/slurm/cluster.sh install' brings it (Debian, as root)")
         return 2
     folder = (flags.keep or Path(tempfile.mkdtemp(prefix="attnlab-slurm-"))).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)  # munge's own user must find its way in
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ["SLURM_CONF"] = str(folder / "cluster" / "slurm.conf")
     try:
