@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -125,7 +125,14 @@ def stopped_by(send: Callable[[int], None], numbers: list[int], plan: Plan, dire
         send(number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def number(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A signal that is not ignored, as some are for whoever runs the tests under nohup: `Stop` leaves those alone."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_a_signal_is_passed_on_and_nothing_new_begins(number: int, tmp_path: Path) -> None:
     """The trials save and say so; the next run goes on with them."""
     plan = stub.planned(tmp_path)
