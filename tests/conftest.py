@@ -1,5 +1,5 @@
-"""Shared by all tests: four CPU devices, code compiled with little optimising (which saves a third of the time), and a compile cache, so that equal
-programs compile once for all workers."""
+"""Shared by all tests: four CPU devices, code compiled with little optimising (which saves a third of the time), and a compile cache,
+so that equal programs compile once for all workers."""
 
 import os
 import pathlib
