@@ -24,12 +24,14 @@ class Budget:
       knob: the whole number that is solved for, by its full name ("system.decoder").
       within: the share by which it may differ; None for 0.01 of parameters and 0.02 of FLOPs.
       to: the variant to match; "" for the baseline.
+      knobs: variant to its own knob, for those that have another one.
     """
 
     match: Literal["parameters", "flops"]
     knob: str
     within: float | None = None
     to: str = ""
+    knobs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

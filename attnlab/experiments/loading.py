@@ -54,8 +54,12 @@ def _varied(experiment: Experiment) -> dict[str, set[str]]:
     points = {"compared": experiment.compare, "tuned": experiment.tune}
     found = {what: {key.removesuffix(".name") for point in axis for key in point.overrides} for what, axis in points.items()}
     found["searched"] = set(experiment.search.to_dict()["space"]) if experiment.search is not None else set()
-    found["solved for by the budget"] = {experiment.budget.knob} if experiment.budget is not None else set()
+    found["solved for by the budget"] = _knobs(experiment.budget) if experiment.budget is not None else set()
     return found
+
+
+def _knobs(budget: Budget) -> set[str]:
+    return {budget.knob, *budget.knobs.values()}
 
 
 def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
@@ -153,8 +157,13 @@ def _check_budget(budget: Any, compare: Axis) -> None:
     if not isinstance(budget, Budget):
         raise UserError(f"budget is {budget!r}; make it with Budget(match='parameters', knob='system.decoder')")
     _check_word("budget.match", budget.match, WITHIN)
-    if not isinstance(budget.knob, str) or not budget.knob:
-        raise UserError(f"budget.knob is {budget.knob!r}; the full name of a whole number is needed, such as 'system.decoder'")
+    if not isinstance(budget.knobs, Mapping):
+        raise UserError(f"budget.knobs is {budget.knobs!r}; variants and their knobs are needed, such as {{'wide': 'system.hidden'}}")
+    for name, knob in {"knob": budget.knob, **{f"knobs[{variant!r}]": knob for variant, knob in budget.knobs.items()}}.items():
+        if not isinstance(knob, str) or not knob:
+            raise UserError(f"budget.{name} is {knob!r}; the full name of a whole number is needed, such as 'system.decoder'")
+    for variant in budget.knobs:
+        _check_word("budget.knobs: the variant", variant, [point.name for point in compare])
     if budget.within is not None and not (_is_number(budget.within) and 0 <= budget.within < 1):
         raise UserError(f"budget.within is {budget.within!r}; a share of at least 0 and below 1 is needed, such as 0.01")
     if budget.to:

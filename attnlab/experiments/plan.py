@@ -127,7 +127,7 @@ class Plan(Asked):
       baseline: the variant that the others are compared with.
       select: {"metric", "mode"}: by which a candidate is chosen, on the validation split.
       measure: {"metric", "mode"}: what is reported, on the test split.
-      budget: {"match", "within", "knob", "to"} or None.
+      budget: {"match", "within", "knob", "to", "knobs"} or None.
       claim: {"statement", "contrasts": [{"weights", "at_least"}]} or None.
       search: the search for tuned settings, as it describes itself, or None.
       hash: 12 hex digits of everything that defines the experiment.

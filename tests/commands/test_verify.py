@@ -31,7 +31,6 @@ def changed(path: Path, number: int, name: str, value: Any) -> None:
     path.write_text("".join(line + "\n" for line in lines))
 
 
-@pytest.mark.quick
 def test_a_run_comes_out_the_same(searched: Path) -> None:
     before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
     ended = called(["verify", str(searched)])
@@ -52,7 +51,6 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
     assert ended.code == 0 and "identical, 1 records up to step 3" in ended.out
 
 
-@pytest.mark.quick
 def test_first_difference() -> None:
     assert first_difference(RECORDS, [dict(record) for record in RECORDS]) is None  # NaN is itself
     other = [{**RECORDS[0], "loss": 1.5000000000000002}, RECORDS[1]]

@@ -84,6 +84,9 @@ def test_a_file_that_is_not_there() -> None:
         ({"budget": Budget("flops", "")}, "budget.knob is ''; the full name of a whole number is needed"),
         ({"budget": Budget("flops", "system.decoder", within=1.5)}, "budget.within is 1.5; a share of at least 0 and below 1"),
         ({"budget": Budget("flops", "system.decoder", to="generl")}, "budget.to is 'generl'; did you mean 'general'?"),
+        ({"budget": Budget("flops", "a.b", knobs="a.b")}, "budget.knobs is 'a.b'; variants and their knobs are needed"),  # type: ignore[arg-type]
+        ({"budget": Budget("flops", "a.b", knobs={"general": ""})}, "budget.knobs['general'] is ''; the full name of a whole number"),
+        ({"budget": Budget("flops", "a.b", knobs={"generl": "a"})}, "budget.knobs: the variant is 'generl'; did you mean 'general'?"),
         ({"claim": "additive wins"}, "make it with Claim("),
         ({"claim": Claim("one", ())}, "make it with Claim("),
         ({"claim": Claim("one", (("a", "b"),))}, "('a', 'b') is no contrast; make it with better("),  # type: ignore[arg-type]
@@ -108,7 +111,7 @@ def test_differences_of_differences_are_contrasts() -> None:
 def test_what_is_left_out_is_filled_in() -> None:
     found = defined(budget=Budget("flops", "system.decoder"), search=SEARCH)
     assert (found["name"], found["baseline"]) == ("which", "additive")
-    assert found["budget"] == {"match": "flops", "knob": "system.decoder", "within": 0.02, "to": "additive"}
+    assert found["budget"] == {"match": "flops", "knob": "system.decoder", "within": 0.02, "to": "additive", "knobs": {}}
     assert defined(budget=Budget("parameters", "system.decoder", 0.05, "general"))["budget"]["within"] == 0.05
     assert found["search"] == SEARCH.to_dict() and found["select"] == {"metric": "loss", "mode": "min"}
 

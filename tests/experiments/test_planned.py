@@ -18,7 +18,6 @@ from tests.experiments.plans import experiment_file, plan
 SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
 
 
-@pytest.mark.quick
 def test_an_experiment_is_planned_once_by_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = experiment_file(tmp_path / "which.py", SCORES)
     made = planned.ensure(file, tmp_path / "sweep")

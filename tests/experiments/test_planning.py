@@ -123,6 +123,15 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
     assert loose.budget is not None and loose.budget["matched"]
 
 
+def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> None:
+    additive, wide = planned(
+        tmp_path, WIDER, "budget=Budget('parameters', 'system.decoder', 0.05, knobs={'wide': 'system.maxout'})"
+    ).candidates
+    assert additive.budget is not None and additive.budget["knob"] == "system.decoder"
+    assert wide.budget is not None and (wide.budget["knob"], wide.overrides["system.maxout"]) == ("system.maxout", wide.budget["value"])
+    assert "system.decoder" not in wide.overrides or wide.overrides["system.decoder"] == additive.overrides["system.decoder"]
+
+
 def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None:
     """It has more without the knob, or the knob does nothing."""
     _, missed = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'system.decoder')").candidates

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -62,11 +64,27 @@ def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return source.astype(np.int32), target.astype(np.int32)
 
 
-def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
-    """`run(method, *args)` of a tiny system with its parameters bound, and the system."""
-    system = make(spec)
-    call = functools.partial(system.apply, {"params": parameters(system)})
+@functools.cache
+def made(spec: str) -> tuple[Any, Any]:
+    """See `prepared`; one for all checks of a spec, so that each program is compiled once."""
+    system = make(json.loads(spec))
+    params = parameters(system)
+
+    @functools.partial(jax.jit, static_argnames=("method", "mutable"))
+    def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
+        return system.apply({"params": params}, *arguments, method=method, mutable=list(mutable) or False)
+
+    def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
+        if method == "start":  # its length is no array
+            return system.apply({"params": params}, *arguments, method=method)
+        return compiled(params, *arguments, method=method, mutable=tuple(mutable))
+
     return call, system
+
+
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled, and the system."""
+    return made(json.dumps(spec, sort_keys=True))
 
 
 def check_causality(spec: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,9 +16,17 @@ from attnlab.attention.visibility import Visibility
 from attnlab.layers.recurrent import GRULayer
 from attnlab.systems.rnnsearch import RNNsearch
 from attnlab.systems.transformer import Transformer
-from tests.systems.checks import CHECKS, SPECS
+from tests.systems.checks import CHECKS, SPECS, made
 
 Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled_before() -> Iterator[None]:
+    """A program that was compiled from sound code would hide the fault; one compiled from broken code would stay."""
+    made.cache_clear()
+    yield
+    made.cache_clear()
 
 
 def _forget_causality(patch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,6 @@ def slopes(*ways: str) -> np.ndarray:
     return np.asarray(np.abs(jax.jacrev(logits)(jnp.asarray(params["embed_source"]["embedding"]))).max(axis=(0, 2, 3, 4)))
 
 
-@pytest.mark.quick
 def test_the_source_comes_by_the_three_ways_of_the_fixed_vector_and_no_other() -> None:
     assert (slopes() == 0.0).all()
     for way in WAYS:

@@ -31,7 +31,6 @@ def spec_of(encoder: Any, decoder: Any) -> dict[str, Any]:
     return {**SPECS["transformer"], "encoder_visibility": encoder, "decoder_visibility": decoder}
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
 def test_maps_show_exactly_the_rule(rules: tuple[Any, Any]) -> None:
     call, system = prepared(spec_of(*rules))

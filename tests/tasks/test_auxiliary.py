@@ -103,7 +103,6 @@ def test_a_weighted_penalty_falls() -> None:
     assert metrics["hops"][-1] < 0.7 * metrics["hops"][0]
 
 
-@pytest.mark.quick
 def test_without_weights_nothing_is_added() -> None:
     task = task_of("transformer", *EVERYWHERE)
     assert task.auxiliary.collections == [] and task.carried() is None
@@ -130,7 +129,6 @@ def choices(system: Any, samples: Any, source: np.ndarray) -> dict[str, np.ndarr
 SLOTS = [f"system.{slot}_attention.alignment=hard" for slot in ("encoder", "cross")]
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(("system", "reward", "slots"), [("rnnsearch", "to_go", HARD), ("transformer", "total", SLOTS)])
 def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str]) -> None:
     """-sum over real words of w (R - b) log p + e H, R by a loop over words; and what the baseline is told."""
@@ -164,7 +162,6 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
     np.testing.assert_array_equal(sums["tracked"]["rows"], rows)
 
 
-@pytest.mark.quick
 def test_the_baseline_moves_and_survives_a_restart_to_the_last_bit(tmp_path: Path) -> None:
     task = task_of("rnnsearch", *HARD)
     told = {"rewards": jnp.zeros(8), "rows": jnp.zeros(8, jnp.int32)}

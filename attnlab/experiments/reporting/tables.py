@@ -140,7 +140,8 @@ def _cost_notes(records: Records) -> list[str]:
         wide = max(sizes) / least - 1 if least else 0.0
         return [*notes, "Budgets were not held equal" + (f": parameters differ by up to {100 * wide:.3g} %." if wide >= 0.0005 else ".")]
     held = {"parameters": "parameters", "flops": "FLOPs per step"}[plan.budget["match"]]
-    notes.append(f"Budget: {held} held to those of {plan.budget['to'] or plan.baseline} by {plan.budget['knob']}.")
+    knobs = ", ".join(dict.fromkeys(candidate.budget["knob"] for candidate in plan.candidates if candidate.budget))
+    notes.append(f"Budget: {held} held to those of {plan.budget['to'] or plan.baseline} by {knobs}.")
     return [*notes, *dict.fromkeys(_short_of(candidate) for candidate in plan.candidates if candidate.budget and candidate.budget["note"])]
 
 

@@ -168,7 +168,7 @@ def test_a_variant_that_is_added_later_is_searched_too(tmp_path: Path) -> None:
         {"base": {"training.steps": 24}},
         {"select": {"metric": "loss", "mode": "max"}},
         {"search": Search(SPACE, sampler="random", trials=3, seed=1).to_dict()},
-        {"budget": {"match": "parameters", "within": 0.01, "knob": "system.decoder", "to": "additive"}},
+        {"budget": {"match": "parameters", "within": 0.01, "knob": "system.decoder", "to": "additive", "knobs": {}}},
         {"seeds": (1, 0)},
     ],
 )
