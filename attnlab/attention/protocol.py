@@ -77,6 +77,7 @@ class Capabilities:
       maps: "exact" weights, "implied" by a linear form, "spatial" gates, or "none".
       positions: the position hooks it lets in ("embedding", "query_key", "score").
       max_length: longest source, None without a limit.
+      values: `remember_pairs` works (and with a cache `extend_pairs`): what is taken need not be what is looked at.
     """
 
     roles: frozenset[str] = frozenset({"self", "cross"})
@@ -88,6 +89,7 @@ class Capabilities:
     maps: Literal["exact", "implied", "spatial", "none"] = "exact"
     positions: frozenset[str] = frozenset({"embedding"})
     max_length: int | None = None
+    values: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Need:
 
     `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the queries before.
     `heads`: how many heads the visibility tells apart, 1 for none. `trees`: the system knows dependency trees.
+    `values`: the system hands over keys and values apart. `adrift`: where a memory begins means nothing, only how far apart are
+    query and key.
     """
 
     role: Literal["self", "cross"]
@@ -108,6 +112,8 @@ class Need:
     dense: bool = False
     heads: int = 1
     trees: bool = False
+    values: bool = False
+    adrift: bool = False
 
     def under(self, rule: Rule) -> Need:
         """This need where the slot has the visibility `rule` besides."""
@@ -133,6 +139,7 @@ class Need:
             (self.direction in can.directions, f"the direction {self.direction!r}", f"it offers {_listed(can.directions)}"),
             (can.padding or not self.padding, "padding", "it wants sequences of one length"),
             (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
+            (can.values or not self.values, "values apart from keys", "choose 'single', 'multihead' or another with values=True"),
             (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
             (can.dense or not self.dense, "a visibility of its own", "choose 'full' or a mechanism with dense=True"),
             (self.heads in (1, heads), f"a visibility of {self.heads} heads", f"it has {heads}"),
@@ -145,6 +152,9 @@ class Need:
         of = {name: made(table, (chosen or {}).get(name, getattr(mechanism, name))) for name, table in parts.items()}
         if "alignment" in of:
             _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
+        if "score" in of and self.adrift and of["score"](parent=None).places:
+            name = kind(of["score"]).__name__
+            raise UserError(f"{where}.score: {name} looks at positions, but here the first one is nowhere in particular; choose 'additive'")
         if "positions" in of and kind(of["positions"]).hooks:
             _check_positions(mechanism, of, self.role, f"{where}.positions")
             if kind(of["positions"]).trees and not self.trees:
@@ -208,15 +218,12 @@ class Attention(nn.Module):
     card: ClassVar[Card]
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
-        """Project a source once.
+        """Project a source once: to a `Memory`, every array of it with leading axis B but for `length`.
 
         Args:
           source: [B,Tk,ds].
           valid: [B,Tk] bool, True at real tokens; None means all are.
           capacity: slots to reserve (>= Tk) so that the memory can be extended; None means exactly Tk.
-
-        Returns:
-          A `Memory`, every array of it with leading axis B but for `length`.
         """
         raise NotImplementedError
 
@@ -228,6 +235,14 @@ class Attention(nn.Module):
         """Append source [B,t,ds] to a memory with spare capacity; the caller keeps `length + t <= capacity`."""
         raise NotImplementedError
 
+    def remember_pairs(self, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
+        """As `remember`, where slot j is found by keys[:, j] and gives values[:, j]: keys [B,Tk,dk], values [B,Tk,dv]."""
+        raise NotImplementedError
+
+    def extend_pairs(self, memory: Any, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None) -> Any:
+        """As `extend`, with keys [B,t,dk] and values [B,t,dv]."""
+        raise NotImplementedError
+
     def __call__(self, query: jax.Array, source: jax.Array, visibility: Visibility = EVERYTHING, valid: jax.Array | None = None) -> Reading:
         """`read(query, remember(source, valid), visibility)`."""
         return self.read(query, self.remember(source, valid), visibility)
@@ -236,6 +251,11 @@ class Attention(nn.Module):
     def rows(self) -> Rows:
         """What a row of weights sums to, where anything may be seen; an analysis that wants a distribution asks here."""
         return "one"
+
+    @nn.nowrap
+    def side_by_side(self) -> int:
+        """How many vectors as wide as the source a context is put together from, unmixed; 1 for one mixed vector of any width."""
+        return 1
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
@@ -258,11 +278,7 @@ class Attention(nn.Module):
 
 
 def written(source: jax.Array, valid: jax.Array | None, capacity: int | None) -> tuple[jax.Array, jax.Array]:
-    """`valid` padded to the capacity, and the number of slots written: the two fields every `Memory` starts with.
-
-    Raises:
-      ValueError: the capacity is smaller than the source.
-    """
+    """`valid` padded to the capacity (ValueError if that is below Tk), and the slots written: what every `Memory` starts with."""
     batch, length = source.shape[:2]
     slots = length if capacity is None else capacity
     if slots < length:

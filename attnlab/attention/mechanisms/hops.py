@@ -1,15 +1,19 @@
 """Structured self-attention, r hops over one source (Lin et al. 2017), each led by a learned vector instead of a query.
 
     A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state        M = A S  [r,ds]        y = (M side by side) W_o
+                                                                                       or y = M side by side
 
 Every query of a look gets the same r hops, restricted to what it may see. The penalty || A A^T - I ||_F^2, which keeps hops apart, is
 handed out as the loss "hops" of each query; it is raw: whoever trains decides its weight.
-Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums, 2 r^2 Tq Tk for the penalty. Parameters: ds A + A r + r ds width.
+Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums, 2 r^2 Tq Tk for the penalty. Parameters: ds A + A r + r ds width,
+without W_o ds A + A r.
 Source: Z. Lin et al., "A Structured Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), equations 5-8. The paper
-hands M itself to its classifier; the projection to the width asked for is ours, so that the mechanism fits any slot.
+hands M itself to its classifier (`output="side_by_side"`); the projection to the width asked for is ours, so that this fits any slot.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import flax.linen as nn
 import flax.struct
@@ -36,19 +40,21 @@ class HopsMemory(Memory):
 
 
 class Hops(Attention):
-    """r weighted means of the source, put together and projected to the width.
+    """r weighted means of the source, put together and, as a rule, projected to the width.
 
     Attributes:
       hops: r.
       hidden: width A of the scoring layer.
       alignment: scores to weights.
       dropout: rate on the weights, not renormalised.
+      output: "projected" by W_o, or the means as they are, "side_by_side"; the width is r ds then.
     """
 
     hops: int = 4
     hidden: int = 64
     alignment: Part = "softmax"
     dropout: float = 0.0
+    output: Literal["projected", "side_by_side"] = "projected"
 
     parts = {"alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True)
@@ -61,12 +67,18 @@ class Hops(Attention):
         """See `Attention.rows`."""
         return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
+    @nn.nowrap
+    def side_by_side(self) -> int:
+        """See `Attention.side_by_side`."""
+        return self.hops if self.output == "side_by_side" else 1
+
     def setup(self) -> None:
         if min(self.hops, self.hidden) < 1:
             raise UserError(f"hops: hops={self.hops} and hidden={self.hidden} must be at least 1")
         self.w_hidden = Dense(self.hidden, use_bias=False)
         self.w_hops = Dense(self.hops, use_bias=False)
-        self.out = Dense(self.width, use_bias=False)
+        if self.output == "projected":
+            self.out = Dense(self.width, use_bias=False)
         self.align = made(ALIGNMENTS, self.alignment)()
         self.drop = Dropout(self.dropout)
 
@@ -100,7 +112,10 @@ class Hops(Attention):
         )
         context, weights = plain(look)
         joined = context.transpose(0, 2, 1, 3).reshape(batch, queries, self.hops * memory.values.shape[-1])
-        return Reading(self.out(joined), self.capture(weights), {"hops": overlap(weights)})
+        if self.output == "side_by_side" and joined.shape[-1] != self.width:
+            raise UserError(f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is asked to be {self.width}")
+        found = self.out(joined) if self.output == "projected" else joined
+        return Reading(found, self.capture(weights), {"hops": overlap(weights)})
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
@@ -108,7 +123,7 @@ class Hops(Attention):
         at = Sizes(queries, keys, self.hops, self.hops, 0, 1, source_width, self.hops, query_width)
         scored = dense(keys, source_width, self.hidden) + dense(keys, self.hidden, self.hops)
         products = Cost(flops=2 * at.pairs * (source_width + self.hops))  # the sums, and the penalty's A A^T
-        out = dense(queries, self.hops * source_width, self.width)
+        out = dense(queries, self.hops * source_width, self.width) if self.output == "projected" else Cost()
         return scored + of_parts(self, at) + products + out + memory(keys, self.hops + source_width)
 
 

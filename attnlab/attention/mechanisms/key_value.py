@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.projections import Dense
-from attnlab.attention.protocol import Reading
+from attnlab.attention.protocol import Capabilities, Reading
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
@@ -38,6 +38,7 @@ class KeyValue(Single):
     card = Card(
         "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
     )
+    capabilities = Capabilities(dropout=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:
@@ -56,10 +57,9 @@ class KeyValue(Single):
             )
         return jnp.split(x, count, axis=-1)
 
-    def keys_and_values(self, source: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,1,Tk,A] and values [B,1,Tk,ds/n] of a source."""
-        key, value, *_ = self.cut(source, "source")
-        return self.fit.of_key(key[:, None]), value[:, None]
+    def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """See `Single.keys_and_values`; here both are the source, and give its parts [B,1,Tk,ds/n]."""
+        return self.cut(keys, "source")[0][:, None], self.cut(values, "source")[1][:, None]
 
     def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""

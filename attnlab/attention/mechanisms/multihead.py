@@ -67,7 +67,7 @@ class MultiHead(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
-    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key", "score", "value"}))
+    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key", "score", "value"}), values=True)
     card = Card(
         "heads",
         2017,
@@ -108,20 +108,30 @@ class MultiHead(Attention):
         """Projected values [B,T,K*D], heads first."""
         return self.split(x)
 
-    def key_value(self, source: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of a source whose first token stands at position `first`."""
-        keys = self.fit.of_key(self.split(self.w_key(source)))
-        return self.scheme.of_key(keys, first + jnp.arange(source.shape[1])), self.split_values(self.w_value(source))
+    def key_value(self, looked_at: jax.Array, taken: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, the first of it at position `first`."""
+        keys = self.fit.of_key(self.split(self.w_key(looked_at)))
+        return self.scheme.of_key(keys, first + jnp.arange(looked_at.shape[1])), self.split_values(self.w_value(taken))
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> MultiHeadMemory:
         """See `Attention.remember`."""
-        known, length = written(source, valid, capacity)
-        return MultiHeadMemory(known, length, *(with_room(x, known.shape[1]) for x in self.key_value(source, 0)))
+        return self.remember_pairs(source, source, valid, capacity)
 
     def extend(self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None) -> MultiHeadMemory:
         """See `Attention.extend`."""
-        keys, values = self.key_value(source, memory.length)
-        return memory.appended(valid, keys=keys, values=values)
+        return self.extend_pairs(memory, source, source, valid)
+
+    def remember_pairs(
+        self, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> MultiHeadMemory:
+        """See `Attention.remember_pairs`."""
+        known, length = written(keys, valid, capacity)
+        return MultiHeadMemory(known, length, *(with_room(x, known.shape[1]) for x in self.key_value(keys, values, 0)))
+
+    def extend_pairs(self, memory: MultiHeadMemory, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None) -> MultiHeadMemory:
+        """See `Attention.extend_pairs`."""
+        more_keys, more_values = self.key_value(keys, values, memory.length)
+        return memory.appended(valid, keys=more_keys, values=more_values)
 
     def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""

@@ -31,10 +31,14 @@ from attnlab.registry import Part, kind, made
 
 @flax.struct.dataclass
 class SingleMemory(Memory):
-    """keys [B,1,Tk,A], what the score made of the source, or of its key parts; values [B,1,Tk,Dv], the source, or its value parts."""
+    """keys [B,1,Tk,A], what the score made of the source, or of its key parts; values [B,1,Tk,Dv], the source, or its value parts.
+
+    `key_width` is how wide a key was before the score got it.
+    """
 
     keys: jax.Array
     values: jax.Array
+    key_width: int = flax.struct.field(pytree_node=False)
 
 
 class Single(Attention):
@@ -53,7 +57,7 @@ class Single(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True)
+    capabilities = Capabilities(dropout=True, values=True)
     card = Card("one head", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2 (d + A) + T d A", "T (d + A)")
 
     @nn.nowrap
@@ -66,22 +70,33 @@ class Single(Attention):
         self.align = made(ALIGNMENTS, self.alignment)()
         self.drop = Dropout(self.dropout)
 
-    def keys_and_values(self, source: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,1,Tk,A] and values [B,1,Tk,Dv]; the source must have the context's width, for it is not projected."""
-        if source.shape[-1] != self.width:
-            raise UserError(f"single: the source is {source.shape[-1]} wide, the context is asked to be {self.width}; they must agree")
-        values = source[:, None]
-        return self.fit.of_key(values), values
+    def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """What is looked at and what is taken, [B,1,Tk,dk] and [B,1,Tk,Dv]; values have the context's width, for nothing is projected."""
+        if values.shape[-1] != self.width:
+            raise UserError(f"single: the source is {values.shape[-1]} wide, the context is asked to be {self.width}; they must agree")
+        return keys[:, None], values[:, None]
 
     def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> SingleMemory:
         """See `Attention.remember`."""
-        known, length = written(source, valid, capacity)
-        return SingleMemory(known, length, *(with_room(x, known.shape[1]) for x in self.keys_and_values(source)))
+        return self.remember_pairs(source, source, valid, capacity)
 
     def extend(self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
         """See `Attention.extend`."""
-        keys, values = self.keys_and_values(source)
-        return memory.appended(valid, keys=keys, values=values)
+        return self.extend_pairs(memory, source, source, valid)
+
+    def remember_pairs(
+        self, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> SingleMemory:
+        """See `Attention.remember_pairs`."""
+        known, length = written(keys, valid, capacity)
+        keys, values = self.keys_and_values(keys, values)
+        scored, taken = (with_room(x, known.shape[1]) for x in (self.fit.of_key(keys), values))
+        return SingleMemory(known, length, scored, taken, keys.shape[-1])
+
+    def extend_pairs(self, memory: SingleMemory, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
+        """See `Attention.extend_pairs`."""
+        keys, values = self.keys_and_values(keys, values)
+        return memory.appended(valid, keys=self.fit.of_key(keys), values=values)
 
     def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
@@ -93,7 +108,7 @@ class Single(Attention):
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         q = asks[:, None]
         look = Look(
-            queries=self.fit.of_query(q, memory.values.shape[-1]) * self.fit.scale(q.shape[-1]),
+            queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,
             score=lambda q, k, i, j: self.fit.pairs(q, k, j),

@@ -24,11 +24,13 @@ class Score(nn.Module):
       product: `pairs` is the inner product of what it gets, so that kernels for dot products apply.
       rotary: between `of_query`/`of_key` and `pairs` a position scheme may turn queries and keys (rotary positions): `of_query` and
         `of_key` keep the width, and `pairs` stays the same when both sides are turned alike.
+      places: a score depends on where in the memory its key stands, beyond how far that is from the query.
       card: where it comes from.
     """
 
     product: ClassVar[bool] = False
     rotary: ClassVar[bool] = False
+    places: ClassVar[bool] = False
     card: ClassVar[Card]
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:

@@ -43,6 +43,11 @@ class SoftCapped(Score):
         """Whether the score inside may be turned; read it from an instance, not from the class."""
         return bool(made(SCORES, self.score)(parent=None).rotary)
 
+    @property
+    def places(self) -> bool:  # type: ignore[override]
+        """Whether the score inside looks at positions; as `rotary`."""
+        return bool(made(SCORES, self.score)(parent=None).places)
+
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
         return self.inside.of_query(q, key_width)

@@ -1,0 +1,105 @@
+"""Keys and values handed over apart: found by the ones, made of the others, by every mechanism that declares it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import MAPS, Need
+from attnlab.attention.visibility import CAUSAL
+from attnlab.errors import UserError
+from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, parameters
+from tests.attention.oracles import ORACLES, heads_scores, heads_values, heads_weights
+from tests.attention.test_conformance import dense_mask
+
+FIRST = [(name, settings[0]) for name, settings in SETTINGS.items() if MECHANISMS.resolve(name).capabilities.values]
+every = pytest.mark.parametrize(("name", "config"), FIRST, ids=[name for name, _ in FIRST])
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+    """A mechanism's `apply` with parameters, and these."""
+    module = make(name, config)
+    params = parameters(module)
+    return functools.partial(module.apply, {"params": params}), params
+
+
+def other(source: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(9).normal(size=source.shape).astype(np.float32)
+
+
+@every
+@pytest.mark.quick
+def test_a_source_is_both_and_values_leave_the_weights_alone(name: str, config: dict[str, Any]) -> None:
+    call, _ = prepared(name, config)
+    query, source, valid = inputs()
+    read = functools.partial(call, query, method="read", mutable=[MAPS])
+    plain, maps = read(call(source, valid, method="remember"))
+    same, _ = read(call(source, source, valid, method="remember_pairs"))
+    np.testing.assert_array_equal(same.context, plain.context)
+    apart, apart_maps = read(call(source, other(source), valid, method="remember_pairs"))
+    np.testing.assert_array_equal(apart_maps[MAPS]["weights"][0], maps[MAPS]["weights"][0])
+    assert np.abs(apart.context - plain.context).max() > 1e-2
+    moved, moved_maps = read(call(other(source), source, valid, method="remember_pairs"))
+    assert np.abs(moved_maps[MAPS]["weights"][0] - maps[MAPS]["weights"][0]).max() > 1e-2
+    assert np.abs(moved.context - plain.context).max() > 1e-2
+
+
+@every
+def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -> None:
+    call, _ = prepared(name, config)
+    x, _, _ = inputs(queries=5)
+    values = other(x)
+    whole = call(x, call(x, values, method="remember_pairs"), CAUSAL, method="read").context
+    memory = call(x[:, :2], values[:, :2], None, 7, method="remember_pairs")
+    for t in range(2, 5):
+        memory = call(memory, x[:, t : t + 1], values[:, t : t + 1], method="extend_pairs")
+        context = call(x[:, t : t + 1], memory, CAUSAL, method="read").context[:, 0]
+        np.testing.assert_allclose(context, whole[:, t], atol=TOLERANCE["reordered"])
+
+
+def test_sums_are_those_of_the_oracles() -> None:
+    query, source, valid = inputs()
+    mask, values = dense_mask(CAUSAL, valid, 5), other(source)
+    for name, config in FIRST[:2]:
+        call, params = prepared(name, config)
+        found = call(query, call(source, values, valid, method="remember_pairs"), CAUSAL, method="read").context
+        if name == "single":
+            _, weights = ORACLES["single"](params, config, query, source, mask, True)
+            expected = np.einsum("bhqk,bkd->bqd", weights, values)
+        else:
+            weights = heads_weights(params, config, heads_scores(params, config, query, source, True), query, mask)
+            expected = heads_values(params, config, values, weights) @ params["out"]["kernel"]
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
+
+
+def test_in_one_head_only_the_values_have_the_width_of_the_context() -> None:
+    """Keys of 4, queries of 3, values of 12: the score lays itself out for the keys."""
+    for score in ("general", "additive"):
+        module = make("single", {"score": score})
+        x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype(np.float32)
+        values, query = np.random.default_rng(1).normal(size=(2, 5, WIDTH)).astype(np.float32), x[:, :2, :3]
+
+        def look(module: Any, query: Any = query, x: Any = x, values: Any = values) -> Any:
+            return module.read(query, module.remember_pairs(x, values)).context
+
+        context = jax.eval_shape(lambda module=module, look=look: module.init_with_output(jax.random.key(0), method=look)[0])
+        assert context.shape == (2, 2, WIDTH)
+    with pytest.raises(UserError, match="single: the source is 4 wide, the context is asked to be 12"):
+        module.init_with_output(jax.random.key(0), x, method="remember")
+
+
+@pytest.mark.quick
+def test_a_slot_that_hands_over_both_refuses_what_takes_one() -> None:
+    for name in MECHANISMS.names():
+        mechanism = MECHANISMS.resolve(name)
+        if mechanism.capabilities.values:
+            Need(role="cross", values=True).check(mechanism, "slot")
+        else:
+            with pytest.raises(UserError, match=f"slot: {mechanism.__name__} does not support values apart from keys; choose 'single'"):
+                Need(role="cross", values=True).check(mechanism, "slot")
+    assert {name for name, _ in FIRST} == {"single", "multihead", "talking_heads", "differential", "gated"}
