@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense
+from attnlab.layers.initial import Initial
 
 
 class GRUCell(nn.Module):
@@ -78,12 +79,14 @@ class GRULayer(nn.Module):
 
     Attributes:
       width: H.
+      initial: how the matrix of its inputs starts; those from state to state start orthogonal.
     """
 
     width: int
+    initial: Initial = Initial()
 
     def setup(self) -> None:
-        self.of_input = Dense(3 * self.width)
+        self.of_input = Dense(3 * self.width, kernel_init=self.initial.kernel())
         self.cell = GRUCell(self.width)
 
     def __call__(self, x: jax.Array, valid: jax.Array, reverse: bool = False) -> jax.Array:
@@ -105,13 +108,15 @@ class BidirectionalGRU(nn.Module):
 
     Attributes:
       width: H, of each direction.
+      initial: see `GRULayer`.
     """
 
     width: int
+    initial: Initial = Initial()
 
     def setup(self) -> None:
-        self.forward = GRULayer(self.width)
-        self.backward = GRULayer(self.width)
+        self.forward = GRULayer(self.width, self.initial)
+        self.backward = GRULayer(self.width, self.initial)
 
     def __call__(self, x: jax.Array, valid: jax.Array) -> jax.Array:
         """x [B,T,E] and valid [B,T] to the annotations [B,T,2H], forward half first."""

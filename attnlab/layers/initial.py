@@ -1,0 +1,65 @@
+"""How the weights of a network start: as the layers here would have it, or as the paper of a system says."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.projections import GLOROT, Initializer
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Initial:
+    """A law for each kind of array; at most one of the first two is above 0.
+
+    Without either, matrices start Glorot uniform, recurrent ones orthogonal, embeddings N(0, 1 / width) and biases at 0.
+
+    Attributes:
+      uniform: all of them start uniform in [-uniform, uniform], as in Sutskever et al. 2014 (0.08) and Luong et al. 2015 (0.1).
+      normal: matrices and embeddings start N(0, normal^2), recurrent ones orthogonal, as in Bahdanau et al. 2015 (0.01).
+      forget: what an LSTM adds to the bias of its forget gate.
+    """
+
+    uniform: float = 0.0
+    normal: float = 0.0
+    forget: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("uniform", self.uniform), ("normal", self.normal)):
+            if not 0.0 <= value < math.inf:
+                raise UserError(f"{name}={value}: expected a number of at least 0; 0 for Glorot's law")
+
+    def kernel(self) -> Initializer:
+        """Of matrices for inputs and outputs."""
+        return self._chosen(GLOROT)
+
+    def recurrent(self) -> Initializer:
+        """Of square matrices from state to state."""
+        return symmetric(self.uniform) if self.uniform else nn.initializers.orthogonal()
+
+    def embedding(self, width: int) -> Initializer:
+        """Of tables of embeddings of this width."""
+        return self._chosen(nn.initializers.normal(width**-0.5))
+
+    def bias(self) -> Initializer:
+        """Of biases."""
+        return symmetric(self.uniform) if self.uniform else nn.initializers.zeros
+
+    def _chosen(self, usual: Initializer) -> Initializer:
+        if self.uniform:
+            return symmetric(self.uniform)
+        return nn.initializers.normal(self.normal) if self.normal else usual
+
+
+def symmetric(bound: float) -> Initializer:
+    """The initializer that draws uniformly from [-bound, bound]."""
+
+    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> jax.Array:
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return draw

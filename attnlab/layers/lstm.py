@@ -1,0 +1,205 @@
+"""Long short-term memory, with every product that does not depend on the state kept out of the loop, in both passes.
+
+    i, f, o, g = sigmoid(p_i + h U_i), sigmoid(p_f + h U_f), sigmoid(p_o + h U_o), tanh(p_g + h U_g)
+    c'         = f * c + i * g
+    h'         = o * tanh(c')
+
+where p = x W + b is the input's contribution. In W, U and b the gates stand in the order i, f, o, g (flax and torch have i, f, g, o).
+W starts Glorot uniform, each of the four blocks of U orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`).
+No peepholes. Layers in a row and in both directions are in `stacked`.
+Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 1997, with the forget gate of F. Gers et al., 2000.
+
+Axis letters: B batch, T time, E input width, H state width. Inside, time comes first, as loops want it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.projections import Dense
+from attnlab.layers.initial import Initial
+
+GATES = 4  # in the order i, f, o, g
+
+
+@flax.struct.dataclass
+class LSTMState:
+    """The memory cell c [B,H] and the hidden state h [B,H], which is the output too."""
+
+    c: jax.Array
+    h: jax.Array
+
+    @classmethod
+    def zeros(cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32) -> LSTMState:
+        """The state before anything was read."""
+        return cls(*(jnp.zeros((rows, width), dtype) for _ in range(2)))
+
+
+def gated(contribution: jax.Array, c: jax.Array) -> LSTMState:
+    """The next state from the sum of all contributions to the gates [B,4H] and the cell c [B,H]."""
+    return _unit(_activated(contribution), c)
+
+
+def _activated(contribution: jax.Array) -> jax.Array:
+    """[B,4H] before and after sigmoid and tanh."""
+    width = contribution.shape[-1] // GATES
+    return jnp.concatenate([jax.nn.sigmoid(contribution[:, : 3 * width]), jnp.tanh(contribution[:, 3 * width :])], axis=-1)
+
+
+def _unit(gates: jax.Array, c: jax.Array) -> LSTMState:
+    i, f, o, g = jnp.split(gates, GATES, axis=-1)
+    c = f * c + i * g
+    return LSTMState(c, o * jnp.tanh(c))
+
+
+def _where(real: jax.Array | None, new: Any, old: Any) -> Any:
+    """Arrays [B,...] of one tree where `real` [B], of the other elsewhere; None: all are real."""
+    return new if real is None else jax.tree.map(lambda one, other: jnp.where(real[:, None], one, other), new, old)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def recurrence(
+    past: jax.Array, contribution: jax.Array, valid: jax.Array | None, start: LSTMState, reverse: bool
+) -> tuple[jax.Array, LSTMState]:
+    """All steps: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state to the outputs h [T,B,H] and the last state.
+
+    Differentiated by itself a loop adds to the gradient of U at every step, a product with B rows and a pass over U's four H^2
+    numbers. Here the loop of the backward pass only finds the slope of every step's gates, and one product over all T B rows follows.
+    """
+
+    def step(state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[LSTMState, jax.Array]:
+        p, real = inputs
+        following = _where(real, gated(p + state.h @ past, state.c), state)
+        return following, following.h
+
+    last, outputs = jax.lax.scan(step, start, (contribution, valid), reverse=reverse)
+    return outputs, last
+
+
+def _recurrence_forward(
+    past: jax.Array, contribution: jax.Array, valid: jax.Array | None, start: LSTMState, reverse: bool
+) -> tuple[tuple[jax.Array, LSTMState], Any]:
+    """`recurrence`, keeping gates and states of all steps."""
+
+    def step(state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[LSTMState, tuple[LSTMState, jax.Array]]:
+        p, real = inputs
+        gates = _activated(p + state.h @ past)
+        following = _where(real, _unit(gates, state.c), state)
+        return following, (following, gates)
+
+    last, (states, gates) = jax.lax.scan(step, start, (contribution, valid), reverse=reverse)
+    return (states.h, last), (past, valid, start, states, gates)
+
+
+def _recurrence_backward(reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTMState]) -> tuple[jax.Array, jax.Array, None, LSTMState]:
+    """The slopes of U, of all contributions and of the first state, from those of the outputs and of the last state."""
+    past, valid, start, states, gates = kept
+    before = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
+
+    def step(later: LSTMState, inputs: tuple[jax.Array, ...]) -> tuple[LSTMState, jax.Array]:
+        of_output, gates, c, old, real = inputs
+        i, f, o, g = jnp.split(gates, GATES, axis=-1)
+        here = LSTMState(later.c, later.h + of_output)
+        raised = jnp.tanh(c)
+        of_cell = here.c + here.h * o * (1 - raised * raised)
+        of_gates = of_cell * g * i * (1 - i), of_cell * old * f * (1 - f), here.h * raised * o * (1 - o), of_cell * i * (1 - g * g)
+        slope = jnp.concatenate(of_gates, axis=-1)
+        slope = _where(real, slope, jnp.zeros_like(slope))
+        return _where(real, LSTMState(of_cell * f, slope @ past.T), here), slope
+
+    of_outputs, of_last = slopes
+    of_start, slope = jax.lax.scan(step, of_last, (of_outputs, gates, states.c, before.c, valid), reverse=not reverse)
+    rows = slope.shape[0] * slope.shape[1]
+    of_past = before.h.reshape(rows, -1).T @ slope.reshape(rows, -1)
+    return of_past, slope, None, of_start
+
+
+def _shifted(start: jax.Array, states: jax.Array, reverse: bool) -> jax.Array:
+    """Of every step [T,B,H] the state it began with."""
+    return jnp.concatenate([states, start[None]])[1:] if reverse else jnp.concatenate([start[None], states])[:-1]
+
+
+recurrence.defvjp(_recurrence_forward, _recurrence_backward)
+
+
+class LSTMCell(nn.Module):
+    """The recurrent half of the unit.
+
+    Attributes:
+      width: H.
+      initial: how U starts.
+    """
+
+    width: int
+    initial: Initial = Initial()
+
+    def setup(self) -> None:
+        square, law = (self.width, self.width), self.initial.recurrent()
+        self.past = self.param("past", lambda key: jnp.concatenate([law(k, square) for k in jax.random.split(key, GATES)], axis=1))
+
+    def __call__(self, state: LSTMState, contribution: jax.Array) -> LSTMState:
+        """The state [B,H] and the input's contribution [B,4H] to the next state."""
+        return gated(contribution + state.h @ self.past, state.c)
+
+
+class GateInputs(nn.Module):
+    """What an input gives to the gates, p = x W + b, for all steps at once: x [...,E] to [...,4H].
+
+    Attributes:
+      width: H.
+      initial: how W and b start.
+    """
+
+    width: int
+    initial: Initial = Initial()
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [...,E] to the contribution [...,4H]."""
+
+        def bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            return self.initial.bias()(key, shape, jnp.float32).at[self.width : 2 * self.width].add(self.initial.forget)
+
+        product = Dense(GATES * self.width, use_bias=False, kernel_init=self.initial.kernel(), name="kernel")(x)
+        return product + self.param("bias", bias, (GATES * self.width,))
+
+
+class LSTMLayer(nn.Module):
+    """An LSTM over a padded sequence; the state is copied through padding.
+
+    So the last state of a left-to-right pass is the state at the last real token, and a right-to-left pass starts there.
+
+    Attributes:
+      width: H.
+      initial: how its weights start.
+    """
+
+    width: int
+    initial: Initial = Initial()
+
+    def setup(self) -> None:
+        self.of_input = GateInputs(self.width, self.initial)
+        self.cell = LSTMCell(self.width, self.initial)
+
+    def __call__(
+        self, x: jax.Array, valid: jax.Array | None = None, start: LSTMState | None = None, reverse: bool = False
+    ) -> tuple[jax.Array, LSTMState]:
+        """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the outputs h [B,T,H] and the last state.
+
+        `reverse` reads from right to left; an output stands where its input does.
+        """
+        contribution = self.of_input(jnp.swapaxes(x, 0, 1))
+        state = LSTMState.zeros(x.shape[0], self.width) if start is None else start
+        state = jax.tree.map(lambda leaf: leaf.astype(contribution.dtype), state)
+        outputs, last = recurrence(self.cell.past, contribution, None if valid is None else valid.T, state, reverse)
+        return jnp.swapaxes(outputs, 0, 1), last
+
+    def step(self, state: LSTMState, x: jax.Array) -> LSTMState:
+        """One step: the state [B,H] and x [B,E] to the next state."""
+        return self.cell(state, self.of_input(x))

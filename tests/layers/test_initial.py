@@ -1,0 +1,42 @@
+"""The laws by which weights start."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.layers.initial import Initial
+
+KEY, SHAPE = jax.random.key(0), (64, 64)
+
+
+def drawn(initial: Initial) -> dict[str, np.ndarray]:
+    laws = {"kernel": initial.kernel(), "recurrent": initial.recurrent(), "embedding": initial.embedding(64), "bias": initial.bias()}
+    return {name: np.asarray(law(KEY, SHAPE, np.float32)) for name, law in laws.items()}
+
+
+def test_usually_glorot_orthogonal_and_zero() -> None:
+    found = drawn(Initial())
+    assert 0.21 < np.abs(found["kernel"]).max() <= (6 / 128) ** 0.5
+    np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
+    assert found["embedding"].std() == pytest.approx(64**-0.5, rel=0.05) and (found["bias"] == 0.0).all()
+
+
+def test_uniform_is_of_all() -> None:
+    for name, array in drawn(Initial(uniform=0.08)).items():
+        assert 0.079 < array.max() <= 0.08 and -0.08 <= array.min() < -0.079 and abs(array.mean()) < 0.003, name
+
+
+def test_normal_is_of_all_but_recurrences_and_biases() -> None:
+    found = drawn(Initial(normal=0.01))
+    assert all(found[name].std() == pytest.approx(0.01, rel=0.05) for name in ("kernel", "embedding"))
+    np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
+    assert (found["bias"] == 0.0).all()
+
+
+@pytest.mark.parametrize("given", [{"uniform": -1.0}, {"normal": float("nan")}, {"uniform": float("inf")}])
+def test_what_is_no_width_is_refused(given: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(given))}=.*expected a number of at least 0"):
+        Initial(**given)
