@@ -43,12 +43,12 @@ def step_flops(config: ConfigDict, task: Any) -> float:
 
 
 def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
-    """The shapes of a batch of mean size, its rows a multiple of `multiple`."""
+    """The shapes of a batch of mean size, its rows a multiple of `multiple`; an array without columns has the rows."""
     rows, widths = np.transpose(batches.shapes)
     width = np.average(widths, weights=batches.counts)
     positions = np.average(rows * widths, weights=batches.counts)
     shape = (max(1, round(positions / width / multiple)) * multiple, round(width))
-    return {name: jax.ShapeDtypeStruct(shape, array.dtype) for name, array in batches(0).items()}
+    return {name: jax.ShapeDtypeStruct(shape[: array.ndim], array.dtype) for name, array in batches(0).items()}
 
 
 def flops(function: Callable[..., Any], *arguments: Any) -> float:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
@@ -24,6 +25,7 @@ from attnlab.training.records import Metrics, State, Status
 from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step, seed_array
 
 Batches = Callable[[int], dict[str, np.ndarray]]
+Shapes = tuple[tuple[int, ...], ...]
 
 
 class Task(Protocol):
@@ -46,6 +48,14 @@ class Task(Protocol):
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
         """Deterministic scores on a split, among them "loss"."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A task whose loss may go on in a batch where it stopped in the one before."""
+
+    def remembered(self) -> Any:
+        """What its model remembers of the rows of the global batch before the first step, see `step.TrainState`; None for nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,14 +198,14 @@ def train(
         progress.update(begin)
         journal.status.update("running", begin)
         for step in range(begin + 1, last + 1):
-            fed, shape = place.feed(batch), batch["source"].shape
-            if shape not in programs:
+            fed, shapes = place.feed(batch), shapes_of(batch)
+            if shapes not in programs:
                 clock = time.perf_counter()
-                programs[shape] = place.compile(step_function, state, fed)
+                programs[shapes] = place.compile(step_function, state, fed)
                 journal.metrics.time(step, {"compile_seconds": time.perf_counter() - clock})
-                progress.compiled("batches of " + "x".join(map(str, shape)), time.perf_counter() - clock)
+                progress.compiled(f"batches of {spoken(shapes)}", time.perf_counter() - clock)
             clock = time.perf_counter()
-            state, sums = programs[shape](state, fed)
+            state, sums = programs[shapes](state, fed)
             batch = batches(step)  # the next one, while the devices are at work
             values = {name: float(value) for name, value in place.fetch(sums).items()}
             seconds = time.perf_counter() - clock
@@ -214,6 +224,16 @@ def train(
     return Outcome("done", last, first)
 
 
+def shapes_of(batch: Mapping[str, Any]) -> Shapes:
+    """The shapes of all arrays of a batch, which is what a program is compiled for."""
+    return tuple(array.shape for array in batch.values())
+
+
+def spoken(shapes: Shapes) -> str:
+    """Shapes in words, each once, those of mere columns left out: "20x35", "64x16 and 64x8"."""
+    return " and ".join(dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1))
+
+
 def why_stopped(interrupt: Interrupt) -> str:
     """A word on an interrupted run."""
     cause = "stopped as asked" if interrupt.signal is None else f"signal {interrupt.signal}"
@@ -223,14 +243,23 @@ def why_stopped(interrupt: Interrupt) -> str:
 def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
     """A function from a seed to the state before the first step, on the host; one program, whatever the seed."""
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
-    start = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, task.carried()))
+    start = jax.jit(lambda key: _first_state(config, task, optimizer, key))
     return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(seed=seed_array(seed))
 
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:
     """Shapes and dtypes of the training state, without computing anything."""
     optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
-    return jax.eval_shape(lambda: first_state(task.init(jax.random.key(0)), optimizer, config.training.ema, task.carried()))
+    return jax.eval_shape(lambda: _first_state(config, task, optimizer, jax.random.key(0)))
+
+
+def remembered(task: Task) -> Any:
+    """What the model of a task remembers of the rows before the first step; None for most tasks."""
+    return task.remembered() if isinstance(task, Remembering) else None
+
+
+def _first_state(config: ConfigDict, task: Task, optimizer: optax.GradientTransformation, key: jax.Array) -> TrainState:
+    return first_state(task.init(key), optimizer, config.training.ema, task.carried(), remembered=remembered(task))
 
 
 def saved_like(config: ConfigDict, task: Task) -> TrainState:

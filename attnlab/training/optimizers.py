@@ -18,7 +18,7 @@ from attnlab.errors import UserError
 from attnlab.registry import Table, build
 
 OPTIMIZERS = Table("optimizer", {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta")})
-SCHEDULES = Table("schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear")})
+SCHEDULES = Table("schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")})
 
 
 def build_optimizer(
@@ -131,6 +131,24 @@ def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) 
     """Linear warm-up, then peak + (floor - peak) p with p = (t - warmup) / (steps - warmup); `floor` is a learning rate."""
     _check_schedule(peak, warmup, floor, steps)
     return _after_warmup(optax.linear_schedule(peak, floor, max(1, steps - warmup)), peak, warmup)
+
+
+def stepped(steps: int, peak: float = 1.0, warmup: int = 0, hold: int = 1000, every: int = 1000, factor: float = 0.5) -> optax.Schedule:
+    """peak min(1, t / warmup) factor^k, k = 0 up to update `hold` (or `warmup`), and one more with each `every` updates begun after it.
+
+    How the recurrent systems were trained: the rate is kept for some epochs, and falls by the same factor with each of those after.
+    """
+    _check_schedule(peak, warmup)
+    _require(hold >= 0, f"schedule.hold={hold}", "0 or above")
+    _require(every >= 1, f"schedule.every={every}", "at least 1")
+    _require(_traced(factor) or 0 < factor <= 1, f"schedule.factor={factor}", "above 0 and at most 1")
+
+    def rate(count: jax.typing.ArrayLike) -> jax.Array:
+        update = jnp.asarray(count, jnp.int32) + 1
+        falls = jnp.maximum(update - max(hold, warmup) + every - 1, 0) // every
+        return peak * jnp.minimum(1.0, update / max(1, warmup)) * jnp.asarray(factor, jnp.float32) ** falls
+
+    return rate
 
 
 def decay_mask(params: Any) -> Any:

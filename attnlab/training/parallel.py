@@ -1,8 +1,9 @@
 """All parallelism there is: two ways to run the same step function on several devices, with the same checkpoints.
 
 `pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh` compiles the step once for all devices with
-`jit` and shards the batch over the mesh axis "data". Neither leaves a device axis in what is saved. Several hosts: each process feeds its
-own rows of the global batch (`process_index`, `process_count`) and drives its own devices.
+`jit` and shards the batch over the mesh axis "data". What a training state remembers of the rows of the batch goes with those rows.
+Neither leaves a device axis in what is saved. Several hosts: each process feeds its own rows of the global batch (`process_index`,
+`process_count`) and drives its own devices.
 `Spread` is for stacked trials: whole trials are dealt to the devices, in one process.
 """
 
@@ -15,9 +16,11 @@ from typing import Any, Protocol
 import flax.jax_utils
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.errors import UserError, nearest
+from attnlab.training.step import TrainState
 
 AXIS = "data"
 Step = Callable[..., tuple[Any, Any]]
@@ -61,16 +64,29 @@ class PmapBackend:
 
     def place(self, state: Any) -> Any:
         """See `Backend.place`."""
+        rest, of_rows = _apart(state)
         # pmap's own axis name: under another one the second step would compile anew
-        return flax.jax_utils.replicate(state, self.local, axis_name=AXIS)
+        placed = flax.jax_utils.replicate(rest, self.local, axis_name=AXIS)
+        sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
+
+        def dealt(rows: Any) -> jax.Array:
+            mine = np.asarray(rows).reshape(jax.process_count(), len(self.local), -1, *rows.shape[1:])[jax.process_index()]
+            return jax.device_put(mine, sharding)
+
+        return _joined(placed, jax.tree.map(dealt, of_rows))
 
     def fetch(self, tree: Any) -> Any:
         """See `Backend.fetch`."""
-        return jax.device_get(self.one(tree))
+        rest, of_rows = _apart(tree)
+
+        def collected(x: jax.Array) -> np.ndarray:
+            return _of_all_processes(np.concatenate([_of_one_device(x, number) for number in range(len(self.local))]))
+
+        return _joined(jax.device_get(self.one(rest)), jax.tree.map(collected, of_rows))
 
     def one(self, tree: Any) -> Any:
         """See `Backend.one`."""
-        return jax.tree.map(lambda x: x.addressable_data(0)[0] if x.addressable_data(0).ndim == x.ndim else x.addressable_data(0), tree)
+        return jax.tree.map(_of_one_device, tree)
 
     def feed(self, batch: dict[str, np.ndarray]) -> Any:
         """See `Backend.feed`."""
@@ -80,11 +96,13 @@ class PmapBackend:
         """See `Backend.compile`."""
         axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh to the last bit
         mapped = jax.pmap(functools.partial(step, axis_name=axis), axis_name=AXIS, donate_argnums=0, devices=self.devices)
+        if jax.process_count() > 1:  # a program compiled ahead asks for arrays over all processes, which only pmap's own call makes
+            return mapped
         return mapped.lower(state, batch).compile()
 
 
 class MeshBackend:
-    """Data parallelism with `jax.jit` over a mesh: state replicated, batch rows sharded over the axis "data"."""
+    """Data parallelism with `jax.jit` over a mesh: state replicated, but for what goes with rows; rows sharded over the axis "data"."""
 
     def __init__(self, devices: list[jax.Device]) -> None:
         self.mesh = Mesh(np.array(devices), (AXIS,))
@@ -96,11 +114,17 @@ class MeshBackend:
 
     def place(self, state: Any) -> Any:
         """See `Backend.place`."""
-        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self.of_state, np.asarray(x)), state)
+
+        def put(x: Any, sharding: NamedSharding) -> jax.Array:
+            whole = np.asarray(x)  # every process has it
+            return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+        return jax.tree.map(put, state, self._shardings(state))
 
     def fetch(self, tree: Any) -> Any:
         """See `Backend.fetch`."""
-        return jax.device_get(self.one(tree))
+        rest, of_rows = _apart(tree)
+        return _joined(jax.device_get(self.one(rest)), jax.tree.map(_of_all_processes, of_rows))
 
     def one(self, tree: Any) -> Any:
         """See `Backend.one`."""
@@ -112,8 +136,14 @@ class MeshBackend:
 
     def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """See `Backend.compile`."""
-        compiled = jax.jit(step, donate_argnums=0, in_shardings=(self.of_state, self.rows), out_shardings=self.of_state)
+        of_state = self._shardings(state)
+        compiled = jax.jit(step, donate_argnums=0, in_shardings=(of_state, self.rows), out_shardings=(of_state, self.of_state))
         return compiled.lower(state, batch).compile()
+
+    def _shardings(self, state: Any) -> Any:
+        """Where each array of a state lies."""
+        rest, of_rows = _apart(state)
+        return _joined(jax.tree.map(lambda _: self.of_state, rest), jax.tree.map(lambda _: self.rows, of_rows))
 
 
 class Spread(MeshBackend):
@@ -134,6 +164,29 @@ class Spread(MeshBackend):
     def one(self, tree: Any) -> Any:
         """See `Backend.one`; the trials stay where they are."""
         return tree
+
+
+def _apart(tree: Any) -> tuple[Any, Any]:
+    """A tree without what it remembers of the rows of the batch, and that; only a training state remembers anything."""
+    return (tree.replace(remembered=None), tree.remembered) if isinstance(tree, TrainState) else (tree, None)
+
+
+def _joined(rest: Any, of_rows: Any) -> Any:
+    """The tree again."""
+    return rest.replace(remembered=of_rows) if isinstance(rest, TrainState) else rest
+
+
+def _of_one_device(x: jax.Array, number: int = 0) -> jax.Array:
+    """What a device of this process has of an array of pmap, whose device axis may be in it still."""
+    data = x.addressable_data(number)
+    return data[0] if data.ndim == x.ndim else data
+
+
+def _of_all_processes(rows: Any) -> np.ndarray:
+    """Rows of the global batch on the host, in their order: of a global array, or of each process's own."""
+    if jax.process_count() == 1:
+        return np.asarray(rows)
+    return np.asarray(multihost_utils.process_allgather(rows, tiled=True))
 
 
 BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {"pmap": PmapBackend, "mesh": MeshBackend}

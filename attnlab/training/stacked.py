@@ -33,7 +33,7 @@ from ml_collections import ConfigDict
 from attnlab.progress import Progress
 from attnlab.training.hyperparameters import SMOOTHING, differing, signature
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import Batches, Journal, Outcome, Task, first_states, saved_like, why_stopped
+from attnlab.training.loop import Batches, Journal, Outcome, Task, first_states, remembered, saved_like, shapes_of, spoken, why_stopped
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import Spread, Step
 from attnlab.training.step import Sums, make_step
@@ -169,7 +169,7 @@ class Stack:
         self._feed = Feed.of(configs, -(-len(members) // place.count) * place.count)
         self._pads = not draws(task, hosts[0].params, members[0].batch)
         self._step: Step = make_stacked_step(configs[0], task)
-        self._programs: dict[tuple[int, ...], Any] = {}
+        self._programs: dict[Any, Any] = {}
         idle = [hosts[0]] * (self._feed.slots - len(members))
         self._state = place.place(jax.tree.map(lambda *leaves: np.stack(leaves), *hosts, *idle))
 
@@ -178,7 +178,7 @@ class Stack:
         batches = {i: one.batch for i, one in enumerate(self.members) if one.outcome is None and not one.waits}
         if not batches:
             return False
-        moving = turn({i: batch["source"].shape for i, batch in batches.items()}, self._pads)
+        moving = turn({i: sum(shapes_of(batch), ()) for i, batch in batches.items()}, self._pads)
         fed = self.place.feed(self._feed({i: batches[i] for i in moving}))
         program = self._program(fed)
         clock = time.perf_counter()
@@ -234,15 +234,15 @@ class Stack:
 
     def _program(self, fed: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """The compiled step for batches of this shape."""
-        shape = fed["batch"]["source"].shape
-        if shape not in self._programs:
+        shapes = shapes_of(fed["batch"])
+        if shapes not in self._programs:
             clock = time.perf_counter()
-            self._programs[shape] = self.place.compile(self._step, self._state, fed)
+            self._programs[shapes] = self.place.compile(self._step, self._state, fed)
             seconds = time.perf_counter() - clock
             for member in self.members:
                 member.journal.metrics.time(member.step + 1, {"compile_seconds": seconds / len(self.members)})
-            self.progress.compiled("batches of " + "x".join(map(str, shape)), seconds)
-        return self._programs[shape]
+            self.progress.compiled(f"batches of {spoken(shapes)}", seconds)
+        return self._programs[shapes]
 
 
 def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
@@ -269,8 +269,8 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
 
 def draws(task: Task, params: Any, batch: Batch) -> bool:
     """Whether the loss draws random numbers."""
-    carried = task.carried()
-    loss = task.loss if carried is None else functools.partial(task.loss, carried=carried)
+    kept = {"carried": task.carried(), "remembered": remembered(task)}
+    loss: Any = functools.partial(task.loss, **{name: one for name, one in kept.items() if one is not None})
     return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
 
 
@@ -278,7 +278,7 @@ def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
     """Who of those that wait moves next.
 
     Args:
-      waiting: the shapes of their batches.
+      waiting: the shapes of their batches, those of all arrays end to end.
       pads: batches may be padded.
     """
     largest = max(waiting.values(), key=math.prod)

@@ -18,15 +18,19 @@ import optax
 
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, jax.Array]
+Part = tuple[Batch, Any]
+"""Rows of a batch, and what is remembered of them (None for nothing)."""
 
 
 class Loss(Protocol):
     """What a task asks to be minimised: a sum over the batch, so that devices and microbatches can be added up."""
 
-    def __call__(self, params: Any, batch: Batch, key: jax.Array, carried: Any = None) -> tuple[jax.Array, Sums]:
+    def __call__(self, params: Any, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any) -> tuple[jax.Array, Sums]:
         """Summed loss, and sums to report beside it ("correct", "tokens", ...).
 
-        A loss that carries something from step to step gets it as `carried`, and adds "tracked": a tree of sums for `follow`.
+        A loss that carries something from step to step gets it as the keyword `carried`, and adds "tracked": a tree of sums for `follow`.
+        One that goes on reading where the step before ended gets what it remembers of each row as the keyword `remembered`, and adds
+        "remembered": the same of these rows afterwards. It is no sum, and no gradient goes through it.
         """
 
 
@@ -39,6 +43,8 @@ class TrainState(flax.struct.PyTreeNode):
       opt_state: the optimizer's.
       ema: exponential moving average of the parameters, None if not asked for.
       carried: what the loss keeps from step to step (a baseline, say), None for nothing.
+      remembered: what the model keeps of each row of the batch for the next one (a language model's state), None for nothing; arrays
+        lead with the rows of the global batch, in their order.
       seed: [] uint32, of the run; None in what is saved, for the config has it.
     """
 
@@ -47,6 +53,7 @@ class TrainState(flax.struct.PyTreeNode):
     opt_state: Any
     ema: Any = None
     carried: Any = None
+    remembered: Any = None
     seed: Any = None
 
     @property
@@ -60,10 +67,12 @@ def seed_array(seed: int) -> np.ndarray:
     return np.asarray(seed % 2**32, np.uint32)
 
 
-def first_state(params: Any, optimizer: optax.GradientTransformation, ema: float, carried: Any = None, seed: int = 0) -> TrainState:
+def first_state(
+    params: Any, optimizer: optax.GradientTransformation, ema: float, carried: Any = None, seed: int = 0, remembered: Any = None
+) -> TrainState:
     """The state before the first update. The moving average starts at the parameters."""
     average = params if ema else None
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average, carried, jnp.asarray(seed_array(seed)))
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average, carried, remembered, jnp.asarray(seed_array(seed)))
 
 
 def make_step(
@@ -94,25 +103,12 @@ def make_step(
       The step; its metrics are "loss" (per weight), "grad_norm" (before clipping) and the loss's sums.
     """
 
-    def objective(loss: Loss, params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[jax.Array, Sums]:
+    def objective(loss: Loss, params: Any, part: Part, key: jax.Array, total: jax.Array) -> tuple[jax.Array, tuple[Sums, Any]]:
+        batch, remembered = part
         lowered = jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
-        summed, sums = loss(lowered, batch, key)
-        return summed / total, {"loss": summed / total, **sums}
-
-    def gradients(loss: Loss, params: Any, batch: Batch, key: jax.Array, total: jax.Array) -> tuple[Any, Sums]:
-        differentiate = jax.grad(functools.partial(objective, loss), has_aux=True)
-        if accumulate == 1:
-            return differentiate(params, batch, key, total)
-        # Every accumulate-th row: so each device has its share of each microbatch, and no row has to move to another device.
-        parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), dict(batch))
-
-        def add(carry: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, carry, differentiate(params, *part, total)), None
-
-        keys = jax.random.split(key, accumulate)
-        shapes = jax.eval_shape(differentiate, params, jax.tree.map(lambda x: x[0], parts), keys[0], total)
-        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.scan(add, zeros, (parts, keys))[0]
+        summed, sums = loss(lowered, batch, key) if remembered is None else loss(lowered, batch, key, remembered=remembered)
+        after = jax.tree.map(lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered)
+        return summed / total, ({"loss": summed / total, **sums}, after)
 
     def step(state: TrainState, batch: Batch, axis_name: str | None = None) -> tuple[TrainState, Sums]:
         key = jax.random.fold_in(jax.random.key(state.seed), state.step)
@@ -121,7 +117,9 @@ def make_step(
             total = jax.lax.psum(total, axis_name)
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
-        grads, metrics = gradients(carrying, state.params, batch, key, jnp.maximum(total, 1))
+        differentiate = jax.grad(functools.partial(objective, carrying), has_aux=True)
+        part = (dict(batch), state.remembered)
+        grads, metrics, remembered = _gradients(differentiate, accumulate, state.params, part, key, jnp.maximum(total, 1))
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
@@ -129,6 +127,27 @@ def make_step(
         params = optax.apply_updates(state.params, updates)
         average = None if state.ema is None else jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params)
         carried = state.carried if follow is None or state.carried is None else follow(state.carried, metrics.pop("tracked"))
-        return TrainState(state.step + 1, params, opt_state, average, carried, state.seed), metrics
+        return TrainState(state.step + 1, params, opt_state, average, carried, remembered, state.seed), metrics
 
     return step
+
+
+def _gradients(
+    differentiate: Callable[..., Any], accumulate: int, params: Any, part: Part, key: jax.Array, total: jax.Array
+) -> tuple[Any, Sums, Any]:
+    """Gradients, sums, and what the rows remember after a batch that is taken in `accumulate` microbatches."""
+    if accumulate == 1:
+        grads, (sums, after) = differentiate(params, part, key, total)
+        return grads, sums, after
+    # Every accumulate-th row: so each device has its share of each microbatch, and no row has to move to another device.
+    parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), part)
+
+    def add(carry: Any, one: tuple[Part, jax.Array]) -> tuple[Any, Any]:
+        grads, (sums, after) = differentiate(params, *one, total)
+        return jax.tree.map(jnp.add, carry, (grads, sums)), after
+
+    keys = jax.random.split(key, accumulate)
+    shapes = jax.eval_shape(differentiate, params, jax.tree.map(lambda x: x[0], parts), keys[0], total)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes[0], shapes[1][0]))
+    (grads, sums), after = jax.lax.scan(add, zeros, (parts, keys))
+    return grads, sums, jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), after)

@@ -15,6 +15,7 @@ from attnlab.experiments import flops as module
 from attnlab.experiments.flops import flops, mean_batch, step_flops
 from attnlab.tasks import TASKS
 from tests.commands.tiny import SHARED, SMALL
+from tests.tasks.tiny_language import JOINED, load
 
 ROWS, WIDTH, LENGTH = 32, 64, 7
 X, W = jnp.ones((ROWS, WIDTH)), jnp.ones((WIDTH, WIDTH))
@@ -135,10 +136,17 @@ def test_the_mean_batch_is_weighted_by_use() -> None:
 
     class Batches(SimpleNamespace):
         def __call__(self, step: int) -> dict[str, np.ndarray]:
-            return {"source": ids, "target": ids}
+            return {"source": ids, "target": ids, "label": ids[:, 0]}
 
     batches = Batches(shapes=((8, 16), (4, 32)), counts=(3, 1))
     found = mean_batch(batches, 1)
-    assert {name: (one.shape, one.dtype) for name, one in found.items()} == {"source": ((6, 20), np.int32), "target": ((6, 20), np.int32)}
+    shapes = {"source": (6, 20), "target": (6, 20), "label": (6,)}
+    assert {name: one.shape for name, one in found.items()} == shapes and {one.dtype for one in found.values()} == {np.dtype(np.int32)}
     assert 6 * 20 <= 128 < 7 * 20  # every batch has 128 positions
     assert mean_batch(batches, 4)["source"].shape == (8, 20)
+
+
+def test_a_language_model_counts_with_the_lanes_that_it_remembers() -> None:
+    """Four times the lanes are four times the work, but for the update, which is small beside 40 lanes."""
+    few, many = (load(*JOINED, f"batch.size={size}") for size in (40, 160))
+    assert step_flops(many.config, many) == pytest.approx(4 * step_flops(few.config, few), rel=0.1)

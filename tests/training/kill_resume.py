@@ -3,7 +3,7 @@
     python -m tests.training.kill_resume --kills 20
     python -m tests.training.kill_resume --kills 3 --system rnnsearch --backend pmap --devices 4
 
-The first runs both systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these. Training runs in forked
+The first runs all systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these. Training runs in forked
 children of one process that has imported everything but started nothing, so that a restart costs seconds.
 """
 
@@ -21,19 +21,32 @@ from collections.abc import Callable
 from pathlib import Path
 
 STEPS = 60
-SYSTEMS, DEVICES, BACKENDS = ("rnnsearch", "transformer"), (1, 4), ("pmap", "mesh")
+FILES = {
+    "rnnsearch": ("configs/translation.py:rnnsearch", ["embedding=8", "encoder=8", "decoder=8", "maxout=8", "dropout=0.1"]),
+    "transformer": ("configs/translation.py:transformer", ["width=16", "hidden=16", "layers=1"]),
+    "lstm_lm": ("configs/language_modelling.py:lstm", ["embedding=8", "width=8", "dropout=0.1"]),
+}
+SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 
 
 def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
-    """A tiny run that saves often, so that many kills fall into a save."""
-    recurrent = ["embedding=8", "encoder=8", "decoder=8", "maxout=8", "dropout=0.1"]
-    small = recurrent if system == "rnnsearch" else ["width=16", "hidden=16", "layers=1"]
-    settings = [f"system.{one}" for one in small] + ["data.examples=400", "data.valid=16", "data.test=1", "batch.size=16"]
-    settings += ["batch.buckets=32", "batch.max_length=32", f"training.steps={STEPS}", "training.log_every=1", "training.evaluate_every=20"]
-    settings += ["checkpoint.every=3", "schedule.warmup=10", "decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"]
+    """A tiny run that saves often, so that many kills fall into a save; a language model reads lanes of one stream."""
+    config, own = FILES[system]
+    settings = [f"system.{one}" for one in own] + ["data.valid=16", "data.test=1", "batch.size=16"]
+    if config.startswith("configs/translation"):
+        settings += ["data.examples=400", "batch.buckets=32", "batch.max_length=32", "decoding.max_ratio=0.5", "decoding.max_extra=2"]
+        settings += ["decoding.method=greedy"]
+    else:
+        settings += ["data.examples=60", "batch.texts=joined", "batch.max_length=8"]
+    settings += [
+        f"training.steps={STEPS}",
+        "training.log_every=1",
+        "training.evaluate_every=20",
+        "checkpoint.every=3",
+        "schedule.warmup=10",
+    ]
     settings += [f"parallel.backend={backend}", f"parallel.devices={devices}"]
-    overrides = [f"--config.{setting}" for setting in settings]
-    return ["train", f"--config=configs/translation.py:{system}", f"--workdir={workdir}", *overrides]
+    return ["train", f"--config={config}", f"--workdir={workdir}", *(f"--config.{setting}" for setting in settings)]
 
 
 def forked(work: Callable[[], int]) -> int:

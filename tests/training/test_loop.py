@@ -16,9 +16,9 @@ from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.loop import best_params, saved_like
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.parallel import MeshBackend
+from attnlab.training.parallel import MeshBackend, backend
 from attnlab.training.records import Metrics, Status, read_records
-from tests.training.toy import Line, Noisy, points, run, settings
+from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
 
 def saved(workdir: Path) -> list[int]:
@@ -76,6 +76,28 @@ def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(stop: int, t
     assert whole.meta == cut.meta
     for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["mesh", "pmap"])
+def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(name: str, tmp_path: Path) -> None:
+    """Byte for byte on as many devices; on fewer, the same rows go on."""
+    config, task = settings(training__log_every=1), Trailing()
+    run(tmp_path / "whole", config, task, place=backend(name, 4))
+    for devices in (4, 2):
+        workdir = tmp_path / str(devices)
+        run(workdir, config, task, stop=5, place=backend(name, 4))
+        run(workdir, config, task, place=backend(name, devices))
+        states = []
+        for folder in (tmp_path / "whole", workdir):
+            checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
+            states.append(checkpoints.restore(saved_like(config, task)))
+            checkpoints.close()
+        whole, cut = states
+        assert whole is not None and cut is not None and whole.step == cut.step == 9
+        assert whole.tree.remembered["m"].shape == (8, 3) and whole.tree.remembered["steps"].tolist() == [9] * 6 + [6, 3]
+        for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
+            np.testing.assert_allclose(one, other, atol=0 if devices == 4 else 2e-6)
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "4" / "metrics.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("until", [3, 4, 9])

@@ -15,6 +15,7 @@ from attnlab.errors import UserError
 from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, decay_mask
 
 STEPS, WARMUP, PEAK, FLOOR = 50, 10, 0.3, 0.02
+HOLD, EVERY = 12, 7
 
 
 def rates(name: str, steps: int = STEPS, **fields: Any) -> np.ndarray:
@@ -32,6 +33,7 @@ CLOSED: dict[str, Any] = {
     "inverse_sqrt": lambda t, w: PEAK * math.sqrt(max(w, 1) / t),
     "cosine": lambda t, w: FLOOR + (PEAK - FLOOR) * (1 + math.cos(math.pi * progress(t, w))) / 2,
     "linear": lambda t, w: PEAK + (FLOOR - PEAK) * progress(t, w),
+    "stepped": lambda t, w: PEAK * 0.9 ** max(0, math.ceil((t - max(HOLD, w)) / EVERY)),
 }
 
 
@@ -48,6 +50,7 @@ def test_schedule_equals_its_closed_form(name: str, warmup: int) -> None:
         assert rates(name, peak=PEAK, warmup=warmup)[STEPS - 1] == pytest.approx(PEAK)
         return
     fields = {"floor": FLOOR} if name in ("cosine", "linear") else {}
+    fields = {"hold": HOLD, "every": EVERY, "factor": 0.9} if name == "stepped" else fields
     wanted = [PEAK * t / warmup if t < warmup else CLOSED[name](t, warmup) for t in range(1, STEPS + 6)]
     np.testing.assert_allclose(rates(name, peak=PEAK, warmup=warmup, **fields), wanted, rtol=2e-5, atol=1e-8)
 
@@ -140,6 +143,9 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ({}, {"flor": 0.5}, {}, "schedule: cosine has no field 'flor' to set; did you mean 'floor'?"),
     ({}, {"warmup": 1.5}, {}, "schedule.warmup=1.5 is of type float, expected int"),
     ({}, {"name": "cosin"}, {}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
+    ({}, {"name": "stepped", "factor": 0.0}, {}, "schedule.factor=0.0 must be above 0 and at most 1"),
+    ({}, {"name": "stepped", "every": 0}, {}, "schedule.every=0 must be at least 1"),
+    ({}, {"name": "stepped", "hold": -1}, {}, "schedule.hold=-1 must be 0 or above"),
     ({"name": "adan"}, {}, {}, "unknown optimizer 'adan'; did you mean 'adam'"),
     ({"b1": 1.0}, {}, {}, "optimizer.b1=1.0 must be in [0, 1)"),
     ({"b2": -0.1}, {}, {}, "optimizer.b2=-0.1 must be in [0, 1)"),

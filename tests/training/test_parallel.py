@@ -13,10 +13,11 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.loop import remembered
 from attnlab.training.parallel import AXIS, PmapBackend, backend, spread
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.tasks.tiny import batch_of, load
-from tests.training.toy import ROWS, Line, Noisy, points
+from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points
 
 STEPS = 4
 # Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger eps keeps rounding rounding.
@@ -27,7 +28,8 @@ def trace(task: Any, batches: list[Any], name: str, devices: int, accumulate: in
     """State and metrics on the host after each of several steps."""
     place = backend(name, devices)
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
-    state = place.place(jax.device_get(first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, task.carried())))
+    first = first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, task.carried(), remembered=remembered(task))
+    state = place.place(jax.device_get(first))
     program = place.compile(step, state, place.feed(batches[0]))
     found = []
     for batch in batches:
@@ -84,6 +86,23 @@ def test_what_a_loss_carries_is_the_same_everywhere(name: str, devices: int, acc
     means = [[float(state.carried["mean"]) for state, _ in one] for one in (found, expected)]
     np.testing.assert_allclose(*means, rtol=2e-6)
     assert len(set(means[0])) == STEPS and "tracked" not in found[0][1]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("pmap", 1, 2), ("mesh", 4, 2), ("mesh", 2, 1)]
+)
+def test_what_is_remembered_stays_with_its_row(name: str, devices: int, accumulate: int) -> None:
+    """Whatever device and microbatch a row is in; on the host there is no device axis, and rows are in the order of the batch."""
+    batches = [points(3 * number + 2) for number in range(STEPS)]
+    found, expected = trace(Trailing(), batches, name, devices, accumulate), trace(Trailing(), batches, "mesh", 1)
+    assert_close(found, expected)
+    m, steps = np.ones((ROWS, FEATURES)), np.zeros(ROWS)
+    for batch, (state, metrics) in zip(batches, found, strict=True):
+        m, steps = m / 2 + batch["source"], steps + batch["real"]
+        np.testing.assert_allclose(state.remembered["m"], m, atol=1e-6)
+        np.testing.assert_array_equal(state.remembered["steps"], steps)
+        assert state.remembered["steps"].dtype == np.int32 and "remembered" not in metrics
 
 
 def test_auxiliary_terms_are_the_same_everywhere() -> None:
@@ -177,17 +196,18 @@ def test_a_pmap_program_is_compiled_once() -> None:
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_no_row_moves_to_another_device(accumulate: int) -> None:
     """Microbatches cut along the devices would be gathered and computed by every device alike: right, and no faster than one."""
-    task, place = Line(), backend("mesh", 4)
-    state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
+    task, place = Trailing(), backend("mesh", 4)
+    state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))))
     program: Any = place.compile(make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0)))
     text = program.as_text()
     assert "all-reduce" in text and not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
 
 
-def test_a_checkpoint_of_four_devices_goes_on_under_the_mesh_on_one(tmp_path: Path) -> None:
-    task, wide, narrow = Line(), backend("pmap", 4), backend("mesh", 1)
+@pytest.mark.parametrize(("task", "names"), [(Line(), ("pmap", "mesh")), (Trailing(), ("pmap", "mesh")), (Trailing(), ("mesh", "pmap"))])
+def test_a_checkpoint_of_four_devices_goes_on_on_one(task: Any, names: tuple[str, str], tmp_path: Path) -> None:
+    wide, narrow = backend(names[0], 4), backend(names[1], 1)
     step = make_step(task.loss, task.weight, ADAM)
-    host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0))
+    host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task)))
     state = wide.place(host)
     program = wide.compile(step, state, wide.feed(points(0)))
     for number in range(2):

@@ -230,7 +230,7 @@ def test_stopped_alone_they_go_on_together(tmp_path: Path) -> None:
     assert (tmp_path / "cut" / "0" / "metrics.jsonl").read_bytes() == done
 
 
-def assert_alike_but_for_steps_saved(one: Path, other: Path, configs: Sequence[ConfigDict]) -> None:
+def assert_alike_but_for_steps_saved(one: Path, other: Path, configs: Sequence[ConfigDict], task: Any = None) -> None:
     """A stop leaves a checkpoint of its own; records and the last parameters are those of the whole run."""
     for number, config in enumerate(configs):
         found, wanted = (read_records(folder / str(number) / "metrics.jsonl") for folder in (one, other))
@@ -239,7 +239,7 @@ def assert_alike_but_for_steps_saved(one: Path, other: Path, configs: Sequence[C
         states = []
         for folder in (one, other):
             store = Checkpoints(folder / str(number) / "checkpoints", 9, read_only=True)
-            states.append(store.restore(saved_like(config, Lines())))
+            states.append(store.restore(saved_like(config, task or Lines())))
             store.close()
         assert states[0].step == states[1].step == 9
         for leaf, expected in zip(jax.tree.leaves(states[0].tree), jax.tree.leaves(states[1].tree), strict=True):

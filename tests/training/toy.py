@@ -70,6 +70,24 @@ class Noisy(Line):
         return draws.sum() + 0.0 * params["b"], {"squares": (draws**2).sum(), "tokens": batch["real"].sum()}
 
 
+class Trailing(Line):
+    """It fits what it remembers of a row, m' = m / 2 + x, instead of x, and counts the steps in which the row was real."""
+
+    def remembered(self) -> Any:
+        """m [8,3] ones, and the counts [8]."""
+        return {"m": jnp.ones((ROWS, FEATURES)), "steps": jnp.zeros(ROWS, jnp.int32)}
+
+    def loss(self, params: Any, batch: Any, key: jax.Array, remembered: Any = None) -> tuple[jax.Array, dict[str, Any]]:
+        """The line's, through m'."""
+        m = remembered["m"] / 2 + batch["source"]
+        loss, sums = super().loss(params, {**batch, "source": m}, key)
+        return loss, {**sums, "remembered": {"m": m, "steps": remembered["steps"] + batch["real"].astype(jnp.int32)}}
+
+    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+        """The line's, of points alone."""
+        return Line().evaluate(params, split)
+
+
 def points(step: int) -> dict[str, np.ndarray]:
     """The batch of a step: x [8,3], y [8], and 8 or fewer rows that count."""
     rng = np.random.default_rng((7, step))
