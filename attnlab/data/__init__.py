@@ -1,7 +1,8 @@
-"""Sentence pairs and how they reach the training loop: sources, vocabularies, batches as a function of (seed, step).
+"""Texts and how they reach the training loop: sources, vocabularies, batches as a function of (seed, step).
 
-A *source* is a frozen dataclass whose fields are its configuration, with one method,
-`pairs(split) -> list[(source text, target text)]` for `split` in `SPLITS`.
+A *source* is a frozen dataclass whose fields are its configuration, with at least one of these methods, for `split` in `SPLITS`:
+`pairs(split) -> list[(source text, target text)]` for translation and the like, `texts(split) -> list[text]` for language modelling,
+`labelled(split) -> list[(texts, label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it.
 """
 
 from attnlab.registry import Table
@@ -14,8 +15,14 @@ SOURCES = Table(
         "dates": "attnlab.data.dates:Dates",
         "grammar": "attnlab.data.grammar:Grammar",
         "copying": "attnlab.data.copying:Copying",
+        "spelling": "attnlab.data.spelling:Spelling",
         "files": "attnlab.data.files:ParallelFiles",
         "table": "attnlab.data.files:TabFiles",
+        "text": "attnlab.data.files:TextFiles",
+        "associations": "attnlab.data.associations:Associations",
+        "markers": "attnlab.data.markers:Markers",
+        "entailment": "attnlab.data.entailment:Entailment",
+        "one_side": "attnlab.data.one_side:OneSide",
         "joined": "attnlab.data.joined:Joined",
         "of_length": "attnlab.data.of_length:OfLength",
         "tfds": "attnlab.data.tfds:Tfds",

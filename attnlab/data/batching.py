@@ -75,42 +75,50 @@ class Packed(Sequence[np.ndarray]):
 
 @dataclass
 class Examples:
-    """Encoded sentence pairs, EOS at the end of both sides.
+    """Encoded sentence pairs, or single texts, EOS at the end of each; with labels where they are to be told apart.
 
     Attributes:
       source: id sequences; any iterable of them is packed on construction.
-      target: as many.
+      target: as many; None for single texts.
+      label: [N] int32, k + 1 for class k; None where there are no classes.
     """
 
     source: Sequence[np.ndarray]
-    target: Sequence[np.ndarray]
+    target: Sequence[np.ndarray] | None = None
+    label: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         self.source = self.source if isinstance(self.source, Packed) else Packed(self.source)
-        self.target = self.target if isinstance(self.target, Packed) else Packed(self.target)
-        if len(self.source) != len(self.target):
-            raise ValueError(f"{len(self.source)} sources and {len(self.target)} targets")
+        if self.target is not None and not isinstance(self.target, Packed):
+            self.target = Packed(self.target)
+        for name, beside in (("targets", self.target), ("labels", self.label)):
+            if beside is not None and len(self.source) != len(beside):
+                raise ValueError(f"{len(self.source)} sources and {len(beside)} {name}")
 
     def __len__(self) -> int:
         return len(self.source)
 
     @property
-    def packed(self) -> tuple[Packed, Packed]:
-        """Source and target as what construction made of them."""
-        assert isinstance(self.source, Packed) and isinstance(self.target, Packed)
-        return self.source, self.target
+    def packed(self) -> tuple[Packed, ...]:
+        """Source and, of pairs, target as what construction made of them."""
+        assert isinstance(self.source, Packed)
+        return (self.source, self.target) if isinstance(self.target, Packed) else (self.source,)
 
     @property
     def lengths(self) -> np.ndarray:
         """Tokens on the longer side of each pair, EOS included; [N]."""
-        source, target = self.packed
-        longer: np.ndarray = np.maximum(source.lengths, target.lengths)
+        longer: np.ndarray = np.max([side.lengths for side in self.packed], axis=0)
         return longer
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is all PAD."""
-        source, target = self.packed
-        return {"source": source.block(rows, width), "target": target.block(rows, width)}
+        """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is all PAD.
+
+        Single texts have no "target"; where there are labels, "label" [b] has them, 0 for a row of -1.
+        """
+        found = {name: side.block(rows, width) for name, side in zip(("source", "target"), self.packed, strict=False)}
+        if self.label is not None:
+            found["label"] = np.where(rows < 0, 0, self.label[rows]).astype(np.int32)
+        return found
 
 
 class _Bucket(NamedTuple):
@@ -169,7 +177,7 @@ class TrainBatches:
             raise ValueError(f"process {process_index} of {process_count}")
         granule = math.lcm(multiple, process_count)
         if unit == "sentences":
-            _check_divisible(size, granule)
+            check_divisible(size, granule)
         self._examples, self._seed = examples, seed
         self._process = (process_index, process_count)
         self._buckets, self.left_out = _fill_buckets(examples.lengths, _widths(buckets, max_length), size, unit, granule)
@@ -238,7 +246,7 @@ def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
     return np.array(sorted({min(width, max_length) for width in buckets} | {max_length}))
 
 
-def _check_divisible(size: int, granule: int) -> None:
+def check_divisible(size: int, granule: int) -> None:
     """`size` rows must fall evenly to devices, accumulation steps and processes."""
     if size % granule or size < 1:
         below, above = size // granule * granule, (max(size, 0) // granule + 1) * granule

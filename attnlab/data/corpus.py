@@ -31,6 +31,7 @@ class VocabularySettings:
       min_frequency: pieces seen less often are left out.
       lowercase: lower-case all texts.
       shared: one vocabulary for both sides (tables can be tied), or one each.
+      target_kind: kind of the target's vocabulary where that is another than the source's; "" for the same.
     """
 
     kind: str = "bpe"
@@ -38,25 +39,35 @@ class VocabularySettings:
     min_frequency: int = 2
     lowercase: bool = False
     shared: bool = True
+    target_kind: str = ""
 
     @classmethod
     def read(cls, node: Mapping[str, Any]) -> VocabularySettings:
         """The settings in a config node; what it leaves out has its default.
 
         Raises:
-          UserError: unknown key or a value of the wrong type.
+          UserError: unknown key, a value of the wrong type, or one vocabulary of two kinds.
         """
-        types = {"kind": str, "size": int, "min_frequency": int, "lowercase": bool, "shared": bool}
+        types = {"kind": str, "size": int, "min_frequency": int, "lowercase": bool, "shared": bool, "target_kind": str}
         for key, value in node.items():
             if key not in types:
                 raise UserError(f"config.vocabulary has no field {key!r}; {nearest(key, types)}")
             check_type(value, types[key], f"config.vocabulary.{key}")
-        return cls(**node)
+        settings = cls(**node)
+        if settings.shared and settings.of_target != settings.of_one:
+            kinds = f"config.vocabulary.kind={settings.kind!r} and target_kind={settings.target_kind!r}"
+            raise UserError(f"{kinds}: a shared vocabulary has one kind; set vocabulary.shared=false")
+        return settings
 
     @property
     def of_one(self) -> dict[str, Any]:
-        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`."""
+        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`; the source's where there are two."""
         return {"kind": self.kind, "size": self.size, "min_frequency": self.min_frequency, "lowercase": self.lowercase}
+
+    @property
+    def of_target(self) -> dict[str, Any]:
+        """The same of the target."""
+        return {**self.of_one, "kind": self.target_kind or self.kind}
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,8 @@ def load(
 
 def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
     """Texts to ids, EOS at the end of both sides; for sentences without a translation, give "" as their target."""
-    return Examples(*(Packed(one.encode_stream((pair[side] for pair in pairs), end=(EOS,))) for side, one in enumerate(vocabularies)))
+    source, target = (Packed(one.encode_stream((pair[side] for pair in pairs), end=(EOS,))) for side, one in enumerate(vocabularies))
+    return Examples(source, target)
 
 
 def fingerprint(pairs: Iterable[Pair]) -> str:
@@ -151,13 +163,14 @@ def load_vocabularies(workdir: str | Path, settings: VocabularySettings | None =
     else:
         vocabularies = (Vocabulary.load(folder / "source.json"), Vocabulary.load(folder / "target.json"))
     if settings is not None:
-        _check_settings({**vocabularies[0].settings, "shared": shared}, settings, folder)
+        saved = {**vocabularies[0].settings, "shared": shared, "target_kind": vocabularies[1].settings["kind"]}
+        _check_settings(saved, settings, folder)
     return vocabularies
 
 
 def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
     """The saved vocabularies must be the ones that the config asks for."""
-    wanted = {**settings.of_one, "shared": settings.shared}
+    wanted = {**settings.of_one, "shared": settings.shared, "target_kind": settings.of_target["kind"]}
     differing = [f"{key} is {saved.get(key)!r} there and {wanted[key]!r} here" for key in wanted if saved.get(key) != wanted[key]]
     if differing:
         raise UserError(f"{folder} was made with other settings than config.vocabulary: {', '.join(differing)}; take another workdir")
@@ -168,8 +181,8 @@ def _learn(pairs: Sequence[Pair], settings: VocabularySettings) -> tuple[Vocabul
     if settings.shared:
         both = Vocabulary.train(itertools.chain.from_iterable(pairs), **settings.of_one)
         return both, both
-    source, target = (Vocabulary.train((pair[side] for pair in pairs), **settings.of_one) for side in (0, 1))
-    return source, target
+    source = Vocabulary.train((source for source, _ in pairs), **settings.of_one)
+    return source, Vocabulary.train((target for _, target in pairs), **settings.of_target)
 
 
 def save_vocabularies(vocabularies: tuple[Vocabulary, Vocabulary], workdir: Path) -> None:

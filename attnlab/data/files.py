@@ -1,6 +1,7 @@
-"""The user's own sentence pairs: one file per language, or one table with a column per language; plain, .gz or .xz.
+"""The user's own files, plain, .gz or .xz: sentence pairs in one file per language or a table with a column per language, and plain text.
 
-Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, and are stripped of white space at both ends.
+Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, and are stripped of white space at both ends, which those of
+plain text keep.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import gzip
 import logging
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -56,14 +58,16 @@ class ParallelFiles:
 
 @dataclass(frozen=True)
 class TabFiles:
-    """One pair per line of a table whose columns are separated by tabs.
+    """One pair, or one labelled text or pair, per line of a table whose columns are separated by tabs.
 
     Blank lines are skipped, and their number is logged.
 
     Attributes:
       directory: where the tables lie; "" for the current folder.
       train, valid, test: the table of each split, without .gz or .xz.
-      source, target: the columns of the two languages, counted from 1. More columns do no harm.
+      source, target: the columns of the two texts, counted from 1; `target` is 0 where one text is labelled. More columns do no harm.
+      label: the column of the labels, which are taken as they stand; 0 for none.
+      header: lines above the data, a row of names as a rule; they are skipped.
     """
 
     directory: str = ""
@@ -72,6 +76,13 @@ class TabFiles:
     test: str = "test.tsv"
     source: int = 1
     target: int = 2
+    label: int = 0
+    header: int = 0
+
+    @property
+    def sentences(self) -> int:
+        """How many texts a labelled example has."""
+        return 2 if self.target else 1
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
         """The (source, target) columns of `split`.
@@ -81,14 +92,84 @@ class TabFiles:
         """
         if min(self.source, self.target) < 1:
             raise UserError(f"config.data.source={self.source} and config.data.target={self.target} are columns, counted from 1")
-        path = find_file(self.directory, getattr(self, split))
-        needed = max(self.source, self.target)
-        rows = [line.split("\t") for line in read_lines(path, "\r")]
-        for number, row in enumerate(rows, 1):
+        path, rows = self._rows(split, self.source, self.target)
+        cells = ((source, target) for source, target in rows)
+        return _without_blanks(cells, f"column {self.source} of {path}", f"column {self.target} of {path}", self.header)
+
+    def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
+        """The texts of `split`, each with its label.
+
+        Raises:
+          UserError: as for `pairs`; also a line where a text or the label is blank.
+        """
+        columns = [column for column in (self.source, self.target) if column]
+        if min(self.source, self.label) < 1 or self.target < 0 or self.label in columns:
+            raise UserError(
+                f"config.data.source={self.source}, target={self.target} and label={self.label} are different columns, counted from 1; "
+                "target is 0 where one text is labelled"
+            )
+        path, rows = self._rows(split, *columns, self.label)
+        found: list[tuple[tuple[str, ...], str]] = []
+        for number, row in enumerate(rows, 1 + self.header):
+            if all(row):
+                found.append((row[:-1], row[-1]))
+            elif any(row):
+                blank = [*columns, self.label][row.index("")]
+                raise UserError(f"{path}, line {number}: column {blank} is blank; fill it in or remove the line")
+        if not found:
+            raise UserError(f"{path} holds nothing but blank lines")
+        return found
+
+    def _rows(self, split: str, *columns: int) -> tuple[Path, list[tuple[str, ...]]]:
+        """The file of a split, and these columns of all its lines below the header; a blank line has blanks."""
+        path, needed = find_file(self.directory, getattr(self, split)), max(columns)
+        if self.header < 0:
+            raise UserError(f"config.data.header={self.header} is a number of lines, 0 or more")
+        rows = [line.split("\t") for line in read_lines(path, "\r")[self.header :]]
+        for number, row in enumerate(rows, 1 + self.header):
             if len(row) < needed and any(map(str.strip, row)):
                 raise UserError(f"{path}, line {number}: {len(row)} columns, but column {needed} is asked for")
-        cells = ((row[self.source - 1].strip(), row[self.target - 1].strip()) if len(row) >= needed else ("", "") for row in rows)
-        return _without_blanks(cells, f"column {self.source} of {path}", f"column {self.target} of {path}")
+        return path, [tuple(row[column - 1].strip() for column in columns) if len(row) >= needed else ("",) * len(columns) for row in rows]
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Every line is a text; blank ones too, of nothing but their end.
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      train, valid, test: the file of each split, or a part of its lines: "input.txt[:90%]", "input.txt[90%:95%]", "input.txt[95%:]".
+    """
+
+    directory: str = ""
+    train: str = "train.txt"
+    valid: str = "valid.txt"
+    test: str = "test.txt"
+
+    def texts(self, split: str) -> list[str]:
+        """The lines of `split`.
+
+        Raises:
+          UserError: as for `ParallelFiles`; also a part that is none, or without a single word.
+        """
+        name, begin, end = _part(split, getattr(self, split))
+        path = find_file(self.directory, name)
+        lines = read_lines(path, "\r")
+        texts = lines[len(lines) * begin // 100 : len(lines) * end // 100]
+        if not any(map(str.strip, texts)):
+            raise UserError(f"config.data.{split}={getattr(self, split)!r}: no text in {len(texts)} of the {len(lines)} lines of {path}")
+        return texts
+
+
+def _part(split: str, wanted: str) -> tuple[str, int, int]:
+    """A file's name and the share of its lines that is asked for, in percent from and to."""
+    name, begin, end = re.fullmatch(r"(.*?)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", wanted, re.DOTALL).groups()  # type: ignore[union-attr]
+    share = int(begin or 0), int(end or 100)
+    if not 0 <= share[0] < share[1] <= 100:
+        raise UserError(
+            f"config.data.{split}={wanted!r}: the part begins at {share[0]} % and ends at {share[1]} %; expected 0 <= from < to <= 100"
+        )
+    return name, *share
 
 
 def find_file(directory: str, name: str) -> Path:
@@ -158,10 +239,13 @@ def _content(path: Path) -> bytes:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _without_blanks(pairs: Iterable[tuple[str, str]], source: str, target: str) -> list[tuple[str, str]]:
-    """The pairs with text on both sides; a pair with text on one side is an error, as the files are then most likely shifted."""
+def _without_blanks(pairs: Iterable[tuple[str, str]], source: str, target: str, above: int = 0) -> list[tuple[str, str]]:
+    """The pairs with text on both sides; a pair with text on one side is an error, as the files are then most likely shifted.
+
+    Lines are counted from those `above` the pairs on.
+    """
     kept, blank = [], 0
-    for number, pair in enumerate(pairs, 1):
+    for number, pair in enumerate(pairs, 1 + above):
         if all(pair):
             kept.append(pair)
         elif any(pair):

@@ -1,4 +1,4 @@
-"""What generated sources share: how many pairs, from which seed, and gold alignments."""
+"""What generated sources share: how many examples, from which seed; and, those of pairs, gold alignments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Alignment = frozenset[tuple[int, int]]  # (source position, target position), bo
 
 
 @dataclass(frozen=True)
-class Generated:
-    """Base of the sources that are computed, not read. Equal fields give equal pairs, on every machine.
+class Sized:
+    """Base of the sources that are computed, not read. Equal fields give equal examples, on every machine.
 
     Attributes:
-      examples: training pairs.
-      valid, test: pairs of the other two splits.
+      examples: training examples: pairs, texts.
+      valid, test: examples of the other two splits.
       seed: of the generator; apart from the seed of a trial, so that several trials see the same data.
 
     Raises:
@@ -36,8 +36,13 @@ class Generated:
                 raise UserError(f"config.data.{field}={getattr(self, field)} must be {least} or more")
 
     def count(self, split: str) -> int:
-        """The number of pairs in `split`."""
+        """The number of examples in `split`."""
         return dict(zip(SPLITS, (self.examples, self.valid, self.test), strict=True))[split]
+
+
+@dataclass(frozen=True)
+class Generated(Sized):
+    """Base of the generated sources of pairs."""
 
     def pairs(self, split: str) -> list[Pair]:
         """The (source, target) texts of `split`."""

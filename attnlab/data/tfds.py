@@ -29,16 +29,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tfds:
-    """Two text features of a prepared dataset.
+    """Text features of a prepared dataset: two of them as pairs, the first as texts, one or both with a label.
 
-    Pairs with a blank side, which the large crawled sets have, are skipped, and their number is logged.
+    Pairs with a blank side, which the large crawled sets have, and examples without a label are skipped, and their number is logged.
 
     Attributes:
       dataset: a name as in the TFDS catalogue, "ted_hrlr_translate/pt_to_en" or "wmt14_translate/de-en:1.0.0".
       directory: where datasets are prepared ("" for the library's own default, ~/tensorflow_datasets or $TFDS_DATA_DIR), or
         the folder of one prepared version (the one with dataset_info.json), which needs no `dataset`.
       train, valid, test: the split of each, also "train[:90%]".
-      source, target: the features of the two languages.
+      source, target: the features of the two languages; `source` alone is read for texts, and labelled where `target` is "".
+      label: the feature of the labels, named classes or texts; "" for none.
     """
 
     dataset: str = ""
@@ -48,6 +49,12 @@ class Tfds:
     test: str = "test"
     source: str = "pt"
     target: str = "en"
+    label: str = ""
+
+    @property
+    def sentences(self) -> int:
+        """How many texts a labelled example has."""
+        return 2 if self.target else 1
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
         """The (source, target) texts of `split`. Never downloads.
@@ -55,21 +62,51 @@ class Tfds:
         Raises:
           UserError: unknown dataset, split or feature (with near names), or a dataset that is not prepared (with the command).
         """
-        builder = open_builder(self.dataset, self.directory)
-        features = builder.info.features or {}
-        for field, feature in (("source", self.source), ("target", self.target)):
-            if feature not in features:
-                raise UserError(f"config.data.{field}={feature!r} is no feature of {_title(self)}; {nearest(feature, features)}")
-        read = [
-            (_as_text(record[self.source], self.source), _as_text(record[self.target], self.target))
-            for record in _each(self._records(builder, split), builder.data_dir)
-        ]
+        read = [(source, target) for source, target in self._read(split, "source", "target")]
         kept = [pair for pair in read if all(pair)]
         if not kept:
             raise UserError(f"config.data.{split}={getattr(self, split)!r}: {_title(self)} has no sentence pair there")
         if len(kept) < len(read):
             _log.warning("skipped %d pairs of %s with a blank side", len(read) - len(kept), _title(self))
         return kept
+
+    def texts(self, split: str) -> list[str]:
+        """The texts of the feature `source` in `split`. Never downloads.
+
+        Raises:
+          UserError: as for `pairs`.
+        """
+        found = [text for (text,) in self._read(split, "source")]
+        if not any(found):
+            raise UserError(f"config.data.{split}={getattr(self, split)!r}: {_title(self)} has no text there")
+        return found
+
+    def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
+        """The texts of `split`, each with its label. Never downloads.
+
+        Raises:
+          UserError: as for `pairs`; also a feature that is no label.
+        """
+        if not self.label:
+            raise UserError("config.data.label is not set: name the feature that holds the labels (and 'source' and 'target' the texts)")
+        read = list(self._read(split, *["source", "target"][: self.sentences], "label"))
+        kept = [(texts, label) for *texts, label in read if label and all(texts)]
+        if not kept:
+            raise UserError(f"config.data.{split}={getattr(self, split)!r}: {_title(self)} has no labelled text there")
+        if len(kept) < len(read):
+            _log.warning("skipped %d examples of %s without a label or a text", len(read) - len(kept), _title(self))
+        return [(tuple(texts), label) for texts, label in kept]
+
+    def _read(self, split: str, *fields: str) -> Iterator[tuple[str, ...]]:
+        """The features that these fields name, of every record of `split`."""
+        builder = open_builder(self.dataset, self.directory)
+        names = [getattr(self, field) for field in fields]
+        features = builder.info.features or {}
+        for field, feature in zip(fields, names, strict=True):
+            if feature not in features:
+                raise UserError(f"config.data.{field}={feature!r} is no feature of {_title(self)}; {nearest(feature, features)}")
+        for record in _each(self._records(builder, split), builder.data_dir):
+            yield tuple(_as_text(_named(record[name], features[name]), name) for name in names)
 
     def _records(self, builder: Any, split: str) -> Any:
         """Random access to the records of `split`."""
@@ -153,6 +190,13 @@ def _each(records: Any, folder: str) -> Iterator[Mapping[str, Any]]:
             yield records[i]
         except (RuntimeError, OSError) as error:  # the reader's word for a truncated or altered file
             raise UserError(f"the dataset prepared in {folder} is damaged: {error}; delete the folder and prepare it again") from error
+
+
+def _named(value: Any, feature: Any) -> Any:
+    """The name of a class where a feature numbers classes, "" for a number below 0 (what has no label); else the value."""
+    if not hasattr(feature, "int2str"):
+        return value
+    return feature.int2str(int(value)) if int(value) >= 0 else ""
 
 
 def _as_text(value: Any, feature: str) -> str:

@@ -1,6 +1,6 @@
 """Texts to token ids and back: byte-pair, word and character vocabularies on the `tokenizers` library.
 
-All three kinds are lossless up to white space. For `bpe` and `word` a blank becomes the mark U+2581 at the front of the
+All kinds are lossless up to white space. For all but `char` a blank becomes the mark U+2581 at the front of the
 word it precedes ("a dog." -> "▁a", "▁dog", "."), so that joining the pieces and turning marks into blanks restores
 the text, whatever stood next to the punctuation.
 """
@@ -22,7 +22,7 @@ from attnlab.files import write_atomic
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids
-KINDS = ("bpe", "word", "char")
+KINDS = ("bpe", "word", "spaced", "char")
 
 _MARK = "\u2581"
 _FORMAT = "attnlab vocabulary 1"
@@ -38,6 +38,7 @@ class Vocabulary:
       bpe: byte-pair merges learned inside words, punctuation always apart (Sennrich et al., 2016, "Neural Machine
         Translation of Rare Words with Subword Units").
       word: whole words and single punctuation marks; what is rarer than `min_frequency` is `UNK`.
+      spaced: the same, but cut at blanks and nowhere else: for text that is tokenised already.
       char: single code points, blanks included.
 
     Texts are brought to Unicode NFC and lower-cased if so trained. Ids 0..3 are PAD, BOS, EOS, UNK; a text that
@@ -85,7 +86,7 @@ class Vocabulary:
         return cls(tokenizer, {"kind": kind, "size": size, "min_frequency": min_frequency, "lowercase": lowercase})
 
     def normalize(self, text: str) -> str:
-        """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single blanks (kinds bpe, word)."""
+        """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single blanks (all kinds but char)."""
         return str(self._tokenizer.normalizer.normalize_str(_spaced(text, self.settings["kind"])))
 
     def encode_stream(self, texts: Iterable[str], end: Sequence[int] = ()) -> Iterator[np.ndarray]:
@@ -116,7 +117,7 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`: stops at the first EOS, skips PAD and BOS; an unknown piece reads "<unk>"."""
-        word = self.settings["kind"] == "word"
+        word = self.settings["kind"] in ("word", "spaced")
         pieces = []
         for index in map(int, ids):
             if index == EOS:
@@ -177,9 +178,9 @@ def _untrained(kind: str, lowercase: bool) -> Tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
         return tokenizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(replacement=_MARK, prepend_scheme="always", split=True), pre_tokenizers.Punctuation("isolated")]
-    )
+    blanks = pre_tokenizers.Metaspace(replacement=_MARK, prepend_scheme="always", split=True)
+    apart = [] if kind == "spaced" else [pre_tokenizers.Punctuation("isolated")]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([blanks, *apart])
     tokenizer.decoder = decoders.Metaspace()
     return tokenizer
 

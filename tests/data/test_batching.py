@@ -190,3 +190,19 @@ def test_a_batch_takes_well_under_a_millisecond() -> None:
         batches(step % batches.batches_per_epoch)
         times.append(time.perf_counter() - start)
     assert sorted(times)[10] < 1e-3
+
+
+def test_labels_go_with_their_texts_and_padding_has_none() -> None:
+    """Single texts and pairs; every label comes beside its own text, 0 beside a row that fills up."""
+    pairs = examples(50)
+    for target in (pairs.target, None):
+        data = Examples(pairs.source, target, np.arange(1, 51, dtype=np.int32))
+        batches = train_batches(data)
+        for step in range(batches.batches_per_epoch):
+            batch = batches(step)
+            assert set(batch) == {"source", "label"} | ({"target"} if target is not None else set())
+            assert batch["label"].dtype == np.int32 and batch["label"].shape == batch["source"].shape[:1]
+            np.testing.assert_array_equal(batch["label"], np.maximum(batch["source"][:, 0] - 9, 0))  # example i begins with 10 + i
+        assert data.lengths.tolist() == [max(len(side[i]) for side in data.packed) for i in range(50)]
+    with pytest.raises(ValueError, match="50 sources and 3 labels"):
+        Examples(pairs.source, None, np.ones(3, np.int32))

@@ -84,6 +84,18 @@ def test_a_saved_vocabulary_of_other_settings_is_refused(files: dict[str, Any], 
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
 
 
+def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**WORDS, "shared": False, "target_kind": "char"}
+    corpus = load_and_save(files, settings, tmp_path / "run", splits=("valid",))
+    assert corpus.source_vocabulary.settings == {**corpus.target_vocabulary.settings, "kind": "word"} != corpus.target_vocabulary.settings
+    again = load(files, settings, tmp_path / "run", splits=("valid",))
+    assert np.array_equal(corpus.examples["valid"].target[0], again.examples["valid"].target[0])  # type: ignore[index]
+    with pytest.raises(UserError, match="target_kind is 'char' there and 'word' here; take another workdir"):
+        load(files, {**WORDS, "shared": False}, tmp_path / "run")
+    with pytest.raises(UserError, match="kind='word' and target_kind='char': a shared vocabulary has one kind"):
+        load(files, {**settings, "shared": True})
+
+
 def test_half_saved_vocabularies_are_learned_again(files: dict[str, Any], tmp_path: Path) -> None:
     settings = {**WORDS, "shared": False}
     load_and_save(files, settings, tmp_path / "run")

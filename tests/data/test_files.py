@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.files import ParallelFiles, TabFiles, find_file, read_lines
+from attnlab.data.files import ParallelFiles, TabFiles, TextFiles, find_file, read_lines
 from attnlab.errors import UserError
 
 GERMAN, ENGLISH = "Ein Hund.\nZwei Hunde.\n", "A dog.\nTwo dogs.\n"
@@ -145,3 +145,35 @@ def test_what_can_be_wrong_with_a_table(tmp_path: Path, text: str, message: str)
 def test_columns_count_from_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="columns, counted from 1"):
         TabFiles(str(tmp_path), source=0).pairs("train")
+
+
+@pytest.mark.parametrize("ending,pack", [("", bytes), (".gz", gzip.compress)])
+def test_plain_text_keeps_its_lines(tmp_path: Path, ending: str, pack: type[bytes]) -> None:
+    """Blank ones and the white space at their ends too."""
+    (tmp_path / f"valid.txt{ending}").write_bytes(pack(b"  To be,\r\n\nor not \n"))
+    assert TextFiles(str(tmp_path)).texts("valid") == ["  To be,", "", "or not "]
+
+
+def test_parts_of_one_file_are_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "all.txt").write_text("".join(f"{number}\n" for number in range(33)))
+    source = TextFiles(str(tmp_path), train="all.txt[:80%]", valid="all.txt[80%:95%]", test="all.txt[95%:]")
+    parts = [source.texts(split) for split in ("train", "valid", "test")]
+    whole = [str(number) for number in range(33)]
+    assert [len(part) for part in parts] == [26, 5, 2] and [text for part in parts for text in part] == whole
+    assert TextFiles(str(tmp_path), train="all.txt[:]").texts("train") == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("all.txt[50%:50%]", "the part begins at 50 % and ends at 50 %"),
+        ("all.txt[:101%]", "ends at 101 %"),
+        ("all.txt[1%:40%]", "no text in 1 of the 4 lines"),
+        ("al.txt", "did you mean 'all.txt'"),
+        ("all.txt[:0.5]", "cannot find"),
+    ],
+)
+def test_what_can_be_wrong_with_plain_text(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "all.txt").write_text("\n \na\nb\n")
+    with pytest.raises(UserError, match=message):
+        TextFiles(str(tmp_path), train=name).texts("train")

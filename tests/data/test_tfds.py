@@ -23,21 +23,23 @@ library: Any = pytest.importorskip("tensorflow_datasets")
 
 
 class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
-    """Twenty pairs, one of them with a blank side."""
+    """Twenty pairs, one of them with a blank side; each is of one of two kinds but for every fifth, of which nobody knows."""
 
     VERSION = library.core.Version("1.0.0")
 
     def _info(self) -> Any:
         text = library.features.Text()
         number = library.features.Scalar(dtype=np.int32)
-        return library.core.DatasetInfo(builder=self, features=library.features.FeaturesDict({"de": text, "en": text, "number": number}))
+        kind = library.features.ClassLabel(names=["odd", "even"])
+        features = library.features.FeaturesDict({"de": text, "en": text, "number": number, "kind": kind})
+        return library.core.DatasetInfo(builder=self, features=features)
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
         return {"train": self._generate_examples(20), "validation": self._generate_examples(2)}
 
     def _generate_examples(self, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
         for i in range(count):
-            yield i, {"de": f" Äpfel {i} ", "en": " " if i == 7 else f"apples {i}", "number": i}
+            yield i, {"de": f" Äpfel {i} ", "en": " " if i == 7 else f"apples {i}", "number": i, "kind": -1 if i % 5 == 0 else (i + 1) % 2}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,23 @@ def test_a_prepared_set_by_name_and_by_folder(prepared: Path, caplog: pytest.Log
     folder = str(prepared / "attnlab_tiny_pairs" / "1.0.0")
     assert Tfds(directory=folder, source="de").pairs("train") == by_name
     assert len(Tfds(directory=folder, source="de").pairs("valid")) == 2
+    texts = Tfds(directory=folder, source="en", target="no feature").texts("train")
+    assert len(texts) == 20 and sorted(filter(None, texts)) == sorted(english for _, english in by_name)
+
+
+def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One text or two, and the name of a numbered class, or a text; what has no label is skipped, and said."""
+    tiny = Tfds("attnlab_tiny_pairs", str(prepared), source="de", label="kind")
+    wanted = [i for i in range(20) if i % 5 and i != 7]
+    assert sorted(tiny.labelled("train")) == sorted(((f"Äpfel {i}", f"apples {i}"), "even" if i % 2 == 0 else "odd") for i in wanted)
+    assert "skipped 5 examples" in caplog.text and tiny.sentences == 2
+    single = Tfds("attnlab_tiny_pairs", str(prepared), source="en", target="", label="de")
+    assert (
+        sorted(single.labelled("train")) == sorted(((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7) and single.sentences == 1
+    )
+    for label, words in (("", "config.data.label is not set"), ("kin", "config.data.label='kin' is no feature .* did you mean 'kind'")):
+        with pytest.raises(UserError, match=words):
+            Tfds("attnlab_tiny_pairs", str(prepared), source="de", label=label).labelled("train")
 
 
 def test_parts_of_splits(prepared: Path) -> None:
@@ -144,7 +163,7 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
     assert message.endswith("choose from: train, validation")
     assert "config.data.train='trian' is no split" in complaint(source(train="trian"))
     assert "config.data.train='train[:x%]' is no split" in complaint(source(train="train[:x%]"))
-    assert "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de, en, number" in complaint(
+    assert "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de, en, kind, number" in complaint(
         source(source="fr")
     )
     assert "feature 'number' is no text, but" in complaint(source(target="number"))

@@ -41,10 +41,18 @@ def test_decode_inverts_encode_up_to_white_space(kind: str) -> None:
 
 
 def test_spaced_and_unspaced_punctuation_stay_apart() -> None:
-    for kind in KINDS:
+    for kind in ("bpe", "word", "char"):
         vocabulary = train(kind)
         for text in ("the cat.", "the cat .", "the (cat's) dogs !"):
             assert vocabulary.decode(vocabulary.encode_all([text])[0]) == text
+
+
+def test_text_that_is_tokenised_already_is_cut_at_blanks_alone() -> None:
+    """So that "<unk>" in it is a word like others, and so is what is punctuation elsewhere."""
+    vocabulary = Vocabulary.train(["mr. <unk> is n't here", "it 's <unk>"], "spaced", 20, 1)
+    ids = vocabulary.encode_all(["it is n't mr. <unk> here.", ""])
+    assert vocabulary.tokens(ids[0]) == ["▁it", "▁is", "▁n't", "▁mr.", "▁<unk>", "<unk>"] and len(ids[1]) == 0
+    assert vocabulary.decode(ids[0]) == "it is n't mr. <unk> <unk>"
 
 
 def test_specials_have_their_ids_and_stop_or_vanish_in_decode() -> None:

@@ -1,0 +1,187 @@
+"""From config to labelled texts as ids: source, vocabulary, classes, and a fingerprint of what was read.
+
+A pair of texts is read with one vocabulary. Classes are the labels of the training split, in alphabetical order; class k is k + 1 in a
+batch, 0 is a row of padding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlab.data import SOURCES, SPLITS
+from attnlab.data.batching import Examples, Packed
+from attnlab.data.corpus import VocabularySettings, has_vocabularies, load_vocabularies, save_vocabularies
+from attnlab.data.vocabulary import EOS, UNK, Vocabulary
+from attnlab.errors import UserError, nearest
+from attnlab.files import write_atomic
+from attnlab.registry import build
+
+Labelled = tuple[tuple[str, ...], str]
+
+_FILE = Path("vocabulary") / "labels.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Classes:
+    """What was learned from the training split beside the vocabulary.
+
+    Attributes:
+      names: the labels, in the order of their numbers.
+      sentences: how many texts an example has.
+    """
+
+    names: tuple[str, ...]
+    sentences: int
+
+    def save(self, workdir: Path) -> None:
+        """Write `<workdir>/vocabulary/labels.json`, whole or not at all."""
+        body = {"labels": list(self.names), "sentences": self.sentences}
+        write_atomic(workdir / _FILE, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
+
+    @classmethod
+    def load(cls, workdir: Path) -> Classes:
+        """What `save` wrote; `UserError` where it is missing or damaged."""
+        path = workdir / _FILE
+        try:
+            content = json.loads(path.read_bytes())
+            body = {"labels": content["labels"], "sentences": content["sentences"]}
+            whole = content["sha256"] == _digest(body)
+        except OSError as error:
+            raise UserError(f"cannot read the labels {path}: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"the labels {path} are damaged ({error}); put back a good copy") from error
+        if not whole:
+            raise UserError(f"the labels {path} are damaged (their checksum does not match); put back a good copy")
+        return cls(tuple(body["labels"]), body["sentences"])
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledTexts:
+    """The data of a run.
+
+    Attributes:
+      rows: split to its (texts, label) as read.
+      examples: split to the same as ids.
+      vocabulary: of all texts.
+      classes: the labels and how many texts an example has.
+      fingerprints: split to the `fingerprint` of its rows, for the manifest.
+    """
+
+    rows: Mapping[str, Sequence[Labelled]]
+    examples: Mapping[str, Examples]
+    vocabulary: Vocabulary
+    classes: Classes
+    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def about(self, split: str) -> str:
+        """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs, in a line."""
+        tokens = sum(len(side.ids) for side in self.examples[split].packed)
+        unknown = sum(int((side.ids == UNK).sum()) for side in self.examples[split].packed)
+        counts = Counter(label for _, label in self.rows[split])
+        labels = ", ".join(f"{name} {counts[name]:,}" for name in self.classes.names)
+        kind = "pairs" if self.classes.sentences == 2 else "texts"
+        return f"{len(self.rows[split]):,} {kind}, {tokens:,} tokens ({unknown:,} unknown); {labels}"
+
+
+def source(data: Mapping[str, Any]) -> Any:
+    """The source of a config node; `UserError` unless it has labels."""
+    found = build(SOURCES, data, "config.data")()
+    if not callable(getattr(found, "labelled", None)):
+        raise UserError(f"config.data={data['name']}: a data source for this task needs a method labelled(split), see attnlab.data")
+    return found
+
+
+def load(
+    data: Mapping[str, Any], vocabulary: Mapping[str, Any], workdir: Path | None = None, splits: Sequence[str] = ("train", "valid")
+) -> LabelledTexts:
+    """Read the splits of a source and encode them.
+
+    Vocabulary and classes come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the training split and
+    nothing else; `save` keeps them. Nothing is written here.
+
+    Args:
+      data: the config node of the source.
+      vocabulary: the config node of `VocabularySettings`.
+      workdir: of the run.
+      splits: which to read; also read, but not returned, is "train" where something has to be learned.
+
+    Raises:
+      UserError: bad config, unreadable data, fewer than two classes, or what was saved is damaged or of other settings.
+    """
+    of = source(data)
+    settings = VocabularySettings.read(vocabulary)
+    if not settings.shared:
+        raise UserError("config.vocabulary.shared=False: the texts of a pair are read with one vocabulary here; leave it True")
+    known = workdir is not None and saved(workdir)
+    rows = {split: of.labelled(split) for split in SPLITS if split in splits or (split == "train" and not known)}
+    if known:
+        assert workdir is not None
+        (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
+    else:
+        learned, classes = _learn(rows["train"], settings)
+    rows = {split: rows[split] for split in splits}
+    return LabelledTexts(
+        rows,
+        {split: encode(learned, classes, chosen, split) for split, chosen in rows.items()},
+        learned,
+        classes,
+        {split: fingerprint(chosen) for split, chosen in rows.items()},
+    )
+
+
+def save(data: LabelledTexts, workdir: Path) -> None:
+    """Vocabulary and classes into `<workdir>/vocabulary/`."""
+    save_vocabularies((data.vocabulary, data.vocabulary), workdir)
+    data.classes.save(workdir)
+
+
+def saved(workdir: Path) -> bool:
+    """Whether `save` has been there."""
+    return has_vocabularies(workdir) and (workdir / _FILE).exists()
+
+
+def encode(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str) -> Examples:
+    """Rows to ids and class numbers; `UserError` for a label that the training split does not have."""
+    numbers = {name: number for number, name in enumerate(classes.names, 1)}
+    for _, label in rows:
+        if label not in numbers:
+            raise UserError(f"the {split} split has the label {label!r}, which the training split does not have; {nearest(label, numbers)}")
+    known = np.array([numbers[label] for _, label in rows], np.int32)
+    return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=known)
+
+
+def unlabelled(vocabulary: Vocabulary, classes: Classes, texts: Sequence[Sequence[str]]) -> Examples:
+    """The ids of the first texts and, of pairs, of the second ones, EOS at the end of each."""
+    sides = [Packed(vocabulary.encode_stream((each[side] for each in texts), end=(EOS,))) for side in range(classes.sentences)]
+    return Examples(sides[0], sides[1] if classes.sentences == 2 else None)
+
+
+def fingerprint(rows: Iterable[Labelled]) -> str:
+    """SHA-256 (hex) of the rows in their order; the lengths are part of it, so no text can pose as the end of another."""
+    digest = hashlib.sha256()
+    for texts, label in rows:
+        parts = (*texts, label)
+        digest.update(f"{len(parts)} {' '.join(str(len(part)) for part in parts)} {''.join(parts)}".encode())
+    return digest.hexdigest()
+
+
+def _learn(rows: Sequence[Labelled], settings: VocabularySettings) -> tuple[Vocabulary, Classes]:
+    """Vocabulary and classes of the training split."""
+    counts, names = {len(texts) for texts, _ in rows}, sorted({label for _, label in rows})
+    if len(counts) != 1 or not counts <= {1, 2}:
+        raise UserError(f"config.data: every example must have one text, or every one two; the training split has {sorted(counts)}")
+    if len(names) < 2:
+        raise UserError(f"config.data: the training split has no label but {names[0]!r}; there is nothing to tell apart")
+    return Vocabulary.train((text for texts, _ in rows for text in texts), **settings.of_one), Classes(tuple(names), *counts)
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,65 @@
+"""Two numbers hidden in a long run of made-up words; the label is their sum modulo the number of numbers.
+
+    ba ko tu 3 ri ma ... vo 4 da   ->   2        (3 + 4 modulo 5)
+
+Where they stand tells nothing and a sum cannot be read off one of them: whoever pools all states can do it, a last state that has to
+carry both to the end finds it hard. A task of Lin et al.'s kind, where evidence may stand anywhere in the text.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnlab.data.generated import Sized, split_of
+from attnlab.errors import UserError
+
+SYLLABLES = [consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in "aeiou"]
+
+
+@dataclass(frozen=True)
+class Markers(Sized):
+    """Texts of `shortest` to `longest` words, two of them numbers below `numbers`; all labels are equally likely.
+
+    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds.
+
+    Attributes:
+      shortest, longest: words of a text, the numbers among them.
+      numbers: different numbers, and classes.
+      words: different words beside them.
+
+    Raises:
+      UserError: a length or a number out of range.
+    """
+
+    shortest: int = 30
+    longest: int = 60
+    numbers: int = 5
+    words: int = 50
+
+    sentences: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 4 <= self.shortest <= self.longest:
+            limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
+            raise UserError(f"{limits}: expected 4 <= shortest <= longest")
+        for field, most in (("numbers", 100), ("words", len(SYLLABLES))):
+            if not 2 <= getattr(self, field) <= most:
+                raise UserError(f"config.data.{field}={getattr(self, field)} must be in 2 ... {most}")
+
+    def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
+        """The texts of `split`, each with its label."""
+        draw = random.Random(f"markers {self.seed} {split}")
+        found: list[tuple[tuple[str, ...], str]] = []
+        while len(found) < self.count(split):
+            length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
+            words = [SYLLABLES[int(draw.random() * self.words)] for _ in range(length)]
+            places = draw.sample(range(length), 2)
+            one, other = (int(draw.random() * self.numbers) for _ in places)
+            words[places[0]], words[places[1]] = str(one), str(other)
+            text = " ".join(words)
+            if split_of(text) == split:
+                found.append(((text,), str((one + other) % self.numbers)))
+        return found

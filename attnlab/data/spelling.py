@@ -1,0 +1,132 @@
+"""Words of an invented orthography and how they are said: grapheme-to-phoneme conversion, whose rules have to be learned.
+
+    knaithel -> N EY TH EH L
+
+Two letters may be one sound, one letter may be two or none, and what a letter stands for hangs on its neighbours: "c" and "g" are soft
+before "e" and "i", "s" is voiced between vowels, an "e" at the end is silent and makes the vowel before the last consonant long.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+
+from attnlab.data.generated import Alignment, Generated, Pair, split_of
+from attnlab.errors import UserError
+
+V, C = "[aeiou]", "[bcdfghjklmnpqrstvwxz]"
+RULES: tuple[tuple[str, str], ...] = (
+    ("k(?=n)", ""),  # knot
+    ("w(?=r)", ""),  # wrist
+    (r"(?<=m)b$", ""),  # lamb
+    (f"(?<={V})gh", ""),  # though
+    (f"(?<={V}{C})e$", ""),  # made
+    (rf"({C})(?=\1)", ""),  # butter
+    ("ch", "CH"),
+    ("sh", "SH"),
+    ("th", "TH"),
+    ("ph", "F"),
+    ("gh", "G"),
+    ("ck", "K"),
+    ("qu", "K W"),
+    (f"ng(?!{V})", "NG"),
+    ("ee", "IY"),
+    ("oo", "UW"),
+    ("ai", "EY"),
+    ("oa", "OW"),
+    ("ou", "AW"),
+    (f"a(?={C}e$)", "EY"),
+    (f"i(?={C}e$)", "AY"),
+    (f"o(?={C}e$)", "OW"),
+    (f"u(?={C}e$)", "UW"),
+    ("c(?=[ei])", "S"),
+    ("g(?=[ei])", "JH"),
+    (f"(?<={V})s(?={V})", "Z"),
+    *zip("aeiou", ("AE", "EH", "IH", "AA", "AH"), strict=True),
+    *((letter, {"c": "K", "h": "HH", "j": "JH", "x": "K S"}.get(letter, letter.upper())) for letter in "bcdfghjklmnprstvwxz"),
+)
+"""What stands at a place of a word, as a regular expression, and its phonemes; of the rules that fit the first one holds."""
+
+_PATIENCE = 5000  # words in a row that are known or of another split
+_ONSETS = ("", *"bcdfghjklmnprstvwz", "ch", "sh", "th", "ph", "gh", "kn", "wr", "qu", "br", "cl", "dr", "gr", "pl", "st", "tr")
+_NUCLEI = (*"aeiou", *"aeiou", "ee", "oo", "ai", "oa", "ou")
+_CODAS = ("", "", "", *"bdgklmnprstvxz", "ck", "ng", "mb", "gh", "th", "sh", "nt", "st", "ll", "ss", "tt")
+_COMPILED = tuple((re.compile(pattern), phonemes.split()) for pattern, phonemes in RULES)
+
+
+@dataclass(frozen=True)
+class Spelling(Generated):
+    """Made-up words of one to `syllables` syllables, no word twice, and their phonemes with blanks between them.
+
+    A word's split follows from its own hash (90/5/5), so no word is in two splits, whatever the seeds. Positions of alignments are
+    letters of the word and phonemes.
+
+    Attributes:
+      syllables: most of a word.
+
+    Raises:
+      UserError: no syllable at all.
+    """
+
+    syllables: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.syllables < 1:
+            raise UserError(f"config.data.syllables={self.syllables} must be 1 or more")
+
+    def pairs(self, split: str) -> list[Pair]:
+        """The (word, phonemes) texts of `split`.
+
+        Raises:
+          UserError: more words are wanted than so few syllables have.
+        """
+        draw = random.Random(f"spelling {self.seed} {split}")
+        found: dict[str, str] = {}
+        in_vain = 0
+        while len(found) < self.count(split):
+            word = _word(draw, self.syllables)
+            if word in found or split_of(word) != split:
+                in_vain += 1
+            else:
+                found[word] = " ".join(phoneme for _, phonemes in spoken(word) for phoneme in phonemes)
+                in_vain = 0
+            if in_vain == _PATIENCE:
+                wanted = f"config.data.syllables={self.syllables}: {self.count(split)} different words for {split}"
+                raise UserError(f"{wanted} are too many, {len(found)} were found; take more syllables or fewer words")
+        return list(found.items())
+
+    def alignment(self, pair: Pair) -> Alignment:
+        """Every phoneme with every letter of what it is written by; silent letters with none."""
+        links: set[tuple[int, int]] = set()
+        start = said = 0
+        for letters, phonemes in spoken(pair[0]):
+            links |= {(start + i, said + j) for i in range(len(letters)) for j in range(len(phonemes))}
+            start, said = start + len(letters), said + len(phonemes)
+        if said != len(pair[1].split()):
+            raise ValueError(f"{pair[0]!r} is not said {pair[1]!r}")
+        return frozenset(links)
+
+
+def spoken(word: str) -> list[tuple[str, list[str]]]:
+    """A word cut into what the rules take at once, each with its phonemes.
+
+    Raises:
+      ValueError: a letter that no rule knows.
+    """
+    parts, at = [], 0
+    while at < len(word):
+        found = next(((match, phonemes) for pattern, phonemes in _COMPILED if (match := pattern.match(word, at))), None)
+        if found is None:
+            raise ValueError(f"{word!r}: no rule for {word[at:]!r}")
+        parts.append((found[0].group(), found[1]))
+        at = found[0].end()
+    return parts
+
+
+def _word(draw: random.Random, most: int) -> str:
+    """One to `most` syllables, each of an onset, a nucleus and a coda; one word in four ends in "e"."""
+    count = 1 + int(draw.random() * most)
+    parts = [kind[int(draw.random() * len(kind))] for _ in range(count) for kind in (_ONSETS, _NUCLEI, _CODAS)]
+    return "".join(parts) + ("e" if draw.random() < 0.25 else "")

@@ -1,0 +1,82 @@
+"""From config to encoded texts: source, vocabulary, ids, what of them can be recalled, and a fingerprint of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlab.data import SOURCES, SPLITS
+from attnlab.data.batching import Packed
+from attnlab.data.corpus import VocabularySettings, fingerprint, has_vocabularies, load_vocabularies
+from attnlab.data.vocabulary import EOS, UNK, Vocabulary
+from attnlab.errors import UserError
+from attnlab.registry import build
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The data of a run.
+
+    Attributes:
+      texts: split to its texts as read.
+      ids: split to the same texts as ids, EOS at the end of each.
+      vocabulary: of all of them.
+      recalled: split to a 1 for every id that the ids before it determine, 0 for the others; empty where the source does not tell.
+      fingerprints: split to a hash of its texts, for the manifest.
+    """
+
+    texts: Mapping[str, Sequence[str]]
+    ids: Mapping[str, Packed]
+    vocabulary: Vocabulary
+    recalled: Mapping[str, Packed] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self, split: str) -> dict[str, int]:
+        """Texts, tokens (every EOS is one), unknown ones, and characters (every end of a text is one)."""
+        ids = self.ids[split].ids
+        by_character = self.vocabulary.settings["kind"] == "char"
+        characters = len(ids) if by_character else sum(len(text) + 1 for text in self.texts[split])
+        return {"texts": len(self.texts[split]), "tokens": len(ids), "unknown": int((ids == UNK).sum()), "characters": characters}
+
+    def note(self, split: str) -> str:
+        """The size of a split in words."""
+        counts = self.counts(split)
+        return f"{split}: {counts['texts']:,} texts, {counts['tokens']:,} tokens ({counts['unknown'] / counts['tokens']:.1%} unknown)"
+
+
+def load(
+    data: Mapping[str, Any], vocabulary: Mapping[str, Any], workdir: str | Path | None = None, splits: Sequence[str] = ("train", "valid")
+) -> Texts:
+    """Read the splits of a source and encode them; the vocabulary is kept and learned as `corpus.load` does.
+
+    Raises:
+      UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other settings.
+    """
+    source = build(SOURCES, data, "config.data")()
+    if not callable(getattr(source, "texts", None)):
+        raise UserError(
+            f"config.data={data['name']}: language modelling needs a source with texts(split), such as text, associations or tfds; "
+            f"one_side makes one of a source of pairs"
+        )
+    settings = VocabularySettings.read(vocabulary)
+    kept = workdir is not None and has_vocabularies(workdir)
+    found = load_vocabularies(workdir, settings)[0] if workdir is not None and kept else None
+    texts = {split: source.texts(split) for split in SPLITS if split in splits or (split == "train" and found is None)}
+    learned = found or Vocabulary.train(texts["train"], **settings.of_one)
+    texts = {split: texts[split] for split in splits}
+    ids = {split: Packed(learned.encode_stream(chosen, end=(EOS,))) for split, chosen in texts.items()}
+    recalled = {split: _recalled(source, data["name"], texts[split], ids[split]) for split in splits if hasattr(source, "recalled")}
+    prints = {split: fingerprint((text, "") for text in chosen) for split, chosen in texts.items()}
+    return Texts(texts, ids, learned, recalled, prints)
+
+
+def _recalled(source: Any, name: str, texts: Sequence[str], ids: Packed) -> Packed:
+    """What `source.recalled` says of the words of each text, by ids."""
+    marks = Packed(np.asarray([*source.recalled(text), False], np.int32) for text in texts)
+    if not np.array_equal(marks.lengths, ids.lengths):
+        raise UserError(f"config.data={name} tells word by word what can be recalled: set config.vocabulary.kind=word")
+    return marks

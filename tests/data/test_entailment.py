@@ -1,0 +1,65 @@
+"""Made-up inference: labels by a reading of the sentences that shares no code with the generator, and neither sentence alone tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from attnlab.data.entailment import ACTIONS, LABELS, Entailment
+from attnlab.errors import UserError
+
+MEANING = {word: number for number, action in enumerate(ACTIONS) for forms in action for word in forms}
+
+
+def read(clause: str) -> tuple[str, int, bool]:
+    """Who, what, and whether it is denied."""
+    person, *rest = clause.split()
+    return person, MEANING[rest[-1]], rest[:-1] == ["does", "not"]
+
+
+def judged(premise: str, hypothesis: str) -> str:
+    person, action, denied = read(hypothesis)
+    said = {(who, what): no for who, what, no in map(read, premise.split(" and "))}
+    if (person, action) not in said:
+        return "neutral"
+    return "entailment" if said[person, action] == denied else "contradiction"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("clauses", [2, 4])
+def test_labels_are_those_of_a_reader(clauses: int) -> None:
+    rows = Entailment(examples=600, clauses=clauses).labelled("train")
+    assert all(judged(*texts) == label for texts, label in rows)
+    assert all(len(premise.split(" and ")) == clauses for (premise, _), _ in rows)
+    counts = Counter(label for _, label in rows)
+    assert set(counts) == set(LABELS) and min(counts.values()) > 150
+
+
+def test_neither_sentence_alone_tells_the_label() -> None:
+    rows = Entailment(examples=6000).labelled("train")
+    for of in (
+        lambda premise, hypothesis: read(hypothesis)[1:],
+        lambda premise, hypothesis: read(hypothesis)[0],
+        lambda premise, hypothesis: hypothesis.split()[-1],
+        lambda premise, hypothesis: premise.count("not"),
+        lambda premise, hypothesis: read(premise.split(" and ")[0])[1],
+    ):
+        groups = Counter(of(*texts) for texts, _ in rows)
+        for key in [key for key, count in groups.items() if count > 300]:
+            share = Counter(label for texts, label in rows if of(*texts) == key)
+            assert all(abs(share[label] / groups[key] - 1 / 3) < 0.08 for label in LABELS), (key, share)
+
+
+def test_splits_share_no_premise_and_equal_fields_give_equal_pairs() -> None:
+    one = Entailment(examples=500, valid=100, test=100)
+    splits = {split: one.labelled(split) for split in ("train", "valid", "test")}
+    assert splits["valid"] == Entailment(valid=100).labelled("valid") != Entailment(valid=100, seed=1).labelled("valid")
+    premises = {split: {texts[0] for texts, _ in rows} for split, rows in splits.items()}
+    assert not premises["train"] & premises["valid"] and not premises["train"] & premises["test"]
+
+
+def test_a_number_of_clauses_out_of_range_is_named() -> None:
+    for clauses in (1, 6):
+        with pytest.raises(UserError, match=f"config.data.clauses={clauses} must be in 2 ... 5"):
+            Entailment(clauses=clauses)

@@ -1,0 +1,130 @@
+"""From config to labelled ids: tables of the user's, one text or two, what is kept with a run, and named mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data import labelled
+from attnlab.data.files import TabFiles
+from attnlab.data.vocabulary import EOS
+from attnlab.errors import UserError
+
+WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One table for all splits: a number, two texts, a label, below a row of names; a blank line among them."""
+    table = "id\tone\tother\tsays\n1\ta dog\tit barks\tyes\n\n2\ta cat sleeps\tit barks\tno\n3\ta cow\tit moos\tyes\n"
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.tsv").write_text(table)
+    return tmp_path
+
+
+def node(folder: Path, **fields: Any) -> dict[str, Any]:
+    return {"name": "table", "directory": str(folder), "source": 2, "target": 3, "label": 4, "header": 1, **fields}
+
+
+@pytest.mark.quick
+def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
+    pairs = labelled.load(node(folder), WORDS)
+    assert pairs.rows["train"] == [(("a dog", "it barks"), "yes"), (("a cat sleeps", "it barks"), "no"), (("a cow", "it moos"), "yes")]
+    assert pairs.classes == labelled.Classes(("no", "yes"), 2)
+    batch = pairs.examples["train"].batch(np.array([1, -1, 0]), 5)
+    assert batch["label"].tolist() == [1, 0, 2] and batch["label"].dtype == np.int32
+    decode = pairs.vocabulary.decode
+    assert [decode(batch[side][0]) for side in ("source", "target")] == ["a cat sleeps", "it barks"]
+    assert batch["source"][2].tolist()[2:] == [EOS, 0, 0] and not batch["source"][1].any()
+    one = labelled.load(node(folder, target=0), WORDS)
+    assert one.rows["valid"][0] == (("a dog",), "yes") and one.classes.sentences == 1
+    assert set(one.examples["valid"].batch(np.array([0]), 4)) == {"source", "label"}
+    assert one.examples["valid"].lengths.tolist() == [3, 4, 3] and pairs.examples["valid"].lengths.tolist() == [3, 4, 3]
+    assert one.fingerprints["train"] != pairs.fingerprints["train"]
+    assert pairs.about("train") == "3 pairs, 19 tokens (0 unknown); no 1, yes 2"
+
+
+def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -> None:
+    data = labelled.load(node(folder), WORDS)
+    workdir = tmp_path / "run"
+    assert not labelled.saved(workdir)
+    labelled.save(data, workdir)
+    assert labelled.saved(workdir)
+    for split in ("train", "valid"):
+        (folder / f"{split}.tsv").write_text("nothing to be learned from\n")
+    again = labelled.load(node(folder), WORDS, workdir, ("test",))
+    assert again.classes == data.classes and again.vocabulary.size == data.vocabulary.size and set(again.rows) == {"test"}
+    assert [ids.tolist() for ids in again.examples["test"].source] == [ids.tolist() for ids in data.examples["train"].source]
+    (workdir / "vocabulary" / "labels.json").write_text(json.dumps({"labels": ["a", "b"], "sentences": 2, "sha256": "0"}))
+    with pytest.raises(UserError, match=r"labels.json are damaged \(their checksum"):
+        labelled.load(node(folder), WORDS, workdir, ())
+    (workdir / "vocabulary" / "labels.json").write_text('{"labels"')
+    with pytest.raises(UserError, match="are damaged .*put back a good copy"):
+        labelled.Classes.load(workdir)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"label": 0}, "source=2, target=3 and label=0 are different columns, counted from 1"),
+        ({"label": 3}, "are different columns"),
+        ({"label": 9}, "line 2: 4 columns, but column 9 is asked for"),
+        ({"header": -1}, "config.data.header=-1 is a number of lines"),
+        ({"name": "dates"}, "config.data=dates: a data source for this task needs a method labelled"),
+    ],
+)
+def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
+    given = {**node(folder), **change}
+    given = {"name": "dates"} if given["name"] == "dates" else given
+    with pytest.raises(UserError, match=words):
+        labelled.load(given, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("split", "table", "words"),
+    [
+        ("train", "a\tb\tc\nx\ty\tz\n", "the training split has no label but 'z'"),
+        (
+            "valid",
+            "-\t-\t-\t-\n1\ta\tb\tmaybe\n",
+            "the valid split has the label 'maybe', which the training split does not have; choose",
+        ),
+        ("valid", "-\t-\t-\t-\n1\ta\t\tyes\n", "valid.tsv, line 2: column 3 is blank"),
+        ("valid", "-\t-\t-\t-\n1\ta\tb\t \n", "valid.tsv, line 2: column 4 is blank"),
+        ("valid", "-\t-\t-\t-\n\n", "valid.tsv holds nothing but blank lines"),
+    ],
+)
+def test_rows_that_are_none_are_named(split: str, table: str, words: str, folder: Path) -> None:
+    (folder / f"{split}.tsv").write_text(table)
+    columns = {"source": 1, "target": 2, "label": 3} if split == "train" else {}
+    with pytest.raises(UserError, match=words):
+        labelled.load(node(folder, **columns), WORDS)
+
+
+def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
+    pairs = TabFiles(directory=str(folder), source=2, target=3, header=1).pairs("train")
+    assert pairs[0] == ("a dog", "it barks") and len(pairs) == 3
+    (folder / "train.tsv").write_text("-\t-\na\t\n")
+    with pytest.raises(UserError, match="line 2: blank"):
+        TabFiles(directory=str(folder), header=1).pairs("train")
+
+
+def test_two_vocabularies_for_one_reader_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="config.vocabulary.shared=False"):
+        labelled.load(node(folder), {**WORDS, "shared": False})
+
+
+def test_examples_of_several_numbers_of_texts_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TabFiles, "labelled", lambda self, split: [(("a",), "x"), (("a", "b"), "y")])
+    with pytest.raises(UserError, match=r"every example must have one text, or every one two; the training split has \[1, 2\]"):
+        labelled.load(node(folder), WORDS)
+
+
+def test_fingerprints_tell_where_one_text_ends() -> None:
+    rows = [[(("ab", "c"), "x")], [(("a", "bc"), "x")], [(("ab",), "cx")], [(("ab", "c"), "x")] * 2]
+    prints = {labelled.fingerprint(one) for one in rows}
+    assert len(prints) == 4

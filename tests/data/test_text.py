@@ -1,0 +1,72 @@
+"""From a source of texts to ids: splits, the vocabulary of a run, counts, and what can be recalled."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from attnlab.data.corpus import save_vocabularies
+from attnlab.data.text import load
+from attnlab.data.vocabulary import EOS, UNK
+from attnlab.errors import UserError
+
+WORDS = {"kind": "word", "size": 50, "min_frequency": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Few:
+    """Three texts to learn from, one of them blank; others have a word more."""
+
+    def texts(self, split: str) -> list[str]:
+        return ["a b", "", "b b"] + ["a new b"] * (split != "train")
+
+
+@dataclasses.dataclass(frozen=True)
+class Telling(Few):
+    """The same; every b after an a is known."""
+
+    def recalled(self, text: str) -> list[bool]:
+        words = text.split()
+        return [word == "b" and "a" in words[:number] for number, word in enumerate(words)]
+
+
+FEW, TELLING = {"name": f"{__name__}:Few"}, {"name": f"{__name__}:Telling"}
+
+
+@pytest.mark.quick
+def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
+    data = load(FEW, WORDS, splits=("train", "valid", "test"))
+    a, b = (int(data.vocabulary.encode_all([word])[0][0]) for word in "ab")
+    assert [ids.tolist() for ids in data.ids["valid"]] == [[a, b, EOS], [EOS], [b, b, EOS], [a, UNK, b, EOS]]
+    assert data.counts("train") == {"texts": 3, "tokens": 7, "unknown": 0, "characters": 4 + 1 + 4}
+    assert data.counts("valid") == {"texts": 4, "tokens": 11, "unknown": 1, "characters": 4 + 1 + 4 + 8}
+    assert data.note("valid") == "valid: 4 texts, 11 tokens (9.1% unknown)"
+    assert data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"] and data.recalled == {}
+
+
+def test_characters_are_counted_as_they_are_read() -> None:
+    data = load(FEW, {**WORDS, "kind": "char"})
+    assert data.counts("train") == {"texts": 3, "tokens": 9, "unknown": 0, "characters": 9}
+
+
+def test_a_run_keeps_its_vocabulary(tmp_path: Path) -> None:
+    data = load(FEW, WORDS)
+    save_vocabularies((data.vocabulary, data.vocabulary), tmp_path)
+    again = load(FEW, WORDS, tmp_path, ("valid",))
+    assert set(again.ids) == {"valid"} and again.vocabulary.size == data.vocabulary.size
+    with pytest.raises(UserError, match="other settings"):
+        load(FEW, {**WORDS, "size": 40}, tmp_path)
+
+
+def test_what_can_be_recalled_goes_with_the_ids() -> None:
+    data = load(TELLING, WORDS, splits=("valid",))
+    assert [marks.tolist() for marks in data.recalled["valid"]] == [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
+    with pytest.raises(UserError, match="word by word what can be recalled: set config.vocabulary.kind=word"):
+        load(TELLING, {**WORDS, "kind": "char"})
+
+
+def test_a_source_of_pairs_is_refused() -> None:
+    with pytest.raises(UserError, match="config.data=dates: language modelling needs a source with texts"):
+        load({"name": "dates"}, WORDS)
