@@ -18,9 +18,12 @@ from attnlab.errors import UserError, nearest
 from attnlab.registry import Table, check_type, fields
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "vocabulary.kind": ("bpe", "word", "char"),
+    "vocabulary.kind": ("bpe", "word", "spaced", "char"),
+    "vocabulary.target_kind": ("", "bpe", "word", "spaced", "char"),
     "batch.unit": ("sentences", "tokens"),
+    "batch.texts": ("joined", "in_turn", "apart"),
     "training.per": ("token", "sentence"),
+    "training.output_bias": ("unigram", "zeros"),
     "training.compute": ("float32", "bfloat16"),
     "parallel.backend": ("pmap", "mesh"),
 }

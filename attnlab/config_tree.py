@@ -26,6 +26,9 @@ TABLES: Mapping[str, str] = {
 NODES: Mapping[str, str] = {"decoding": "attnlab.decoding.settings:Settings", "reinforce": "attnlab.tasks.auxiliary:Reinforce"}
 """Nodes at the top of the tree that are always the fields of one and the same class, so they need no name."""
 
+HINTS: Mapping[str, Any] = {"auxiliary": float | None}
+"""What the values of a node may be whose keys are anybody's; None is a weight that is left out on purpose."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -74,8 +77,8 @@ class Place:
         return (place for place in places if place is not None)
 
     def hint(self, key: str) -> Any:
-        """The annotation of a component's field; `Any` where there is none."""
-        return typing.get_type_hints(self.component).get(key, Any) if self.component else Any
+        """The annotation of a component's field, or of a key of a node in `HINTS`; `Any` where there is none."""
+        return typing.get_type_hints(self.component).get(key, Any) if self.component else HINTS.get(self.where, Any)
 
 
 def _imported(path: str) -> Any:

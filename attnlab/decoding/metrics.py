@@ -1,4 +1,4 @@
-"""Corpus scores of text: BLEU and chrF by sacrebleu, with the signatures that make the numbers comparable, and exact match."""
+"""Scores of text: BLEU and chrF by sacrebleu, with the signatures that make the numbers comparable, exact match, and error rates."""
 
 from __future__ import annotations
 
@@ -73,3 +73,35 @@ def _exact_match(hypotheses: Sequence[str], streams: list[list[str]], lowercase:
 
     hits = [plain(text) in map(plain, sentence) for text, *sentence in zip(hypotheses, *streams, strict=True)]
     return sum(hits) / len(hits)
+
+
+def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> tuple[float, float]:
+    """Edits per token of the references, and the share of hypotheses that need any.
+
+    Args:
+      hypotheses: the tokens of each answer.
+      references: for each its references, at least one; the one with the fewest edits per token counts, the longer one where equal.
+
+    Raises:
+      UserError: no hypotheses, a number of references that is not theirs, or references without a token.
+    """
+    if not hypotheses or len(hypotheses) != len(references):
+        raise UserError(f"{len(hypotheses)} hypotheses and references for {len(references)}: one or more for each is needed")
+    edits = tokens = wrong = 0
+    for answer, known in zip(hypotheses, references, strict=True):
+        counted = [(edit_distance(answer, one), len(one)) for one in known]
+        fewest, length = min(counted, key=lambda pair: (pair[0] / max(pair[1], 1), -pair[1]))
+        edits, tokens, wrong = edits + fewest, tokens + length, wrong + (fewest > 0)
+    if not tokens:
+        raise UserError("the references have no token, so there is no rate of errors")
+    return edits / tokens, wrong / len(hypotheses)
+
+
+def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
+    """The fewest insertions, deletions and replacements that turn one sequence into the other (Levenshtein 1966)."""
+    row = list(range(len(other) + 1))
+    for i, left in enumerate(one, start=1):
+        above, row[0] = row[0], i
+        for j, right in enumerate(other, start=1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (left != right))
+    return row[-1]

@@ -1,10 +1,11 @@
-"""What every sequence-to-sequence system offers to training and decoding.
+"""What every system offers to training and decoding: sequence-to-sequence systems, language models and classifiers.
 
-Axis letters: B batch, S source length, T target length, V target vocabulary. Ids are int32; 0 is padding.
+Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C classes. Ids are int32; 0 is padding.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +18,7 @@ from attnlab.attention.protocol import LOSSES, Need, Reading
 from attnlab.registry import Table
 
 PAD = 0
-Sequence = Literal["source", "target", "target_in"]
+Sequence = Literal["source", "target", "target_in", "hops"]
 
 
 @flax.struct.dataclass
@@ -26,13 +27,27 @@ class AttentionMap:
 
     Attributes:
       weights: [B,H,Tq,Tk] float32.
-      query: the sequence of the rows; "target" is what a step predicts, "target_in" what it reads (BOS first).
+      query: the sequence of the rows; "target" is what a step predicts, "target_in" what it reads (BOS first); "hops" are numbered
+        looks that belong to no token. A language model reads its "source"; a classifier of pairs reads "source" and "target_in".
       key: the sequence of the columns.
     """
 
     weights: jax.Array
     query: Sequence = flax.struct.field(pytree_node=False, default="target")
     key: Sequence = flax.struct.field(pytree_node=False, default="source")
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """Where a system comes from; the attribute `card` of every registered system.
+
+    Attributes:
+      year: of the paper.
+      paper: authors, title, where it appeared.
+    """
+
+    year: int
+    paper: str
 
 
 def looked(module: nn.Module, reading: Reading) -> jax.Array:
@@ -42,11 +57,50 @@ def looked(module: nn.Module, reading: Reading) -> jax.Array:
     return reading.context
 
 
-class Seq2Seq(nn.Module):
-    """Base of the sequence-to-sequence systems.
+class System(nn.Module):
+    """Base of all systems.
 
     A subclass lists in `parts` which of its fields are components and from which table they come, and in `needs` what it asks
     of the mechanism in each attention slot; a system that needs none does not attend, and has no maps.
+    """
+
+    parts: ClassVar[Mapping[str, Table]] = {}
+    needs: ClassVar[Mapping[str, Need]] = {}
+    card: ClassVar[Card | None] = None
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """What is asked of the mechanism in each slot where the fields `chosen` are set: `needs`, and what follows from these fields."""
+        return cls.needs
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """Every attention map of a pass, by the module's path: what the pass collected under "maps", in one layout.
+
+        A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk] again. Where a mechanism looked
+        several times, the later maps are called "<path>_1" and so on. Looks that belong to no token, "hops", are rows, whichever heads
+        they are of.
+        """
+        found = {}
+        looks = {path[:-1]: weights for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()}
+        for path, several in looks.items():
+            if any(path[:end] in looks for end in range(len(path))):
+                continue  # a mechanism inside another, which hands out its maps
+            for number, weights in enumerate(several):
+                name = "/".join(path) + (f"_{number}" if number else "")
+                query, key = cls.between(name)
+                weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
+                found[name] = AttentionMap(weights.swapaxes(1, 2) if query == "hops" else weights, query, key)
+        return found
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """Query and key sequence of the map of this name."""
+        return "target", "source"
+
+
+class Seq2Seq(System):
+    """Base of the sequence-to-sequence systems.
 
     Attributes:
       source_vocabulary: number of source ids.
@@ -55,14 +109,6 @@ class Seq2Seq(nn.Module):
 
     source_vocabulary: int
     target_vocabulary: int
-
-    parts: ClassVar[Mapping[str, Table]] = {}
-    needs: ClassVar[Mapping[str, Need]] = {}
-
-    @classmethod
-    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """What is asked of the mechanism in each slot where the fields `chosen` are set: `needs`, and what follows from these fields."""
-        return cls.needs
 
     def encode(self, source: jax.Array) -> Any:
         """source [B,S] to a memory, every array of it with leading axis B (scalars aside); it stays constant in decoding."""
@@ -81,27 +127,6 @@ class Seq2Seq(nn.Module):
         raise NotImplementedError
 
     @classmethod
-    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Every attention map of a pass, by the module's path: what the pass collected under "maps", in one layout.
-
-        A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk] again.
-        """
-        found = {}
-        looks = {path[:-1]: weights for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()}
-        for path, (weights, *_) in looks.items():
-            if any(path[:end] in looks for end in range(len(path))):
-                continue  # a mechanism inside another, which hands out its maps
-            weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
-            name = "/".join(path)
-            found[name] = AttentionMap(weights, *cls.between(name))
-        return found
-
-    @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
-        """Query and key sequence of the map of this name."""
-        return "target", "source"
-
-    @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
         """The source weights [B,Tq,S]: of the last layer that looks at the source, averaged over heads."""
         in_order = sorted(maps.items(), key=lambda item: (len(item[0]), item[0]))  # layer 10 after layer 9
@@ -111,3 +136,62 @@ class Seq2Seq(nn.Module):
     def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
         """`decode(encode(source), target_in)`: logits [B,T,V]."""
         return self.decode(self.encode(source), target_in)
+
+
+class LanguageModel(System):
+    """Base of the systems that predict every token of a text from those before it.
+
+    Attributes:
+      vocabulary: V.
+    """
+
+    vocabulary: int
+
+    def start(self, rows: int) -> Any:
+        """The state before the first token of `rows` texts, the same for each; every array leads with that axis."""
+        raise NotImplementedError
+
+    def read(self, state: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
+        """Feed tokens [B,T] to get the logits [B,T,V], those at t of the token after `tokens[:, t]`, and the state after the last.
+
+        Reading a text in pieces gives the logits of reading it at once. Padding may only stand at the end of a row; it leaves the state.
+        """
+        raise NotImplementedError
+
+    def step(self, state: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
+        """Feed tokens [B] to get the logits [B,V] of the next ones and the next state."""
+        logits, state = self.read(state, tokens[:, None])
+        return logits[:, 0], state
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """See `System.between`; a language model looks back at what it has read."""
+        return "source", "source"
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Logits [B,T,V] of texts from their beginning, tokens [B,T]."""
+        return self.read(self.start(len(tokens)), tokens)[0]
+
+
+class Classifier(System):
+    """Base of the systems that put a text, or a pair of texts, into one of C classes.
+
+    Attributes:
+      vocabulary: number of ids.
+      classes: C.
+    """
+
+    vocabulary: int
+    classes: int
+
+    texts: ClassVar[tuple[int, ...]] = (1,)
+    """How many texts it can read: (1,), (2,) or (1, 2)."""
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """See `System.between`; a classifier looks at what it has read."""
+        return "source", "source"
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may be nothing but padding."""
+        raise NotImplementedError

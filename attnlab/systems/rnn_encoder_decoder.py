@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.layers.recurrent import ContextGRUCell, GRULayer
-from attnlab.systems.protocol import PAD, Seq2Seq
+from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
 
 @flax.struct.dataclass
@@ -56,6 +56,8 @@ class RNNEncoderDecoder(Seq2Seq):
     decoder: int = 128
     maxout: int = 64
     dropout: float = 0.0
+
+    card = Card(2014, "Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014")
 
     def setup(self) -> None:
         self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))

@@ -11,14 +11,16 @@ Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
 Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR 2015
 (arXiv 1409.0473), sections 3 and A.1-A.2. `readout` settles the paper's own inconsistency about which state the output sees, and when
 the state reads a word: by the formulas above the attention for word i does not know word i-1, in the authors' released code it does.
-Beyond the paper: dropout, and a decoder state whose width may differ from the encoder's. Its weights start Glorot uniform
-(the paper: N(0, 0.01^2)), recurrent ones orthogonal as there.
+Beyond the paper: dropout, and a decoder state whose width may differ from the encoder's. Its weights start as in the paper with
+normal=0.01: N(0, 0.01^2), recurrent ones orthogonal, biases at zero, and by the score "additive" itself the alignment model
+N(0, 0.001^2) and v at zero, so that attention starts uniform. With normal=0 Glorot uniform takes the first one's place.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width, G decoder width.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -32,8 +34,9 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
 from attnlab.attention.visibility import Visibility
+from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import BidirectionalGRU, GRUCell
-from attnlab.systems.protocol import PAD, Seq2Seq, looked
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -65,6 +68,7 @@ class RNNsearch(Seq2Seq):
       readout: which state the output layer sees: "current" s_i (the paper's main text), "previous" s_{i-1} (its appendix, to the
         letter), or "released" (the authors' code): s_{i-1} too, but a state that has read y_{i-1}, for there the update comes last,
         s_i = GRU(s_{i-1}, y_i W + c_i C), so that attention knows the word before the one it looks for.
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's being 0.01; 0 for Glorot's law.
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
     """
 
@@ -74,24 +78,29 @@ class RNNsearch(Seq2Seq):
     decoder: int = 128
     maxout: int = 64
     readout: Literal["current", "previous", "released"] = "current"
+    normal: float = 0.0
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
     needs = {"attention": Need(role="cross", stepwise=True)}
+    card = Card(2015, "Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and Translate, ICLR 2015")
 
     def setup(self) -> None:
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
-        self.reader = BidirectionalGRU(self.encoder)
-        self.first_state = Dense(self.decoder, use_bias=False)
+        initial = Initial(normal=self.normal)
+        table = functools.partial(nn.Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
+        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        self.embed_source = table(self.source_vocabulary)
+        self.embed_target = table(self.target_vocabulary)
+        self.reader = BidirectionalGRU(self.encoder, initial)
+        self.first_state = dense(self.decoder, use_bias=False)
         self.search = self.attention(width=2 * self.encoder)
-        self.of_word = Dense(3 * self.decoder)
-        self.of_context = Dense(3 * self.decoder, use_bias=False)
+        self.of_word = dense(3 * self.decoder)
+        self.of_context = dense(3 * self.decoder, use_bias=False)
         self.cell = GRUCell(self.decoder)
-        self.out_state = Dense(2 * self.maxout)
-        self.out_word = Dense(2 * self.maxout, use_bias=False)
-        self.out_context = Dense(2 * self.maxout, use_bias=False)
-        self.out = Dense(self.target_vocabulary)
+        self.out_state = dense(2 * self.maxout)
+        self.out_word = dense(2 * self.maxout, use_bias=False)
+        self.out_context = dense(2 * self.maxout, use_bias=False)
+        self.out = dense(self.target_vocabulary)
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

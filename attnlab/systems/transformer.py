@@ -32,7 +32,7 @@ from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Rule, Visibility
 from attnlab.errors import UserError
 from attnlab.layers.feedforward import FeedForward, layer_norm
 from attnlab.registry import Part, kind, made
-from attnlab.systems.protocol import PAD, Seq2Seq, Sequence, looked
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, Sequence, looked
 
 Factory = Callable[..., Attention]
 
@@ -183,6 +183,8 @@ class Transformer(Seq2Seq):
         "decoder_attention": Need(role="self", direction="causal", cache=True, stepwise=True),
         "cross_attention": Need(role="cross", stepwise=True),
     }
+
+    card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:

@@ -2,4 +2,12 @@
 
 from attnlab.registry import Table
 
-TASKS = Table("task", {"translation": "attnlab.tasks.translation:Translation"})
+TASKS = Table(
+    "task",
+    {
+        "translation": "attnlab.tasks.translation:Translation",
+        "pronunciation": "attnlab.tasks.pronunciation:Pronunciation",
+        "classification": "attnlab.tasks.classification:Classification",
+        "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
+    },
+)

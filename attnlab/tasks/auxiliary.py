@@ -8,7 +8,7 @@ they led to (see `reinforce`). b is the moving average of past rewards, with an 
 is carried from step to step as part of the training state. What an encoder samples is chosen before the first word, so that its reward
 is the whole sentence's.
 All terms are sums over real tokens of real sentences and divided by what the cross-entropy is divided by, so neither padding nor
-the number of devices changes them.
+the number of devices changes them. A classifier predicts one thing, its class: that is its target, of length 1, where "hops" stand too.
 
 Axis letters: B batch, T target length, S source length.
 """
@@ -28,7 +28,7 @@ from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.errors import UserError, nearest
-from attnlab.systems.protocol import Seq2Seq
+from attnlab.systems.protocol import Seq2Seq, Sequence, System
 
 COVERAGE = "doubly_stochastic"
 
@@ -61,11 +61,11 @@ class Auxiliary:
     """The terms that one config adds to the loss of one system.
 
     Args:
-      system: its class.
+      system: its class; a sequence-to-sequence system or a classifier.
       handed_out: what its initialisation collects beside parameters, by collection; shapes will do.
       weights: the config node `auxiliary`, weights by name; 0 is off.
       sampling: the config node `reinforce`.
-      length: of the longest target.
+      length: of the longest target; 1 of a classifier.
 
     Attributes:
       collections: the variable collections that a pass has to make mutable; empty if nothing is added.
@@ -75,10 +75,11 @@ class Auxiliary:
     """
 
     def __init__(
-        self, system: type[Seq2Seq], handed_out: Mapping[str, Any], weights: Mapping[str, float], sampling: Mapping[str, Any], length: int
+        self, system: type[System], handed_out: Mapping[str, Any], weights: Mapping[str, float], sampling: Mapping[str, Any], length: int
     ) -> None:
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
-        offered = sorted({name for look in looks for losses in look for name in losses} | ({COVERAGE} if system.needs else set()))
+        offered = sorted({name for look in looks for losses in look for name in losses})
+        offered += [COVERAGE] if system.needs and issubclass(system, Seq2Seq) else []
         self.weights = {name: weight for name, weight in weights.items() if weight}
         for name, weight in self.weights.items():
             if name not in offered:
@@ -102,7 +103,13 @@ class Auxiliary:
         return {"baseline": reinforce.followed(carried["baseline"], mean[None], tracked["rows"][None] > 0, self.sampling.decay)}
 
     def __call__(
-        self, collected: Mapping[str, Any], source: jax.Array, target: jax.Array, log_likelihood: jax.Array, carried: Any
+        self,
+        collected: Mapping[str, Any],
+        source: jax.Array,
+        target: jax.Array,
+        log_likelihood: jax.Array,
+        carried: Any,
+        second: jax.Array | None = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
         """What is added to the summed loss, and sums to report, each under its own name.
 
@@ -111,10 +118,12 @@ class Auxiliary:
           source, target: [B,S] and [B,T] bool, True at real tokens.
           log_likelihood: [B,T] of the target's words.
           carried: see `carried`.
+          second: [B,T'] bool, of the second text that a classifier reads.
         """
+        real = {"source": source, "target": target, "target_in": target if second is None else second, "hops": target}
         sums: dict[str, Any] = {}
         if LOSSES in self.collections:
-            sums |= {name: loss for name, loss in self._penalties(collected[LOSSES], source, target).items() if name in self.weights}
+            sums |= {name: loss for name, loss in self._penalties(collected[LOSSES], real).items() if name in self.weights}
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
             between = [one.weights for one in maps if (one.query, one.key) == ("target", "source")]
@@ -122,30 +131,29 @@ class Auxiliary:
         added = sum((self.weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
         if self.sampling is None:
             return added, sums
-        episode = reinforce.Episode(log_likelihood, *self._choices(collected[SAMPLES], source, target), target)
+        episode = reinforce.Episode(log_likelihood, *self._choices(collected[SAMPLES], real, target), target)
         of_choices, tracked = self._reward(self.sampling, episode, carried["baseline"])
         entropy = jnp.where(target, episode.entropy, 0.0).sum()
         return added + of_choices, {**sums, "choice_entropy": entropy, "tracked": tracked}
 
-    def _penalties(self, collected: Mapping[str, Any], source: jax.Array, target: jax.Array) -> dict[str, jax.Array]:
+    def _penalties(self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """The losses of all looks by name, summed over real queries; a scan over time gives [B,T,1] for [B,T]."""
         totals: dict[str, jax.Array] = {}
         for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
-            real = source if self._asks_for_source(path) else target
+            counts = real[self._asking(path)]
             for name, loss in ((name, loss) for look in looks for name, loss in look.items()):
-                totals[name] = totals.get(name, jnp.zeros(())) + jnp.where(real, loss.reshape(real.shape), 0.0).sum()
+                totals[name] = totals.get(name, jnp.zeros(())) + jnp.where(counts, loss.reshape(counts.shape), 0.0).sum()
         return totals
 
-    def _choices(self, samples: Mapping[str, Any], source: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """log p and entropy [B,T] of what was chosen at each step; the encoder's choices all count at the first."""
+    def _choices(self, samples: Mapping[str, Any], real: Mapping[str, jax.Array], target: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """log p and entropy [B,T] of what was chosen at each step; choices in a text that is read all count at the first."""
         log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
         flat = flax.traverse_util.flatten_dict(dict(samples))
-        for of_source in (False, True):
-            group = {path: looks for path, looks in flat.items() if self._asks_for_source(path) == of_source}
-            if not group:
-                continue
+        for asking in dict.fromkeys(map(self._asking, flat)):
+            group = {path: looks for path, looks in flat.items() if self._asking(path) == asking}
             chosen = reinforce.gathered(flax.traverse_util.unflatten_dict(group))
-            p, h = (_at_first(one, source, target.shape[1]) for one in chosen) if of_source else chosen
+            in_time = real[asking] is target
+            p, h = chosen if in_time else (_at_first(one, real[asking], target.shape[1]) for one in chosen)
             log_prob, entropy = log_prob + p, entropy + h
         return log_prob, entropy
 
@@ -159,11 +167,11 @@ class Auxiliary:
         tracked = {"rewards": jnp.where(counted, rewards, 0.0).sum(axis=0), "rows": counted.sum(axis=0)}
         return term, {name: jnp.pad(values, room) for name, values in tracked.items()}
 
-    def _asks_for_source(self, path: tuple[str, ...]) -> bool:
-        """Whether the queries of the look at this place, by its path in a collection, stand in the source."""
-        return self.system.between("/".join(path[:-1]))[0] == "source"
+    def _asking(self, path: tuple[str, ...]) -> Sequence:
+        """The sequence in which the queries of the look at this place, by its path in a collection, stand."""
+        return self.system.between("/".join(path[:-1]))[0]
 
 
-def _at_first(chosen: jax.Array, source: jax.Array, length: int) -> jax.Array:
-    """What was chosen at real source positions [B,S], summed and put at the first of `length` steps, [B,T]."""
-    return jnp.where(source, chosen, 0.0).sum(axis=1)[:, None] * (jnp.arange(length) == 0)
+def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:
+    """What was chosen at real positions [B,S] of a text, summed and put at the first of `length` steps, [B,T]."""
+    return jnp.where(real, chosen, 0.0).sum(axis=1)[:, None] * (jnp.arange(length) == 0)

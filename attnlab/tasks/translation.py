@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import MAPS, Attention
+from attnlab.attention.protocol import MAPS
 from attnlab.data import corpus
 from attnlab.data.batching import Batch, TrainBatches, evaluation_batches
 from attnlab.data.vocabulary import BOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validate
 from attnlab.errors import UserError
-from attnlab.registry import build
-from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
 from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.protocol import Example, Response
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 
@@ -36,27 +36,16 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
       UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible width, say), or a loss has a weight
         that nobody hands out.
     """
-    factory: Any = build(SYSTEMS, config.system, "system")
-    _check_kind(factory.func, Seq2Seq, f"system={config.system.name}")
-    for slot, need in factory.func.asks(factory.keywords).items():
-        mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
-        _check_kind(mechanism, Attention, where)
-        need.check(mechanism, where, factory.keywords[slot].keywords)
+    factory = system_factory(config, Seq2Seq)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
-    ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
+    ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
     handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
     terms, choices = config.get("auxiliary", {}), config.get("reinforce", {})
     return system, Auxiliary(type(system), handed_out, terms, choices, config.batch.max_length)
 
 
-def _check_kind(component: Any, base: type, where: str) -> None:
-    """A dotted path may lead to anything."""
-    if not (isinstance(component, type) and issubclass(component, base)):
-        raise UserError(f"{where}: expected a class derived from {base.__module__}.{base.__name__}")
-
-
 class Translation:
-    """The task; one object for a run.
+    """The task, see `attnlab.tasks.protocol.Task`; one object for a run.
 
     Attributes:
       config: see `configs/translation.py`.
@@ -65,7 +54,13 @@ class Translation:
     """
 
     measures: Mapping[str, str] = {"loss": "min", "perplexity": "min", "accuracy": "max", "bleu": "max", "chrf": "max", "exact": "max"}
-    """The scores of a split, `evaluate` and `score` together, and which way is better."""
+    units: Mapping[str, str] = {
+        "loss": "nats per target token",
+        "accuracy": "next token, teacher-forced",
+        "exact": "share of sentences right as a whole",
+    }
+    examples = "sentences"
+    outputs = "translations.txt"
 
     def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
         self.config = config
@@ -79,6 +74,7 @@ class Translation:
     @staticmethod
     def check(config: ConfigDict) -> None:
         """Build the system and the decoding settings with stand-in vocabularies, so that a bad config fails before data is read."""
+        corpus.VocabularySettings.read(config.vocabulary)
         sizes = (8, 8) if config.vocabulary.shared else (8, 9)
         system, _ = build_system(config, *sizes)
         validate(config.decoding, weights=bool(system.needs))
@@ -141,8 +137,6 @@ class Translation:
         sums = [jax.device_get(self._token_sums_of_all(params, batch)) for _, batch in self._in_order(split)]
         return [_averaged([jax.tree.map(lambda x, i=i: x[i], one) for one in sums]) for i in range(len(sums[0]["loss"]))]
 
-    # --- text ---
-
     def save(self, workdir: Path) -> None:
         """Keep with the run what its data alone would not give back: the vocabularies."""
         corpus.save_vocabularies(self.vocabularies, workdir)
@@ -164,9 +158,15 @@ class Translation:
             lines.append(f"train: {batches.left_out:,} pairs longer than batch.max_length={limit} tokens are left out, none is cut")
         return lines
 
-    def longer_than(self, limit: int, sources: Sequence[str]) -> list[int]:
+    # --- text ---
+
+    def size(self, split: str) -> int:
+        """The number of sentence pairs."""
+        return len(self.data.pairs[split])
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """Which of the source texts have more than `limit` tokens, EOS counted."""
-        return [i for i, ids in enumerate(self.vocabularies[0].encode_all(sources)) if len(ids) + 1 > limit]
+        return [i for i, ids in enumerate(self.vocabularies[0].encode_all(lines)) if len(ids) + 1 > limit]
 
     def translate(self, params: Any, sources: Sequence[str], *, alignment: bool = False) -> list[list[Decoded]]:
         """The hypotheses of each source text, best first, by the method of `config.decoding`; `alignment`: with weights, if it attends."""
@@ -178,20 +178,34 @@ class Translation:
         """A hypothesis as text."""
         return self.vocabularies[1].decode(hypothesis.tokens)
 
+    def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
+        """The translations of each line, best first, as many as `decoding.n_best`."""
+        return [[Response(self.text(one), one.score) for one in best] for best in self.translate(params, lines)]
+
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
         """Free-running scores of a split, BLEU, chrF (with their signatures) and the share of exact matches, and the translations."""
         hypotheses = [self.text(best[0]) for best in self.translate(params, [source for source, _ in self.data.pairs[split]])]
         references = [self.vocabularies[1].normalize(target) for _, target in self.data.pairs[split]]
         return corpus_scores(hypotheses, references, lowercase=self.config.vocabulary.lowercase), hypotheses
 
-    def maps(self, params: Any, source: str, target: str) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+    def pictured(self, split: str, number: int) -> list[Example]:
+        """The first pairs of a split."""
+        return list(self.data.pairs[split][:number])
+
+    def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
+        """With its own translation where there is none."""
+        own = iter(self.translate(params, [source for source, target in examples if target is None]))
+        return [(source, self.text(next(own)[0]) if target is None else target) for source, target in examples]
+
+    def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
         """Every attention map of one pair, teacher-forced, and the tokens of the sequences that the maps are between.
 
         Returns:
           Maps by name, [H,Tq,Tk], and tokens by sequence: "source", "target" (what a step predicts), "target_in" (what it reads).
         """
+        assert target is not None
         example = corpus.encode(self.vocabularies, [(source, target)])
-        ids = {"source": np.asarray(example.source[0])[None], "target": np.asarray(example.target[0])[None]}
+        ids = {side: np.asarray(packed[0])[None] for side, packed in zip(("source", "target"), example.packed, strict=True)}
         ids["target_in"] = np.asarray(_shifted(ids["target"]))
         _, collected = self.system.apply({"params": params}, ids["source"], ids["target_in"], mutable=[MAPS])
         found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
@@ -242,18 +256,6 @@ def _summed(logits: Any, target: jax.Array, smoothing: Any) -> dict[str, jax.Arr
     losses = cross_entropy(logits.astype(jnp.float32), target, smoothing)
     correct = (logits.argmax(axis=-1) == target) & real
     return {"loss": jnp.where(real, losses, 0.0).sum(), "tokens": real.sum(), "correct": correct.sum()}
-
-
-def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.Array:
-    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target [...] to losses [...] in nats.
-
-    Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
-    """
-    total = jax.nn.logsumexp(logits, axis=-1)
-    picked = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-    if isinstance(smoothing, int | float) and smoothing == 0.0:
-        return total - picked
-    return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)
 
 
 def _shifted(target: Any) -> jax.Array:

@@ -1,10 +1,14 @@
-"""Corpus scores: sacrebleu's own regression values, signatures, bad input."""
+"""Corpus scores: sacrebleu's own regression values, signatures, bad input; error rates by hand and by recursion."""
 
 from __future__ import annotations
+
+import functools
+import random
 
 import pytest
 
 from attnlab.decoding import corpus_scores
+from attnlab.decoding.metrics import edit_distance, error_rates
 from attnlab.errors import UserError
 
 HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
@@ -51,3 +55,28 @@ def test_bad_input_is_one_line() -> None:
         corpus_scores(HYPOTHESES, [REFERENCES[0], ["a"]])
     with pytest.raises(UserError, match="'13b'; did you mean '13a'"):
         corpus_scores(["a"], ["a"], tokenize="13b")
+
+
+def test_edits_are_counted_as_the_recursion_counts_them() -> None:
+    draw = random.Random(0)
+    for _ in range(50):
+        one, other = ("".join(draw.choice("abc") for _ in range(draw.randrange(6))) for _ in range(2))
+
+        @functools.cache
+        def fewest(i: int, j: int, one: str = one, other: str = other) -> int:
+            if i == 0 or j == 0:
+                return i + j
+            return min(fewest(i - 1, j) + 1, fewest(i, j - 1) + 1, fewest(i - 1, j - 1) + (one[i - 1] != other[j - 1]))
+
+        assert edit_distance(one, other) == fewest(len(one), len(other)) == edit_distance(other, one)
+    assert edit_distance("kitten", "sitting") == 3 and edit_distance("", "abc") == 3 and edit_distance("abc", "abc") == 0
+
+
+@pytest.mark.quick
+def test_the_nearest_reference_counts_with_its_own_length() -> None:
+    assert error_rates(["abcd"], [["xyz", "abcde"]]) == (1 / 5, 1.0)
+    assert error_rates(["ab", "cd"], [["ab"], ["cdef", "c"]]) == (2 / 6, 0.5)  # two of four are as many as one of one is not
+    assert error_rates(["", "a"], [["ab"], ["a"]]) == (2 / 3, 0.5)
+    for hypotheses, references, words in ((["a"], [], "1 hypotheses"), ([], [], "0 hypotheses"), ([""], [[""]], "no token")):
+        with pytest.raises(UserError, match=words):
+            error_rates(hypotheses, references)

@@ -21,6 +21,12 @@ VOCABULARY = 17
 _HEADS = {"name": "multihead", "heads": 2}
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 6}}
 _SMALL_RNN = {"name": "rnnsearch", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4}
+_DOT = {"name": "single", "score": {"name": "dot"}}
+_SMALL_CONVOLUTIONS = {"name": "convs2s", "dropout": 0.0, "embedding": 6, "width": 5, "kernel": 3, "encoder_layers": 2, "decoder_layers": 2}
+_PLACES = {"name": "learned", "length": 12, "stddev": 0.1}
+_SMALL_LSTM = {"embedding": 6, "width": 5, "layers": 2}
+_SMALL_GNMT = {"name": "gnmt", "embedding": 6, "width": 5, "encoder_layers": 3, "decoder_layers": 2, "attention": _ADDITIVE}
+_SMALL_LSTMN = {"name": "lstmn_seq2seq", "embedding": 6, "width": 5, "attention": _ADDITIVE, "inter_attention": _ADDITIVE}
 _SMALL_TRANSFORMER = {"name": "transformer", "width": 8, "layers": 2, "hidden": 12, "positions": {"name": "sinusoidal"}, "dropout": 0.0}
 
 
@@ -30,10 +36,17 @@ def _attentions(one: dict[str, Any]) -> dict[str, Any]:
 
 SPECS: dict[str, dict[str, Any]] = {
     "rnn_encoder_decoder": {"name": "rnn_encoder_decoder", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4},
+    "seq2seq": {"name": "seq2seq", **_SMALL_LSTM},
+    "luong": {"name": "luong", **_SMALL_LSTM, "attention": {"name": "single", "score": {"name": "general"}}},
+    "gnmt": _SMALL_GNMT,
     "rnnsearch": {**_SMALL_RNN, "attention": _ADDITIVE},
     "rnnsearch-previous": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "previous"},
     "rnnsearch-released": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "released"},
     "rnnsearch-multihead": {**_SMALL_RNN, "attention": _HEADS},
+    "rctm": {"name": "rctm", "width": 6, "longest": 4},
+    "convs2s": {**_SMALL_CONVOLUTIONS, "attention": _DOT, "positions": _PLACES},
+    "convs2s-heads": {**_SMALL_CONVOLUTIONS, "attention": _HEADS, "positions": {"name": "none"}, "kernel": 1},
+    "lstmn_seq2seq": {**_SMALL_LSTMN, "span": 2},
     "transformer": {**_SMALL_TRANSFORMER, **_attentions(_HEADS)},
     "transformer-post-additive": {**_SMALL_TRANSFORMER, **_attentions(_ADDITIVE), "norm": "post", "share": "none"},
 }
@@ -46,12 +59,14 @@ def make(spec: dict[str, Any]) -> Seq2Seq:
 
 
 def parameters(system: Seq2Seq, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero."""
+    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero; lengths of normalised weights + 1."""
     ids = jnp.ones((1, 2), jnp.int32)
     shapes = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
-    leaves, tree = jax.tree.flatten(shapes)
+    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(tree, [rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for s in leaves])
+    more = [float(jax.tree_util.keystr(path).endswith("['g']")) for path, _ in leaves]
+    drawn = [rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for _, s in leaves]
+    return jax.tree.unflatten(tree, [one + np.float32(by) for one, by in zip(drawn, more, strict=True)])
 
 
 def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

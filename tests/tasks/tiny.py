@@ -19,6 +19,8 @@ SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = {
     "rnn_encoder_decoder": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"],
     "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"],
+    "rctm": ["system.width=24", "system.longest=8"],
+    "convs2s": ["system.embedding=16", "system.width=16", "system.encoder_layers=1", "system.decoder_layers=2", "system.dropout=0.0"],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1", "system.dropout=0.0"],
 }
 SHARED = ["batch.size=16", "batch.buckets=8", "batch.max_length=8", "decoding.max_ratio=1.0", "decoding.max_extra=2", "decoding.batch=8"]

@@ -1,0 +1,205 @@
+"""Long Short-Term Memory-Networks (Cheng et al. 2016) that read one text: as a language model, and as a classifier.
+
+    x^0_t      = embedding of word t
+    x^l_t      = LSTMN layer l over x^{l-1}                          each looks at its own past through the mechanism of `attention`
+    logits_t   = x^L_t W_o + b                                       language model: of the word after t
+    logits     = MLP(mean over t of x^L_t)                           classifier; the MLP has two hidden layers with ReLU
+
+The layer itself stands in `attnlab/layers/lstmn.py`; models of two texts in `lstmn_fusion.py`.
+
+Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term Memory-Networks for Machine Reading", EMNLP 2016 (arXiv 1601.06733), section 3; the
+classifier's layers, and slot 0, as in the authors' code. The language model keeps the last `span` steps, the paper's upper bound of its
+tape; a text read in pieces is as one read at once. Question, weights of the gates and laws for the first weights as told in the layer's
+file. Beyond the paper: dropout between layers.
+
+Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers, C classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.projections import Dense, Dropout
+from attnlab.attention.protocol import Attention, Need
+from attnlab.layers.history import latest
+from attnlab.layers.initial import Initial
+from attnlab.layers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
+from attnlab.systems.lstm_lm import real
+from attnlab.systems.protocol import PAD, AttentionMap, Card, Classifier, LanguageModel
+
+INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values=True)
+TAPE = dataclasses.replace(INTRA, adrift=True)  # of a stream that has no beginning within reach
+CARD = Card(2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016")
+
+
+def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
+    """Maps with those of intra-attention cut to the steps that were read [B,H,T,T]; slot 0 and what was read before are left out."""
+    within = {name: one.weights[..., -one.weights.shape[2] :] for name, one in found.items() if one.query == one.key}
+    return {name: AttentionMap(within.get(name, one.weights), one.query, one.key) for name, one in found.items()}
+
+
+def intra(span: int | None, origin: Origin, need: Need = INTRA) -> Need:
+    """What is asked of a mechanism that looks at the steps before."""
+    return need.under(sight(span, origin))
+
+
+@flax.struct.dataclass
+class Past:
+    """Of one layer: its last steps, `span` slots, and h~ of the last one [B,H]."""
+
+    slots: Slots
+    summary: jax.Array
+
+
+class LSTMNLanguageModel(LanguageModel):
+    """LSTMN language model (Cheng et al. 2016): LSTMN layers, each looking back at its last `span` steps.
+
+    Attributes:
+      attention: factory of the mechanism, one of those that read values apart from keys; called with 2 H.
+      embedding: E.
+      width: H of every layer.
+      layers: L.
+      span: how many steps back can be seen.
+      origin: whether there is a slot of zeros that any step can see ("zeros") or not ("none"). It stands nowhere in a text: with a
+        mechanism that knows of distances choose "none".
+      question: what asks: "word and summary" (the paper) or "word".
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The mechanism's own start as it says.
+      dropout: rate on the input of every layer and on what the output layer sees.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    layers: int = 1
+    span: int = 32
+    origin: Origin = "zeros"
+    question: Question = "word and summary"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": TAPE}
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        return {"attention": intra(chosen.get("span", cls.span), chosen.get("origin", cls.origin), TAPE)}
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
+        self.out = Dense(self.vocabulary, kernel_init=initial.kernel())
+        self.drop = Dropout(self.dropout)
+
+    def start(self, rows: int) -> tuple[Past, ...]:
+        """See `LanguageModel.start`."""
+        return tuple(Past(Slots.empty(rows, self.span, self.width), jnp.zeros((rows, self.width))) for _ in range(self.layers))
+
+    def read(self, state: tuple[Past, ...], tokens: jax.Array) -> tuple[jax.Array, tuple[Past, ...]]:
+        """See `LanguageModel.read`; what a mechanism makes of the earlier slots is made anew, for it may depend on where they stand."""
+        valid, counts = real(tokens)
+        x, following = self.embed(tokens), []
+        for layer, past in zip(self.reader, state, strict=True):
+            slots, reader = layer(self.drop(x), valid, past.slots, past.summary)
+            kept = jax.tree.map(lambda one: latest(one, counts, self.span), past.slots.then(slots))
+            following.append(Past(kept, reader.summary))
+            x = slots.hidden
+        return self.out(self.drop(x)), tuple(following)
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`: the words of the piece that was read, [B,H,T,T]."""
+        return of_steps(super().maps(collected))
+
+
+class Verdict(nn.Module):
+    """What the authors' classifiers end with: two hidden layers with ReLU, dropout, and the classes.
+
+    Attributes:
+      width: H, of the hidden layers.
+      classes: C.
+      dropout: rate on what the last layer sees.
+      initial: how the weights start.
+    """
+
+    width: int
+    classes: int
+    dropout: float
+    initial: Initial
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B,d] to logits [B,C]."""
+        for name in ("lower", "upper"):
+            x = jax.nn.relu(Dense(self.width, kernel_init=self.initial.kernel(), name=name)(x))
+        return Dense(self.classes, kernel_init=self.initial.kernel(), name="out")(Dropout(self.dropout)(x))
+
+
+def averaged(states: jax.Array, valid: jax.Array) -> jax.Array:
+    """The mean [B,H] of the real ones of the states [B,T,H]; zeros where there is none."""
+    total = jnp.where(valid[..., None], states, 0).sum(axis=1)
+    return total / jnp.maximum(valid.sum(axis=1), 1).astype(total.dtype)[:, None]
+
+
+class LSTMNClassifier(Classifier):
+    """LSTMN classifier (Cheng et al. 2016): LSTMN layers, the mean of the top one's states, and a small MLP.
+
+    Attributes:
+      attention: factory of the mechanism, one of those that read values apart from keys; called with 2 H.
+      embedding: E.
+      width: H of every layer, and of the hidden layers of the MLP.
+      layers: L.
+      span: how many steps back can be seen; None for all.
+      origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not ("none").
+      question: what asks: "word and summary" (the paper) or "word" (the authors' code).
+      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`.
+      dropout: rate on the input of every layer and before the last layer of the MLP.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    layers: int = 1
+    span: int | None = None
+    origin: Origin = "zeros"
+    question: Question = "word and summary"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": INTRA}
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        return {"attention": intra(chosen.get("span", cls.span), chosen.get("origin", cls.origin))}
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
+        self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
+        self.drop = Dropout(self.dropout)
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        valid, x = source != PAD, self.embed(source)
+        for layer in self.reader:
+            x = layer(self.drop(x), valid)[0].hidden
+        return self.verdict(averaged(x, valid))
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`: each step over those before it, [B,H,S,S]."""
+        return of_steps(super().maps(collected))

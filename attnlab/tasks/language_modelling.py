@@ -1,0 +1,289 @@
+"""Language modelling: texts, a system that predicts every token from those before it, cross-entropy, and perplexity.
+
+`batch.texts` says how texts are read. "joined": all of them are one stream in which the end of a text is a token; it is cut into
+`batch.size` lanes, and what the model knows after a step is where it goes on in the next, without a gradient between steps (truncated
+back-propagation). "in_turn": each lane reads texts one after another in this way, and knows nothing at the beginning of each. "apart":
+every text is read as a whole; so long ones are left out.
+A split is scored in the same way. Joined, it is cut into `decoding.batch` lanes: one is the exact score of the stream, several are
+faster, and the beginning of each is predicted from nothing.
+
+Axis letters: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import MAPS
+from attnlab.data import text
+from attnlab.data.batching import Batch, Examples, evaluation_batches
+from attnlab.data.corpus import has_vocabularies, save_vocabularies
+from attnlab.data.streams import FIRST, Apart, Lanes, Turns, begun, lanes, widths
+from attnlab.data.vocabulary import EOS, PAD
+from attnlab.decoding import Decoder, validate
+from attnlab.decoding.steps import largest
+from attnlab.errors import UserError
+from attnlab.systems.protocol import AttentionMap, LanguageModel
+from attnlab.tasks.continuation import continuing
+from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.protocol import Example, Response
+
+OUTPUT_BIAS = ("out", "bias")  # where a language model has it among its parameters
+
+
+def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
+    """The system of a config.
+
+    Raises:
+      UserError: another kind of system, a mechanism that cannot do what is asked of it or samples what it looks at, or no output bias
+        where `training.output_bias` is to set one.
+    """
+    system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=vocabulary)
+    shapes = jax.eval_shape(system.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    if shapes.get(SAMPLES):
+        raise UserError(f"system={config.system.name}: it samples what it looks at, which language modelling does not train")
+    if config.training.output_bias == "unigram" and OUTPUT_BIAS not in flax.traverse_util.flatten_dict(shapes["params"]):
+        raise UserError(f"config.training.output_bias='unigram': {config.system.name} has no output bias; set it to 'zeros'")
+    return system
+
+
+class LanguageModelling:
+    """The task; one object for a run.
+
+    Attributes:
+      config: see `configs/language_modelling.py`.
+      data: the texts and their ids.
+      system: the model.
+    """
+
+    measures: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("loss", "perplexity", "bits_per_character"), "min"),
+        **dict.fromkeys(("accuracy", "recall"), "max"),
+    }
+    """`recall` is there where the source tells which tokens those before them determine."""
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per token, ends of texts are tokens",
+        "accuracy": "next token",
+        "bits_per_character": "ends of texts are characters",
+        "recall": "of the tokens that those before them determine",
+    }
+    examples: ClassVar[str] = "texts"
+    outputs: ClassVar[str] = ""
+
+    def __init__(self, config: ConfigDict, data: text.Texts) -> None:
+        self.config, self.data = config, data
+        self.system = build_system(config, data.vocabulary.size)
+        self._apart, self._settings = config.batch.texts == "apart", validate(config.decoding, weights=False)
+        score = functools.partial(self._sums, smoothing=0.0)
+        self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
+
+    @staticmethod
+    def check(config: ConfigDict) -> None:
+        """Build the system with a stand-in vocabulary, so that a bad config fails before data is read."""
+        build_system(config, 8)
+        validate(config.decoding, weights=False)
+
+    @classmethod
+    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> LanguageModelling:
+        """The task with its data read; the vocabulary comes from `workdir`, or without one from the training split.
+
+        Raises:
+          UserError: bad config, unreadable data, a damaged, lost or other vocabulary.
+        """
+        if workdir is not None and not cls.saved(workdir):  # never learned from whatever data is at hand: the ids would mean others
+            raise UserError(f"{workdir} has lost its vocabulary; the 'train' command that made it learns it again from the same data")
+        return cls(config, text.load(config.data, config.vocabulary, workdir, splits))
+
+    # --- what the training loop asks for ---
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh float32 parameters; the output bias begins at the logarithm of how often each token is in the training split, plus one.
+
+        Else the first updates drive hidden units to their ends to learn just that, and a saturated read-out may not come back.
+        """
+        params = self.system.init(key, jnp.ones((1, 2), jnp.int32))["params"]
+        if self.config.training.output_bias == "zeros" or "train" not in self.data.ids:
+            return params
+        counts = np.bincount(self.data.ids["train"].ids, minlength=self.data.vocabulary.size) + 1.0
+        flat = flax.traverse_util.flatten_dict(params)
+        flat[OUTPUT_BIAS] = jnp.asarray(np.log(counts / counts.sum()), flat[OUTPUT_BIAS].dtype)
+        return flax.traverse_util.unflatten_dict(flat)
+
+    def carried(self) -> None:
+        """The loss itself carries nothing."""
+
+    def follow(self, carried: Any, tracked: Any) -> None:
+        """Nothing."""
+
+    def remembered(self) -> Any:
+        """What the model knows of every lane before the first step, where there are any; see `loop.Remembering`."""
+        return self._before(self.config.batch.size)
+
+    def loss(
+        self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None, remembered: Any = None
+    ) -> tuple[jax.Array, dict[str, Any]]:
+        """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside it, and what is remembered.
+
+        `smoothing` replaces the configured rate; it may be an array.
+        """
+        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
+        rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)}
+        sums, after = self._sums(params, batch, remembered, smoothing=smoothing, rngs=rngs)
+        return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of tokens, or of rows that have any (`training.per="sentence"`: the sum over time, the mean over rows)."""
+        real = jnp.asarray(batch["target"]) != PAD
+        return (real if self.config.training.per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
+
+    def batches(self, multiple: int, seed: int | None = None) -> Lanes | Turns | Apart:
+        """The training batches of this process; the order of texts apart is that of the configured seed or another one."""
+        shared: dict[str, Any] = {"process_index": jax.process_index(), "process_count": jax.process_count(), "multiple": multiple}
+        ids, size, longest = self.data.ids["train"], self.config.batch.size, self.config.batch.max_length
+        if self._apart:
+            return Apart(ids, size=size, max_length=longest, seed=self.config.seed if seed is None else seed, **shared)
+        return lanes(self.config.batch.texts, ids, size=size, length=longest, **shared)
+
+    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+        """ "loss" (nats per token, no smoothing), "perplexity", "accuracy" (of the next token), "bits_per_character", and "recall"."""
+        return self._averaged(split, self._passed(split, functools.partial(self._score, params), self._before(self._settings.batch)))
+
+    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
+        """`evaluate` for each of several models, whose parameters have a leading axis."""
+        count = len(jax.tree.leaves(params)[0])
+        first = jax.tree.map(lambda x: jnp.stack([x] * count), self._before(self._settings.batch))
+        found = self._passed(split, functools.partial(self._score_all, params), first)
+        return [self._averaged(split, jax.tree.map(lambda x, i=i: x[i], found)) for i in range(count)]
+
+    # --- text ---
+
+    def save(self, workdir: Path) -> None:
+        """Keep with the run what its data alone would not give back: the vocabulary."""
+        save_vocabularies((self.data.vocabulary, self.data.vocabulary), workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether all that `save` keeps is there."""
+        return has_vocabularies(workdir)
+
+    def notes(self, batches: Lanes | Turns | Apart) -> list[str]:
+        """What a person should know about the data before training: sizes, unknown tokens, how they are read, texts left out."""
+        return [self.data.note(split) for split in self.data.ids] + ([f"train: {batches.note}"] if batches.note else [])
+
+    def size(self, split: str) -> int:
+        """The number of texts."""
+        return len(self.data.texts[split])
+
+    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+        """Nothing beyond `evaluate`."""
+        return {}, []
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """Which of the lines have more than `limit` tokens, EOS counted; where texts are read in pieces length is no matter."""
+        return [i for i, ids in enumerate(self._read(lines)) if len(ids) > limit] if self._apart else []
+
+    def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
+        """Each line with what the system writes after it, up to the end of the line, by the method of `config.decoding`."""
+        prompts = self._read(lines)
+        batches = evaluation_batches(Examples(prompts, prompts), size=self._settings.batch, buckets=widths(self.config.batch.max_length))
+        found = self._decoder(params, batches) if prompts else []
+        both = zip(prompts, found, strict=True)
+        return [[Response(self.data.vocabulary.decode([*prompt[1:], *one.tokens]), one.score) for one in best] for prompt, best in both]
+
+    def pictured(self, split: str, number: int) -> list[Example]:
+        """The first texts that are more than their end."""
+        found: list[Example] = [(one, None) for one in self.data.texts[split] if one.strip()]
+        return found[:number]
+
+    def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
+        """The examples as they are; a second text is an error."""
+        if seconds := [second for _, second in examples if second is not None]:
+            raise UserError(f"a language model reads one text; leave out the second, {seconds[0]!r}")
+        return list(examples)
+
+    def maps(self, params: Any, source: str, target: str | None = None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        """Every attention map of a text that is read from its beginning, [H,T,T] arrays, and the tokens that are read ("source")."""
+        (ids,) = self._read([source])
+        _, collected = self.system.apply({"params": params}, jnp.asarray(ids)[None], mutable=[MAPS])
+        found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
+        names = {"source": self.data.vocabulary.tokens(ids), "target": self.data.vocabulary.tokens([*ids[1:], EOS])}
+        return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}, names
+
+    def _read(self, lines: Sequence[str]) -> list[np.ndarray]:
+        """What is read of each text: what stands before the first token of all, and its ids."""
+        return [np.append(np.int32(FIRST[self.config.batch.texts]), ids) for ids in self.data.vocabulary.encode_all(lines)]
+
+    def _in_order(self, split: str) -> Iterator[Batch]:
+        """A split in batches of `decoding.batch` rows, in the order in which they are to be read."""
+        ids, size, marks = self.data.ids[split], self._settings.batch, self.data.recalled.get(split)
+        if not self._apart:
+            every = lanes(self.config.batch.texts, ids, size=size, length=self.config.batch.max_length, marks=marks)
+            yield from map(every, range(every.batches_per_epoch))
+            return
+        for rows, batch in evaluation_batches(begun(ids), size=size, buckets=widths(self.config.batch.max_length)):
+            beside = {"recalled": marks.block(rows, batch["target"].shape[1])} if marks is not None else {}
+            yield {**batch, "fresh": np.ones(size, np.int32), **beside}
+
+    def _passed(self, split: str, score: Callable[[Batch, Any], tuple[Any, Any]], state: Any) -> list[Any]:
+        """The sums of all batches of a split, each scored with the state that the one before left."""
+        found = []
+        for batch in self._in_order(split):
+            sums, state = score(batch, state)
+            found.append(sums)
+        return jax.device_get(found)
+
+    def _before(self, rows: int) -> Any:
+        """A state of these shapes where there are lanes; what is in it is never read, for every row of a first batch is fresh."""
+        if self._apart:
+            return None
+        params = jax.eval_shape(self.init, jax.random.key(0))
+        shapes = jax.eval_shape(lambda one: self.system.apply({"params": one}, rows, method="start"), params)
+        return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+
+    def _sums(
+        self, params: Any, batch: Batch, remembered: Any, *, smoothing: Any, rngs: dict[str, jax.Array] | None = None
+    ) -> tuple[dict[str, jax.Array], Any]:
+        """Sums over the tokens of a batch, "loss", "tokens", "correct" (and of those that can be recalled), and the state after it."""
+        apply = functools.partial(self.system.apply, {"params": params}, rngs=rngs)
+        source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
+        state = apply(len(source), method="start")
+        if remembered is not None:
+            state = jax.tree.map(functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0), state, remembered)
+        logits, after = apply(state, source, method="read")
+        real, logits = target != PAD, logits.astype(jnp.float32)
+        losses = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
+        guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(target.shape)  # argmax, in a tenth of the time
+        correct = (guessed == target) & real
+        sums = {"loss": losses.sum(), "tokens": real.sum(), "correct": correct.sum()}
+        if "recalled" in batch:
+            asked = jnp.asarray(batch["recalled"]) != 0
+            sums |= {"asked": asked.sum(), "recalled": (correct & asked).sum()}
+        return sums, None if remembered is None else after
+
+    def _averaged(self, split: str, sums: list[dict[str, Any]]) -> dict[str, float]:
+        """The scores of `evaluate`, from the sums of all batches."""
+        totals = {name: sum(float(one[name]) for one in sums) for name in sums[0]}
+        loss, accuracy = totals["loss"] / totals["tokens"], totals["correct"] / totals["tokens"]
+        bits = totals["loss"] / math.log(2) / self.data.counts(split)["characters"]
+        scores = {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy, "bits_per_character": bits}
+        return {**scores, **({"recall": totals["recalled"] / max(totals["asked"], 1.0)} if "asked" in totals else {})}
+
+    @functools.cached_property
+    def _decoder(self) -> Decoder:
+        return continuing(self.system, self._settings)
+
+
+def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:
+    """Rows [B,...] of `start` where a text begins, what is remembered elsewhere, in the precision of `start`."""
+    return jnp.where(fresh.reshape(-1, *[1] * (start.ndim - 1)), start, remembered.astype(start.dtype))

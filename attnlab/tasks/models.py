@@ -1,0 +1,51 @@
+"""What all tasks do to get from a config to a system, and the loss that all of them minimise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import Attention
+from attnlab.errors import UserError
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import System
+
+
+def system_factory(config: ConfigDict, base: type[System]) -> Any:
+    """The system of a config, its fields bound, once it is of the kind that the task can use and its attention slots are checked.
+
+    Raises:
+      UserError: another kind of system, or a mechanism that cannot do what the system asks of it.
+    """
+    factory: Any = build(SYSTEMS, config.system, "system")
+    if not (isinstance(factory.func, type) and issubclass(factory.func, base)):
+        raise UserError(f"system={config.system.name}: expected a class derived from {base.__module__}.{base.__name__}; {_fitting(base)}")
+    needs: Mapping[str, Any] = factory.func.asks(factory.keywords)
+    for slot, need in needs.items():
+        mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
+        if not (isinstance(mechanism, type) and issubclass(mechanism, Attention)):  # a dotted path may lead to anything
+            raise UserError(f"{where}: expected a class derived from {Attention.__module__}.{Attention.__name__}")
+        need.check(mechanism, where, factory.keywords[slot].keywords)
+    return factory
+
+
+def _fitting(base: type[System]) -> str:
+    """The registered systems that derive from `base`, as the tail of an error message."""
+    return "choose from: " + ", ".join(name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base))
+
+
+def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.Array:
+    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target [...] to losses [...] in nats.
+
+    Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
+    """
+    total = jax.nn.logsumexp(logits, axis=-1)
+    picked = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
+    if isinstance(smoothing, int | float) and smoothing == 0.0:
+        return total - picked
+    return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)

@@ -1,0 +1,117 @@
+"""Promises of every classifier, as functions that raise AssertionError, and tiny classifiers to hold to them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.data.vocabulary import EOS, PAD
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import Classifier
+
+VOCABULARY, CLASSES = 17, 3
+SOURCE, TARGET = (6, 3, 1, 0), (5, 2, 4, 1)  # real tokens of the rows of `batch`
+_SMALL = {"embedding": 5, "width": 4, "hidden": 6}
+_HOPS = {"name": "hops", "hops": 3, "hidden": 5, "output": "side_by_side"}
+_ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 5}}
+
+SPECS: dict[str, dict[str, Any]] = {
+    **{f"bilstm_pooling-{how}": {"name": "bilstm_pooling", **_SMALL, "pooling": how} for how in ("mean", "max", "last")},
+    "attention_pooling": {"name": "attention_pooling", **_SMALL, "attention": _ADDITIVE},
+    "attention_pooling-multihead": {"name": "attention_pooling", **_SMALL, "attention": {"name": "multihead", "heads": 2}},
+    "self_attentive": {"name": "self_attentive", **_SMALL, "gated": 3, "attention": _HOPS},
+}
+CASES = [(name, 1) for name in SPECS] + [(name, 2) for name in ("bilstm_pooling-mean", "attention_pooling", "self_attentive")]
+
+
+def make(spec: dict[str, Any]) -> Classifier:
+    """A tiny system."""
+    system: Classifier = build(SYSTEMS, ConfigDict(spec), "system")(vocabulary=VOCABULARY, classes=CLASSES)
+    return system
+
+
+def parameters(system: Classifier, texts: int, seed: int = 0) -> Any:
+    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero; large enough for weights to differ."""
+    ids = jnp.ones((1, 2), jnp.int32)
+    shapes = jax.eval_shape(system.init, jax.random.key(0), *[ids] * texts)["params"]
+    leaves, tree = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(seed)
+    return jax.tree.unflatten(tree, [2 * rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for s in leaves])
+
+
+def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
+    """[4,6], and [4,5]: rows of several lengths, EOS at their ends; one of the first text has no token at all."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for lengths, width in ((SOURCE, 6), (TARGET, 5))[:texts]:
+        ids = rng.integers(4, VOCABULARY, (4, width))
+        for row, length in enumerate(lengths):
+            ids[row, max(length - 1, 0) :] = PAD
+            ids[row, length - 1 : length] = EOS
+        found.append(ids.astype(np.int32))
+    return found
+
+
+@functools.cache
+def _made(spec: str, texts: int) -> tuple[Any, Any, Classifier]:
+    system = make(json.loads(spec))
+    params = parameters(system, texts)
+    return jax.jit(lambda params, *ids: system.apply({"params": params}, *ids)), params, system
+
+
+def prepared(spec: dict[str, Any], texts: int) -> tuple[Any, Any, Classifier]:
+    """`call(params, *ids)`, compiled; parameters; and the system."""
+    return _made(json.dumps(spec, sort_keys=True), texts)
+
+
+def check_padding(spec: dict[str, Any], texts: int) -> None:
+    """More padding on either text changes no logit, and neither do the other rows; a row of nothing but padding is finite."""
+    call, params, _ = prepared(spec, texts)
+    ids = batch(texts)
+    before = call(params, *ids)
+    assert np.isfinite(before).all()
+    longer = [np.pad(one, ((0, 0), (0, 3 + number))) for number, one in enumerate(ids)]
+    np.testing.assert_allclose(call(params, *longer), before, atol=2e-6)
+    alone = [np.where(np.arange(4)[:, None] == 1, one, PAD) for one in ids]
+    np.testing.assert_allclose(call(params, *alone)[1], before[1], atol=2e-6)
+    assert np.abs(before[0] - before[1]).max() > 1e-2
+
+
+def check_every_text_counts(spec: dict[str, Any], texts: int) -> None:
+    """Another first or last word of any text gives other logits; of two texts it matters which is which."""
+    call, params, _ = prepared(spec, texts)
+    ids = batch(texts)
+    before = call(params, *ids)
+    for number, lengths in ((number, (SOURCE, TARGET)[number]) for number in range(texts)):
+        for place in (0, lengths[0] - 2):
+            changed = [one.copy() for one in ids]
+            changed[number][0, place] = (changed[number][0, place] + 3) % (VOCABULARY - 4) + 4
+            after = call(params, *changed)
+            assert np.abs(after[0] - before[0]).max() > 1e-4
+            np.testing.assert_allclose(after[1:], before[1:], atol=2e-6)
+    if texts == 2:
+        same = [np.pad(one, ((0, 0), (0, 6 - one.shape[1]))) for one in ids]
+        assert np.abs(call(params, *same[::-1])[0] - before[0]).max() > 1e-3
+
+
+def check_gradients(spec: dict[str, Any], texts: int) -> None:
+    """Finite everywhere, also with rows of nothing but padding, and 0 for the embedding of padding alone."""
+    _, params, system = prepared(spec, texts)
+    ids = batch(texts)
+    grads = jax.jit(jax.grad(lambda params: (system.apply({"params": params}, *ids) ** 2).sum()))(params)
+    flat = {jax.tree_util.keystr(path): np.asarray(grad) for path, grad in jax.tree_util.tree_leaves_with_path(grads)}
+    assert all(np.isfinite(grad).all() for grad in flat.values())
+    silent = [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]
+    assert [name for name in silent if "w_key']['bias" not in name] == []  # a key's bias shifts all scores of a row alike
+    (table,) = (grad for name, grad in flat.items() if "embedding" in name)
+    assert (table[PAD] == 0.0).all()
+
+
+CHECKS = {"padding": check_padding, "every text counts": check_every_text_counts, "gradients": check_gradients}

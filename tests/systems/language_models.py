@@ -1,0 +1,169 @@
+"""Promises of every language model, as functions that raise AssertionError: seeded faults can be shown to break them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.data.vocabulary import PAD
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import LanguageModel
+
+VOCABULARY = 13
+LENGTHS = (6, 3, 1, 0)  # of the texts of `batch`; the last one is nothing but padding
+_SCORE = {"name": "additive", "hidden": 4}
+_SINGLE = {"name": "single", "score": _SCORE}
+_HEADS = {"name": "multihead", "heads": 2}
+_DANILUK = {"name": "attention_lm", "embedding": 5, "width": 4, "layers": 1, "window": 2}
+_LSTMN = {"name": "lstmn_lm", "attention": _SINGLE, "embedding": 5, "width": 4, "layers": 2, "span": 3}
+
+SPECS: dict[str, dict[str, Any]] = {
+    "lstm_lm": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2},
+    "lstm_lm-shared": {"name": "lstm_lm", "embedding": 4, "width": 4, "share": "output"},
+    "attention_lm": {**_DANILUK, "attention": _SINGLE, "state": 4, "layers": 2},
+    "attention_lm-key_value": {**_DANILUK, "attention": {"name": "key_value", "score": _SCORE}, "state": 8, "merge": "none"},
+    "attention_lm-key_value_predict": {
+        **_DANILUK,
+        "attention": {"name": "key_value_predict", "score": _SCORE},
+        "state": 12,
+        "merge": "none",
+    },
+    "attention_lm-multihead": {**_DANILUK, "attention": _HEADS, "state": 6},
+    "ngram_rnn": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 4},
+    "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
+    "lstmn_lm": _LSTMN,
+    "lstmn_lm-word": {**_LSTMN, "layers": 1, "origin": "none", "question": "word"},
+    "lstmn_lm-multihead": {**_LSTMN, "layers": 1, "attention": {**_HEADS, "positions": {"name": "rope"}}},
+}
+
+
+def make(spec: dict[str, Any]) -> LanguageModel:
+    """A tiny system."""
+    system: LanguageModel = build(SYSTEMS, ConfigDict(spec), "system")(vocabulary=VOCABULARY)
+    return system
+
+
+def parameters(system: Any, *arguments: Any, seed: int = 0) -> Any:
+    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero."""
+    shapes = jax.eval_shape(system.init, jax.random.key(0), *(arguments or (jnp.ones((1, 2), jnp.int32),)))["params"]
+    leaves, tree = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(seed)
+    return jax.tree.unflatten(tree, [rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max(1, s.shape[0])) for s in leaves])
+
+
+def batch(seed: int = 1) -> np.ndarray:
+    """Tokens [4,6], padded at the end."""
+    tokens = np.random.default_rng(seed).integers(1, VOCABULARY, (len(LENGTHS), 6))
+    return np.where(np.arange(6) < np.array(LENGTHS)[:, None], tokens, PAD).astype(np.int32)
+
+
+@functools.cache
+def _made(spec: str) -> tuple[Any, Any, Any]:
+    """See `prepared` and `slopes`; one for all checks of a spec, so that each program is compiled once."""
+    system = make(json.loads(spec))
+    params = parameters(system)
+
+    @functools.partial(jax.jit, static_argnames=("method", "mutable"))
+    def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
+        return system.apply({"params": params}, *arguments, method=method, mutable=list(mutable) or False)
+
+    def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
+        return compiled(params, *arguments, method=method, mutable=tuple(mutable))
+
+    @jax.jit
+    @jax.grad
+    def slope(params: Any, tokens: jax.Array, until: int) -> jax.Array:
+        logits: Any = system.apply({"params": params}, tokens)
+        return jnp.where(jnp.arange(tokens.shape[1])[:, None] < until, logits**2, 0.0).sum()
+
+    return call, system, functools.partial(slope, params)
+
+
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled, and the system."""
+    return _made(json.dumps(spec, sort_keys=True))[:2]
+
+
+def slopes(spec: dict[str, Any], tokens: np.ndarray, until: int) -> Any:
+    """Gradients with respect to all parameters of the squared logits at the first `until` tokens."""
+    return _made(json.dumps(spec, sort_keys=True))[2](tokens, until)
+
+
+def forget() -> None:
+    """A program that was compiled from sound code would hide a fault that comes later."""
+    _made.cache_clear()
+
+
+def begun(system: Any, rows: int) -> Any:
+    """The state before anything was read."""
+    return system.apply({}, rows, method="start")
+
+
+def same_states(found: Any, expected: Any) -> None:
+    """Two states hold the same numbers."""
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def check_causality(spec: dict[str, Any]) -> None:
+    """Logits at t do not depend on tokens after t, by perturbation and by an exactly zero gradient."""
+    call, system = prepared(spec)
+    tokens = np.tile(batch()[:1], (4, 1))
+    before = call(begun(system, 4), tokens, method="read")[0]
+    for t in (1, 2, 5):
+        changed = tokens.copy()
+        changed[:, t:] = changed[:, t:] % (VOCABULARY - 1) + 1
+        after = call(begun(system, 4), changed, method="read")[0]
+        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
+        assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
+    if spec.get("share", "none") == "none":  # else the output reads the table too
+        by_position = np.tile(np.arange(1, 7, dtype=np.int32), (4, 1))  # position p reads row p + 1
+        for t in (1, 2, 5):
+            found = np.asarray(slopes(spec, by_position, t)["embed"]["embedding"])
+            assert (found[t + 1 :] == 0.0).all() and (np.abs(found[1 : t + 1]).max(axis=1) > 1e-9).all()
+
+
+def check_pieces(spec: dict[str, Any]) -> None:
+    """A text read in pieces, or token by token, gives the logits and the state of one read at once."""
+    call, system = prepared(spec)
+    tokens = batch()
+    whole, ended = call(begun(system, 4), tokens, method="read")
+    first, state = call(begun(system, 4), tokens[:, :3], method="read")
+    second, state = call(state, tokens[:, 3:], method="read")
+    close_where_real(np.concatenate([first, second], axis=1), whole, tokens)
+    same_states(state, ended)
+    state, stepped = begun(system, 4), []
+    for t in range(6):
+        logits, state = call(state, tokens[:, t], method="step")
+        stepped.append(logits)
+    close_where_real(np.stack(stepped, axis=1), whole, tokens)
+    same_states(state, ended)
+
+
+def check_padding(spec: dict[str, Any]) -> None:
+    """Padding leaves a state as it is, alone or behind a text; all is finite. (Oracles never see it, so logits are tested there.)"""
+    call, system = prepared(spec)
+    tokens = batch()
+    whole, ended = call(begun(system, 4), tokens, method="read")
+    assert all(np.isfinite(one).all() for one in jax.tree.leaves((whole, ended)))
+    short, state = call(begun(system, 4), tokens[:, :3], method="read")
+    close_where_real(whole[:, :3], short, tokens[:, :3])
+    same_states(*(jax.tree.map(lambda one: one[1:], one) for one in (ended, state)))  # the others had but padding left
+    same_states(jax.tree.map(lambda one: one[3:], ended), begun(system, 1))
+    same_states(call(ended, np.zeros((4, 6), np.int32), method="read")[1], ended)
+
+
+def close_where_real(found: Any, expected: Any, tokens: np.ndarray) -> None:
+    """Logits agree wherever a token was read."""
+    np.testing.assert_allclose(np.asarray(found)[tokens != PAD], np.asarray(expected)[tokens != PAD], atol=5e-6)
+
+
+CHECKS = {"causality": check_causality, "pieces": check_pieces, "padding": check_padding}

@@ -1,0 +1,44 @@
+"""Whole forward passes in float64 NumPy with plain loops, written from the papers: one sentence, one position, one head at a time.
+
+Each sequence-to-sequence oracle takes the system's parameters (float64), its settings, source ids [B,S] and decoder input [B,T] with
+padding 0, and returns the logits [B,T,V]. Padding is not masked but never read: a sentence is cut to its real length first.
+That of a language model takes its tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes one
+text, or two, [B,S] and [B,T], and returns the logits [B,C].
+"""
+
+from tests.systems.oracles.attention_lm import attention_lm
+from tests.systems.oracles.attention_pooling import attention_pooling
+from tests.systems.oracles.bilstm_pooling import bilstm_pooling
+from tests.systems.oracles.convs2s import convs2s
+from tests.systems.oracles.gnmt import gnmt
+from tests.systems.oracles.lstm_lm import lstm_lm
+from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
+from tests.systems.oracles.luong import luong
+from tests.systems.oracles.ngram_rnn import ngram_rnn
+from tests.systems.oracles.rctm import rctm
+from tests.systems.oracles.rnn_encoder_decoder import rnn_encoder_decoder
+from tests.systems.oracles.rnnsearch import rnnsearch
+from tests.systems.oracles.self_attentive import self_attentive
+from tests.systems.oracles.seq2seq import seq2seq
+from tests.systems.oracles.transformer import transformer
+
+ORACLES = {
+    "seq2seq": seq2seq,
+    "luong": luong,
+    "gnmt": gnmt,
+    "rnn_encoder_decoder": rnn_encoder_decoder,
+    "rnnsearch": rnnsearch,
+    "rctm": rctm,
+    "convs2s": convs2s,
+    "transformer": transformer,
+    "lstm_lm": lstm_lm,
+    "attention_lm": attention_lm,
+    "ngram_rnn": ngram_rnn,
+    "lstmn_lm": lstmn_lm,
+    "lstmn_classifier": lstmn_classifier,
+    "lstmn_pair": lstmn_pair,
+    "lstmn_seq2seq": lstmn_seq2seq,
+    "bilstm_pooling": bilstm_pooling,
+    "attention_pooling": attention_pooling,
+    "self_attentive": self_attentive,
+}

@@ -1,0 +1,46 @@
+"""What several oracles are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Tree = Any
+Vector = np.ndarray
+
+
+def sigmoid(x: Vector) -> Vector:
+    """1 / (1 + e^-x)."""
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def softmax(scores: Vector) -> Vector:
+    """e^{x_j} / sum_k e^{x_k}."""
+    raised = np.exp(scores - scores.max())
+    return raised / raised.sum()
+
+
+def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
+    """e_j = v . tanh(W s + U h_j), c = sum_j softmax(e)_j h_j."""
+    params = params["fit"]
+    query = state @ params["w_query"]["kernel"]
+    weights = softmax(np.array([params["v"] @ np.tanh(query + one @ params["w_key"]["kernel"]) for one in annotations]))
+    context = np.zeros_like(annotations[0])
+    for weight, one in zip(weights, annotations, strict=True):
+        context += weight * one
+    return context
+
+
+def lstm_start(layer: Tree) -> tuple[Vector, Vector]:
+    """The state (c, h) before anything was read: zeros."""
+    width = len(layer["cell"]["past"])
+    return np.zeros(width), np.zeros(width)
+
+
+def lstm(layer: Tree, state: tuple[Vector, Vector], given: Vector) -> tuple[Vector, Vector]:
+    """i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g, h' = o tanh(c'); `given` is x W, the state (c, h)."""
+    c, h = state
+    i, f, o, g = np.split(given + h @ layer["cell"]["past"] + layer["of_input"]["bias"], 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return c, sigmoid(o) * np.tanh(c)

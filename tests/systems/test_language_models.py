@@ -1,0 +1,237 @@
+"""All language models, with several mechanisms in their slots: the promises of `language_models.py`, their oracles, learning, maps."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import MAPS
+from attnlab.data.vocabulary import PAD
+from attnlab.errors import UserError
+from attnlab.layers.lstm import LSTMLayer
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS, attention_lm, lstmn
+from attnlab.systems.protocol import LanguageModel
+from tests.systems.language_models import CHECKS, LENGTHS, SPECS, VOCABULARY, batch, begun, forget, make, parameters, prepared, slopes
+from tests.systems.oracles import ORACLES
+
+TOLD = ("lstm_lm-shared", "attention_lm-key_value", "ngram_rnn-2", "lstmn_lm-word")  # by their oracles alone: the others are like them
+CHECKED = {name: spec for name, spec in SPECS.items() if name not in TOLD}
+every = pytest.mark.parametrize("spec", CHECKED.values(), ids=CHECKED.keys())
+CASES = {
+    **{name: spec for name, spec in SPECS.items() if "multihead" not in name},
+    "attention_lm-pieces": {**SPECS["attention_lm-key_value"], "carry": "state", "piece": 2, "window": 3},
+    "lstmn_lm-wide": {**SPECS["lstmn_lm"], "span": 9},
+    "lstmn_lm-none": {**SPECS["lstmn_lm"], "origin": "none", "layers": 1},
+    "lstmn_lm-word-zeros": {**SPECS["lstmn_lm"], "question": "word", "layers": 1},
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS.keys())
+@every
+def test_promise(spec: dict[str, Any], check: Any) -> None:
+    check(spec)
+
+
+@functools.cache
+def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0 tokens; `piece` of them are read at once."""
+    spec, tokens = dict(CASES[case]), batch()
+    piece = spec.pop("piece", 6)
+    call, system = prepared(spec)
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(system))
+    state, found = begun(system, len(LENGTHS)), []
+    for start in range(0, 6, piece):
+        logits, state = call(state, tokens[:, start : start + piece], method="read")
+        found.append(np.asarray(logits, np.float64))
+    real = tokens != PAD
+    return np.concatenate(found, axis=1)[real], ORACLES[spec["name"]](wide, CASES[case], tokens)[real]
+
+
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.quick] if one in SYSTEMS.names() else []) for one in CASES])
+def test_logits_equal_the_papers(case: str) -> None:
+    found, expected = found_and_expected(case)
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_every_language_model_has_an_oracle_and_settings_change_it() -> None:
+    named = {name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), LanguageModel)}
+    assert named == {spec["name"] for spec in CASES.values()} == {spec["name"] for spec in SPECS.values()}
+    for one, other in itertools.combinations([found_and_expected(case)[1] for case in CASES], 2):
+        assert np.abs(one - other).max() > 1e-3
+
+
+@pytest.mark.parametrize("case", ["lstm_lm", "attention_lm", "attention_lm-key_value", "ngram_rnn", "lstmn_lm"])
+def test_the_oracle_reads_every_parameter(case: str) -> None:
+    spec, tokens = CASES[case], batch()
+    leaves, tree = jax.tree.flatten(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(make(spec))))
+    oracle, rng = functools.partial(ORACLES[spec["name"]], settings=spec, tokens=tokens), np.random.default_rng(1)
+    before = oracle(jax.tree.unflatten(tree, leaves))
+    for number, leaf in enumerate(leaves):
+        changed = [*leaves[:number], leaf + 0.1 * rng.normal(size=leaf.shape), *leaves[number + 1 :]]
+        assert np.abs(oracle(jax.tree.unflatten(tree, changed)) - before).max() > 1e-5
+
+
+@every
+def test_every_parameter_gets_a_gradient(spec: dict[str, Any]) -> None:
+    grads = slopes(spec, batch(), 6)
+    assert all(np.isfinite(grad).all() for grad in jax.tree.leaves(grads))
+    silent = [jax.tree_util.keystr(path) for path, grad in jax.tree_util.tree_leaves_with_path(grads) if not np.abs(grad).max() > 1e-9]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", ["attention_lm", "lstmn_lm"])
+def test_maps_are_of_the_words_that_were_read(name: str) -> None:
+    """[T,T], strictly below the diagonal; what goes to the slot before the text is missing from a row, and nothing else."""
+    spec = {**SPECS[name], "layers": 1}
+    call, system = prepared(spec)
+    tokens, start = np.tile(batch()[:1], (4, 1)), begun(system, 4)
+    reach = spec.get("window", spec.get("span"))
+    (logits, _), collected = call(start, tokens, method="read", mutable=[MAPS])
+    np.testing.assert_allclose(logits, call(tokens), atol=1e-6)
+    (one,) = system.maps(collected[MAPS]).values()
+    weights = np.asarray(one.weights)[0, 0]
+    assert weights.shape == (6, 6) and (one.query, one.key) == ("source", "source")
+    i, j = np.indices((6, 6))
+    np.testing.assert_array_equal(weights > 0, (j < i) & (i - j <= reach))
+    sums = weights.sum(axis=1)
+    if name == "attention_lm":
+        np.testing.assert_allclose(sums, [0, 1, 1, 1, 1, 1], atol=1e-6)
+    else:  # the slot of zeros can be seen all along
+        assert sums[0] == 0.0 and ((sums[1:] > 0.1) & (sums[1:] < 0.99)).all()
+    (_, state), _ = call(start, tokens[:, :3], method="read", mutable=[MAPS])
+    _, collected = call(state, tokens[:, 3:], method="read", mutable=[MAPS])
+    (later,) = system.maps(collected[MAPS]).values()
+    np.testing.assert_allclose(later.weights[0, 0], weights[3:, 3:], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["attention_lm", "ngram_rnn", "lstmn_lm"])
+def test_eight_texts_can_be_learnt_by_heart(name: str) -> None:
+    sizes = {"embedding": 24, "layers": 1, **({"state": 24, "width": 24} if name == "attention_lm" else {"width": 24})}
+    system = make({**SPECS[name], **sizes})
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(2, VOCABULARY, (8, 6))
+    tokens[:, 0] = np.arange(8) + 2  # no two begin alike
+    read, target = np.pad(tokens, ((0, 0), (1, 0)), constant_values=1)[:, :-1], tokens
+    params = jax.jit(system.init)(jax.random.key(0), read)["params"]
+    optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, 200))
+
+    def update(carry: Any, _: None) -> tuple[Any, jax.Array]:
+        params, state = carry
+
+        def loss(params: Any) -> jax.Array:
+            logits: Any = system.apply({"params": params}, read)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, target)
+            return losses[:, 1:].mean() + 0 * losses.sum()  # the first token is a throw of dice
+
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, state = optimizer.update(grads, state)
+        return (optax.apply_updates(params, updates), state), value
+
+    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=200))((params, optimizer.init(params)))
+    assert abs(float(losses[0]) - np.log(VOCABULARY)) < 0.5  # about chance at first: no target leaks in
+    assert losses[-1] < 0.05, losses[-1]
+
+
+def test_dropout_acts_only_with_its_stream() -> None:
+    for name in ("attention_lm", "lstmn_lm"):
+        spec = {**SPECS[name], "layers": 1}
+        system, tokens = make({**spec, "dropout": 0.5}), batch()
+        variables = {"params": parameters(system)}
+        run = jax.jit(system.apply)
+        np.testing.assert_array_equal(run(variables, tokens), jax.jit(make(spec).apply)(variables, tokens))
+        one, two = (run(variables, tokens, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
+        assert np.abs(np.asarray(one) - np.asarray(two)).max() > 1e-3
+
+
+def test_published_starts() -> None:
+    """Uniform weights where a config asks for them, a bound of their own; the embedding is the output where they are shared."""
+    for name in ("lstm_lm-shared", "ngram_rnn"):
+        params = jax.jit(make({**SPECS[name], "uniform": 0.05}).init)(jax.random.key(0), batch())["params"]
+        assert not params["out"].pop("bias").any()
+        forget_gate = params["reader"]["layer_0"]["of_input"].pop("bias")
+        width = len(forget_gate) // 4
+        assert (np.abs(forget_gate[width : 2 * width] - 1) <= 0.05).all()
+        for leaf in jax.tree.leaves(params):
+            assert 0.01 < np.abs(leaf).max() <= 0.05
+    assert "kernel" not in parameters(make(SPECS["lstm_lm-shared"]))["out"]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("lstm_lm", {"share": "output"}, "share='output' needs as wide an embedding as a layer, not embedding=5 and width=4"),
+        ("attention_lm", {"window": 0}, "width=0 is too small; the least is 1"),
+        ("attention_lm", {"attention": {"name": "key_value"}, "state": 7, "merge": "none"}, "7 wide, which cannot be cut.*6 or 8 can"),
+        ("ngram_rnn", {"order": 1}, "order=1, must be at least 2"),
+        ("lstmn_lm", {"span": 0}, "span=0, must be at least 1"),
+        ("lstmn_lm", {"question": "words"}, "question='words'.*did you mean 'word'"),
+    ],
+)
+def test_what_cannot_be_is_named(name: str, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        factory: Any = build(SYSTEMS, ConfigDict({**SPECS[name], **change}), "system")
+        factory.func.asks(factory.keywords)
+        jax.eval_shape(factory(vocabulary=VOCABULARY).init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))
+    assert "\n" not in str(caught.value)
+
+
+def test_only_mechanisms_that_can_are_let_in() -> None:
+    for name, attention, words in (
+        ("lstmn_lm", {"name": "key_value"}, "KeyValue does not support values apart from keys"),
+        ("attention_lm", {"name": "single", "alignment": {"name": "local_p"}}, "looks at the length of the source"),
+        ("attention_lm", {"name": "single", "score": {"name": "location"}}, "attention.score: Location looks at positions"),
+        ("lstmn_lm", {"name": "single", "score": {"name": "soft_capped", "score": {"name": "location"}}}, "SoftCapped looks at positions"),
+    ):
+        factory: Any = build(SYSTEMS, ConfigDict({**SPECS[name], "attention": attention}), "system")
+        mechanism = factory.keywords["attention"]
+        with pytest.raises(UserError, match=words):
+            factory.func.asks(factory.keywords)["attention"].check(mechanism.func, "system.attention", mechanism.keywords)
+
+
+def _forget_the_window(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(attention_lm, "latest", lambda slots, counts, kept: jnp.zeros_like(slots[:, :kept]))
+
+
+def _keep_padding(patch: pytest.MonkeyPatch) -> None:
+    def latest(slots: jax.Array, counts: jax.Array, kept: int) -> jax.Array:
+        return slots[:, slots.shape[1] - kept :]
+
+    for module in (attention_lm, lstmn):
+        patch.setattr(module, "latest", latest)
+
+
+def _see_oneself(patch: pytest.MonkeyPatch) -> None:
+    plain = LSTMLayer.__call__
+
+    def later(self: Any, *arguments: Any, **named: Any) -> Any:
+        outputs, last = plain(self, *arguments, **named)
+        return jnp.roll(outputs, -1, axis=1), last
+
+    patch.setattr(LSTMLayer, "__call__", later)
+
+
+FAULTS = [
+    (_forget_the_window, "attention_lm", "pieces"),
+    (_keep_padding, "attention_lm", "padding"),
+    (_keep_padding, "lstmn_lm", "padding"),
+    (_see_oneself, "lstm_lm", "causality"),
+]
+
+
+@pytest.mark.parametrize(("fault", "name", "check"), FAULTS)
+def test_broken_code_breaks_a_promise(fault: Any, name: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget()
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        CHECKS[check]({**SPECS[name], "layers": 1})
+    forget()

@@ -1,0 +1,57 @@
+"""Several trained translators as one: every way of decoding takes them, and they must mean the same ids."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from attnlab.errors import UserError
+from attnlab.tasks.ensemble import together
+from attnlab.tasks.translation import Translation
+from tests.tasks.tiny import load
+
+
+@functools.cache
+def tasks() -> tuple[Translation, Any]:
+    one, other = load("rnnsearch"), load("rnnsearch", "system.readout=previous")
+    named = [("one", one, jax.jit(one.init)(jax.random.key(0))), ("other", other, jax.jit(other.init)(jax.random.key(1)))]
+    return together(named)
+
+
+@functools.cache
+def forced() -> Any:
+    return jax.jit(lambda params, *ids: tasks()[0].system.apply({"params": params}, *ids))
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_every_way_of_decoding_takes_it(method: str) -> None:
+    """A hypothesis has the log-probability that teacher forcing of the members gives it."""
+    task, params = tasks()
+    task.config = configs.prepare(configs.from_dict(configs.to_dict(task.config)), [f"decoding.method={method}"])
+    task._decoder.cache_clear()
+    text = task.data.pairs["test"][0][0]
+    best = task.translate(params, [text], alignment=True)[0][0]
+    ids = np.asarray([*task.vocabularies[0].encode_all([text])[0], EOS])[None]
+    target_in = np.asarray([BOS, *best.tokens[:-1], *[PAD] * (9 - len(best.tokens))])[None]  # padding reaches no step before it
+    probabilities = np.exp(np.array(forced()(params, ids, target_in), np.float64)[0, : len(best.tokens)])
+    probabilities[:, [PAD, BOS]] = 0.0  # never written
+    log_probs = np.log(probabilities[np.arange(len(best.tokens)), best.tokens] / probabilities.sum(axis=1))
+    assert best.log_prob == pytest.approx(log_probs.sum(), abs=1e-3)
+    assert best.alignment is not None and best.alignment.shape == (len(best.tokens), ids.shape[1])
+
+
+@pytest.mark.parametrize("change", [{"texts": ["abcdz"]}, {"kind": "word"}, {"lowercase": True}])
+def test_members_must_have_one_vocabulary(change: dict[str, Any]) -> None:
+    """Other pieces, or the same cut out of another text."""
+    one, other = load("rnnsearch"), load("rnnsearch")
+    together([("here", one, None), ("there", other, None)])
+    how: dict[str, Any] = {"texts": ["a b c d e"], "kind": "char", "min_frequency": 1, "lowercase": False}
+    one.vocabularies, other.vocabularies = ((Vocabulary.train(**given),) * 2 for given in (how, how | change))
+    with pytest.raises(UserError, match="there has another vocabulary than here; train the members"):
+        together([("here", one, None), ("there", other, None)])

@@ -1,0 +1,78 @@
+"""Pronunciation: error rates against counts by hand, several pronunciations of a word, and learning on the invented orthography."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.data import corpus
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.tasks.pronunciation import Pronunciation
+
+PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
+SMALL = ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"]
+
+
+@functools.cache
+def task() -> Pronunciation:
+    config = configs.load("configs/g2p.py:rnnsearch", [*SMALL, "batch.buckets=8", "batch.max_length=8"])
+    settings = corpus.VocabularySettings.read(config.vocabulary)
+    source = Vocabulary.train((word for word, _ in PAIRS), **settings.of_one)
+    both = (source, Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.of_target))
+    return Pronunciation(config, corpus.Corpus({"test": PAIRS}, {"test": corpus.encode(both, PAIRS)}, *both))
+
+
+def answering(answers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets the task answer so; the words that it was asked for."""
+    asked: list[str] = []
+
+    def translate(self: Any, params: Any, sources: list[str], *, alignment: bool = False) -> list[list[str]]:
+        asked.extend(sources)
+        return [[answers[word]] for word in sources]
+
+    monkeypatch.setattr(Pronunciation, "translate", translate)
+    monkeypatch.setattr(Pronunciation, "text", lambda self, answer: answer)
+    return asked
+
+
+@pytest.mark.quick
+def test_the_nearest_pronunciation_counts_and_each_word_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 + 3 + 4 phonemes: "ab" as its second pronunciation, one replaced and one missing in "cab", "baba" with one too many."""
+    asked = answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
+    scores, outputs = task().score(None, "test")
+    assert asked == ["ab", "cab", "baba"] and outputs == ["A B B", "G A", "A B B", "B A B A K"]
+    assert scores == {"phoneme_error_rate": pytest.approx(3 / 10), "word_error_rate": pytest.approx(2 / 3)}
+    assert set(scores) | {"loss", "perplexity", "accuracy"} == set(Pronunciation.measures)
+    answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
+    assert task().score(None, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}
+
+
+@pytest.mark.quick
+def test_letters_are_one_vocabulary_and_phonemes_another() -> None:
+    letters, phonemes = task().vocabularies
+    assert letters.settings["kind"] == "char" and letters.size == 4 + 3
+    assert phonemes.settings["kind"] == "spaced" and phonemes.size == 4 + 3
+    assert phonemes.decode(phonemes.encode_all(["K A B"])[0]) == "K A B"
+    assert TASKS.resolve("pronunciation") is Pronunciation
+
+
+def test_one_vocabulary_has_one_kind() -> None:
+    with pytest.raises(UserError, match=r"vocabulary.kind='char' and target_kind='spaced': a shared vocabulary has one kind"):
+        Pronunciation.check(configs.load("configs/g2p.py", ["vocabulary.shared=true"]))
+    with pytest.raises(UserError, match=r"config.vocabulary.target_kind='spacd'; did you mean 'spaced'"):
+        configs.load("configs/g2p.py", ["vocabulary.target_kind=spacd"])
+
+
+@pytest.mark.parametrize("system", ["rnnsearch", "rnn_encoder_decoder", "convs2s", "transformer"])
+def test_every_system_of_the_file_builds(system: str) -> None:
+    config = configs.load(f"configs/g2p.py:{system}")
+    Pronunciation.check(config)
+    assert isinstance(config, ConfigDict) and config.task == "pronunciation"
+    with pytest.raises(UserError, match=r"configs/g2p.py has no system 'rnnserch'; did you mean 'rnnsearch'"):
+        configs.load("configs/g2p.py:rnnserch")

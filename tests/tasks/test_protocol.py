@@ -1,0 +1,37 @@
+"""Every registered task has all that the protocol asks for, with the arguments that it names."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from attnlab.tasks import TASKS
+from attnlab.tasks.protocol import Response, Task
+
+METHODS = {name: method for name, method in vars(Task).items() if inspect.isfunction(getattr(Task, name)) and not name.startswith("_")}
+every = pytest.mark.parametrize("name", TASKS.names())
+
+
+@every
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_take_what_callers_give(name: str, method: str) -> None:
+    kind = TASKS.resolve(name)
+    wanted, found = (list(inspect.signature(getattr(one, method)).parameters.values()) for one in (Task, kind))
+    assert [one.name for one in found][: len(wanted)] == [one.name for one in wanted]
+    assert all(one.default is not inspect.Parameter.empty for one in found[len(wanted) :])  # what it adds may be left out
+    assert "self" not in [one.name for one in found] or method not in ("check", "load", "saved")
+
+
+@pytest.mark.quick
+@every
+def test_measures_units_and_names(name: str) -> None:
+    kind: Any = TASKS.resolve(name)
+    assert set(kind.measures.values()) <= {"min", "max"} and kind.measures["loss"] == "min"
+    assert all(isinstance(unit, str) for unit in kind.units.values()) and isinstance(kind.examples, str) and kind.examples
+    assert isinstance(kind.outputs, str) and "/" not in kind.outputs
+
+
+def test_a_response_says_what_and_how_likely() -> None:
+    assert Response("yes", -0.5) == Response(text="yes", score=-0.5)
