@@ -150,7 +150,7 @@ def attention(task: Any, params: Any, texts: Sequence[tuple[str, str]], name: st
         weights = np.asarray(forced(params, batch["source"], batch["target"]))
         for row, index in enumerate(indices.tolist()):
             if index >= 0:
-                ids = examples.source[index], examples.target[index]
+                ids = [side[index] for side in examples.packed]
                 pieces = [vocabulary.tokens(side) for vocabulary, side in zip(task.vocabularies, ids, strict=True)]
                 found[index] = weights[row, : len(ids[1]), : len(ids[0])], pieces
     return [found[index] for index in range(len(texts))]

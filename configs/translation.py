@@ -3,8 +3,10 @@
     python launch.py train --config=configs/translation.py:rnnsearch --workdir=runs/dates
     python launch.py train --config=configs/translation.py:transformer --workdir=runs/dates-transformer
 
-Arguments: rnnsearch, transformer, rnn_encoder_decoder (small, for two CPU cores), rnnsearch_paper, transformer_base (the published sizes).
-On two cores: rnnsearch 75 s, 0.998 of the test dates right as a whole, 1.0 GB; every other size: not measured here.
+Arguments: rnnsearch, transformer, rnn_encoder_decoder, seq2seq, luong, gnmt, rctm, convs2s, lstmn_seq2seq (small, for two CPU cores),
+rnnsearch_paper, seq2seq_paper, luong_paper, gnmt_paper, rctm_paper, convs2s_paper, transformer_base (the published sizes).
+On two cores: rnnsearch 75 s, 0.998 of the test dates right as a whole, 1.0 GB; convs2s all of them after 500 of its 1,000 steps;
+rctm 0.002; every other size: not measured here.
 Your own text: --config.data=files --config.data.directory=my/folder --config.data.source=de --config.data.target=en
 (train.de, train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
 """
@@ -63,6 +65,40 @@ def _rnn_encoder_decoder() -> dict[str, Any]:
     return {"system": {"name": "rnn_encoder_decoder"}}
 
 
+def _seq2seq() -> dict[str, Any]:
+    """Sutskever et al. 2014, without attention; by Glorot's law, with which two small layers learn faster than from U(-0.08, 0.08)."""
+    return {"system": {"name": "seq2seq"}, "training": {**_shared()["training"], "steps": 2000}}
+
+
+def _luong() -> dict[str, Any]:
+    """Luong et al. 2015: one layer, the score "general" over the whole source, input feeding."""
+    return {"system": {"name": "luong", "attention": {"name": "single", "score": {"name": "general"}}}}
+
+
+def _gnmt() -> dict[str, Any]:
+    """Wu et al. 2016 with two layers on either side; it takes longer to learn where to look."""
+    attention = {"name": "single", "score": {"name": "additive", "hidden": 64}}
+    system = {"name": "gnmt", "width": 96, "encoder_layers": 2, "decoder_layers": 2, "attention": attention}
+    return {"system": system, "training": {**_shared()["training"], "steps": 1500}}
+
+
+def _rctm() -> dict[str, Any]:
+    """Kalchbrenner and Blunsom 2013: a sentence model of convolutions, without attention."""
+    return {"system": {"name": "rctm", "width": 192}}
+
+
+def _convs2s() -> dict[str, Any]:
+    """Gehring et al. 2017 with three layers of 64 on either side."""
+    positions = {"name": "learned", "length": 256, "stddev": 0.1}
+    return {"system": {"name": "convs2s", "attention": {"name": "single", "score": "dot"}, "positions": positions}}
+
+
+def _lstmn_seq2seq() -> dict[str, Any]:
+    """Cheng et al. 2016, deep fusion; the paper describes it and has no figures for translation."""
+    additive = {"name": "single", "score": {"name": "additive", "hidden": 64}}
+    return {"system": {"name": "lstmn_seq2seq", "attention": additive, "inter_attention": additive}}
+
+
 def _transformer() -> dict[str, Any]:
     attention = {"name": "multihead", "heads": 4, "dropout": 0.0}
     system = {"name": "transformer", "encoder_attention": attention, "decoder_attention": attention, "cross_attention": attention}
@@ -73,7 +109,7 @@ def _transformer() -> dict[str, Any]:
 
 def _rnnsearch_paper() -> dict[str, Any]:
     """Bahdanau et al. 2015: 30,000 words a side, sentences up to 50 words, Adadelta, gradient norm 1, no dropout."""
-    sizes = {"embedding": 620, "encoder": 1000, "decoder": 1000, "maxout": 500}
+    sizes = {"embedding": 620, "encoder": 1000, "decoder": 1000, "maxout": 500, "normal": 0.01}
     return {
         "system": {"name": "rnnsearch", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 1000}}},
         "vocabulary": {"kind": "word", "size": 30000, "min_frequency": 1, "lowercase": False, "shared": False},
@@ -81,6 +117,94 @@ def _rnnsearch_paper() -> dict[str, Any]:
         "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
         "schedule": {"name": "constant", "peak": 1.0},
         "training": {**_shared()["training"], "steps": 300_000, "per": "sentence", "evaluate_every": 10_000, "log_every": 100},
+        "checkpoint": {"every": 5000, "keep": 2},
+    }
+
+
+def _seq2seq_paper() -> dict[str, Any]:
+    """Sutskever et al. 2014: 4 layers of 1,000, gradient norm 5, 7.5 epochs of 12 million pairs at the rate 0.7, beam of 12.
+
+    Otherwise than there: one size for both vocabularies (there 160,000 and 80,000 words), and a rate that falls linearly where theirs
+    was halved every half epoch from the fifth on.
+    """
+    return {
+        "system": {"name": "seq2seq", "embedding": 1000, "width": 1000, "layers": 4, "uniform": 0.08, "forget": 0.0},
+        **_wmt("word", 80000),
+        "optimizer": {"name": "sgd"},
+        "schedule": {"name": "linear", "peak": 0.7},
+        "training": {**_shared()["training"], **_LONG, "steps": 700_000},
+        "decoding": {"method": "beam", "beam": 12, "length_penalty": 0.0},
+    }
+
+
+def _luong_paper() -> dict[str, Any]:
+    """Luong et al. 2015, their best single model: local-p, the score "general", input feeding, 12 epochs of 4.5 million pairs.
+
+    Otherwise than there: a rate that falls linearly, where theirs was halved after every epoch from the eighth on.
+    """
+    attention = {"name": "single", "score": {"name": "general"}, "alignment": {"name": "local_p", "reach": 10}}
+    sizes = {"embedding": 1000, "width": 1000, "layers": 4, "uniform": 0.1, "dropout": 0.2}
+    return {
+        "system": {"name": "luong", **sizes, "attention": attention},
+        **_wmt("word", 50000),
+        "optimizer": {"name": "sgd"},
+        "schedule": {"name": "linear", "peak": 1.0},
+        "training": {**_shared()["training"], **_LONG, "steps": 420_000},
+        "decoding": {"method": "beam", "beam": 12, "length_penalty": 0.0},
+    }
+
+
+def _gnmt_paper() -> dict[str, Any]:
+    """Wu et al. 2016: 8 + 8 layers of 1,024, 32,000 shared pieces, length and coverage penalties of 0.2; its first stage, by Adam."""
+    attention = {"name": "single", "score": {"name": "additive", "hidden": 1024}}
+    sizes = {"embedding": 1024, "width": 1024, "encoder_layers": 8, "decoder_layers": 8, "uniform": 0.04, "dropout": 0.2}
+    return {
+        "system": {"name": "gnmt", **sizes, "attention": attention},
+        **_wmt("bpe", 32000),
+        "schedule": {"name": "constant", "peak": 2e-4},
+        "training": {**_shared()["training"], **_LONG, "steps": 60_000},
+        "decoding": {"method": "beam", "beam": 8, "length_penalty": 0.2, "coverage": 0.2},
+    }
+
+
+def _rctm_paper() -> dict[str, Any]:
+    """Kalchbrenner and Blunsom 2013 at a width of 256, which is not checked against the paper; trained by Adam, theirs by Adagrad."""
+    return {
+        "system": {"name": "rctm", "width": 256, "longest": 51},
+        **_wmt("word", 30000),
+        "schedule": {"name": "constant", "peak": 1e-3},
+        "training": {**_shared()["training"], **_LONG, "steps": 100_000},
+    }
+
+
+def _convs2s_paper() -> dict[str, Any]:
+    """Gehring et al. 2017, English-Romanian: 20 + 20 layers of 512, 40,000 shared pieces, Nesterov's momentum, gradient norm 0.1.
+
+    Otherwise than there: a rate that falls linearly, where theirs was divided by 10 whenever the validation loss stopped falling, and
+    scores divided by the penalty of GNMT instead of the length.
+    """
+    positions = {"name": "learned", "length": 1024, "stddev": 0.1}
+    sizes = {"embedding": 512, "width": 512, "encoder_layers": 20, "decoder_layers": 20, "dropout": 0.2}
+    return {
+        "system": {"name": "convs2s", "attention": {"name": "single", "score": "dot"}, "positions": positions, **sizes},
+        "vocabulary": {"kind": "bpe", "size": 40000, "min_frequency": 1, "lowercase": False, "shared": True},
+        "batch": {"size": 64, "unit": "sentences", "buckets": (20, 40, 80, 176), "max_length": 176},
+        "optimizer": {"name": "sgd", "momentum": 0.99, "nesterov": True},
+        "schedule": {"name": "linear", "peak": 0.25},
+        "training": {**_shared()["training"], "steps": 400_000, "clip": 0.1, "evaluate_every": 10_000, "log_every": 100},
+        "checkpoint": {"every": 5000, "keep": 2},
+        "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0},
+    }
+
+
+_LONG = {"per": "sentence", "clip": 5.0, "evaluate_every": 10_000, "log_every": 100}
+
+
+def _wmt(kind: str, size: int) -> dict[str, Any]:
+    """What the three have in common: sentences of up to 50 words or pieces, 128 of them in a batch."""
+    return {
+        "vocabulary": {"kind": kind, "size": size, "min_frequency": 1, "lowercase": False, "shared": kind == "bpe"},
+        "batch": {"size": 128, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
         "checkpoint": {"every": 5000, "keep": 2},
     }
 
@@ -106,6 +230,17 @@ _SYSTEMS = {
     "rnnsearch": _rnnsearch,
     "transformer": _transformer,
     "rnn_encoder_decoder": _rnn_encoder_decoder,
+    "seq2seq": _seq2seq,
+    "luong": _luong,
+    "gnmt": _gnmt,
+    "rctm": _rctm,
+    "convs2s": _convs2s,
+    "lstmn_seq2seq": _lstmn_seq2seq,
     "rnnsearch_paper": _rnnsearch_paper,
+    "seq2seq_paper": _seq2seq_paper,
+    "luong_paper": _luong_paper,
+    "gnmt_paper": _gnmt_paper,
+    "rctm_paper": _rctm_paper,
+    "convs2s_paper": _convs2s_paper,
     "transformer_base": _transformer_base,
 }

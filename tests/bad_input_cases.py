@@ -180,7 +180,7 @@ CONFIGS: Mapping[str, tuple[list[str], list[str]]] = {
         ["--config=configs/translaton.py:rnnsearch"],
         ["'configs/translaton.py'", "did you mean 'configs/translation.py'"],
     ),
-    "a folder as config file": (["--config=configs"], ["'configs' is a folder", "configs/translation.py"]),
+    "a folder as config file": (["--config=configs"], ["'configs' is a folder", "did you mean 'configs/"]),
     "unknown argument of the config": (["--config=configs/translation.py:rnsearch"], ["no system 'rnsearch'", "did you mean 'rnnsearch'"]),
     "unknown system": ([RNNSEARCH, "--config.system=rnnsarch"], ["config.system: unknown system 'rnnsarch'", "did you mean 'rnnsearch'?"]),
     "unknown setting of the system": (

@@ -30,6 +30,7 @@ _FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "W
 _LONGEST = 24  # characters of a token that are shown
 _FONT_SIZE = 7.5  # points
 _CELL = 0.17  # inches per token, so that labels do not touch
+_FAINT = 0.05  # arcs of less weight are not drawn
 _DPI = 110
 
 
@@ -62,6 +63,57 @@ def save_map(
     bar = figure.colorbar(image, cax=figure.add_axes(grid.bar()), extend=_tips(maps))
     bar.ax.tick_params(labelsize=7)
     _save(figure, path)
+
+
+def save_arcs(path: str | os.PathLike[str], weights: np.ndarray, tokens: Sequence[str], title: str = "") -> None:
+    """Draws where the tokens of a text look in that text, as a PNG of arcs, the heads one below the other.
+
+    An arc above the line leads back to an earlier token, one below it on to a later one; the stronger, the larger the weight. Looks of a
+    token at itself, and weights below 0.05, are left out.
+
+    Args:
+      weights: [H,T,T] or [T,T].
+      tokens: T tokens.
+
+    Raises:
+      ValueError: shapes that do not go with the tokens, or nothing to draw.
+    """
+    from matplotlib.collections import LineCollection
+
+    maps, labels = _checked(weights, tokens, tokens), [label(token) for token in tokens]
+    found = [arcs(one) for one in maps]
+    lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
+    room, rise = 0.2 + max(map(_inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
+    width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
+    figure = _figure(width, height := 0.35 + down * len(maps))
+    title = label(title, longest=int(width / 0.085))
+    figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=10, fontfamily=list(_fonts()), parse_math=False)
+    turn = np.linspace(0, np.pi, 33)
+    for number, head in enumerate(found):
+        bottom = height - 0.35 - down * (number + 1) + room
+        panel = figure.add_axes((0.3 / width, bottom / height, _CELL * len(labels) / width, rise * (1 - lowest) / height))
+        lines = [_arc(here, there, turn, len(labels)) for here, there, _ in head]
+        strengths = [weight for *_, weight in head]
+        panel.add_collection(LineCollection(lines, colors=[(0.15, 0.3, 0.6, one) for one in strengths], linewidths=1.4))
+        panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
+        panel.set_xticks(range(len(labels)), labels, fontsize=_FONT_SIZE, rotation=90, fontfamily=list(_fonts()), parse_math=False)
+        panel.set_ylabel(f"head {number}" if len(maps) > 1 else "", fontsize=8)
+        panel.spines[["top", "left", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
+    """The looks [T,T] that `save_arcs` draws: from, to, and the weight, at most 1; the strongest last, so that it lies on top."""
+    rows, columns = np.nonzero(np.nan_to_num(weights) >= _FAINT)
+    looks = [(int(i), int(j), min(float(weights[i, j]), 1.0)) for i, j in zip(rows, columns, strict=True) if i != j]
+    return sorted(looks, key=lambda look: look[2])
+
+
+def _arc(here: int, there: int, turn: np.ndarray, length: int) -> np.ndarray:
+    """The points of half an ellipse between two tokens, [P,2]; as high as it is wide, of all the room at most."""
+    middle, radius = (here + there) / 2, abs(here - there) / 2
+    high = radius / max((length - 1) / 2, 1) * (1 if there < here else -1)
+    return np.stack([middle + radius * np.cos(turn), high * np.sin(turn)], axis=1)
 
 
 def save_arrays(

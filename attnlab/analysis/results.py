@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.analysis.maps import save_arrays, save_curve, save_map
+from attnlab.analysis.maps import save_arcs, save_arrays, save_curve, save_map
 from attnlab.files import write_atomic
 from attnlab.progress import table
 from attnlab.training.records import read_records
 from attnlab.training.sealed import check_test_split
 
-PICTURED = 3  # test sentences whose alignment is drawn
+PICTURED = 3  # test examples whose maps are drawn
+ARCS = "-arcs"  # at the end of the name of such a picture
 
 
 def report(config: ConfigDict, task: Any, workdir: Path) -> None:
-    """Score the test split with the best parameters; print a table, write pictures, `translations.txt` and, last, `results.json`.
+    """Score the test split with the best parameters; print a table, write pictures, what the
+    system answers (`translations.txt`, say) and, last, `results.json`.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that can be used.
@@ -30,30 +33,36 @@ def report(config: ConfigDict, task: Any, workdir: Path) -> None:
     from attnlab.training.loop import best_params
 
     params, step = best_params(config, task, workdir)
-    results, translations = scores(task, params, "test")
+    results, outputs = scores(task, params, "test")
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
-    write_atomic(workdir / "translations.txt", "".join(line + "\n" for line in translations))
-    pictures = [curves(workdir), *alignments(task, params, workdir)]
+    if outputs:
+        write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
+    pictures = [curves(workdir), *pictures_of_test(task, params, workdir)]
     write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")  # last: where it is, everything is
-    show(f"{config.system.name} on {config.data.name}, test split", results)
+    show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
     print(f"pictures: {', '.join(str(path) for path in pictures)}")
     print(f"numbers:  {workdir / 'results.json'}")
 
 
 def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-    """Teacher-forced and free-running scores of a split, and its translations."""
-    results = {"split": split, "sentences": len(task.data.pairs[split]), **task.evaluate(params, split)}
+    """Scores of a split, those of `evaluate` and what the system makes of it on its own, and its answers."""
+    results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
-    texts, translations = task.score(params, split)
-    return {**results, **texts, "decoding_seconds": round(time.perf_counter() - began, 2)}, translations
+    own, outputs = task.score(params, split)
+    seconds = {"decoding_seconds": round(time.perf_counter() - began, 2)} if outputs else {}
+    return {**results, **own, **seconds}, outputs
 
 
-def show(title: str, results: dict[str, Any]) -> None:
-    """Print results as a table, one row a measure."""
-    units = {"loss": "nats per target token", "accuracy": "next token, teacher-forced", "exact": "share of sentences right as a whole"}
-    units |= {"bleu": results.get("bleu_signature", ""), "chrf": results.get("chrf_signature", ""), "decoding_seconds": "s"}
-    rows = [(name, value, units.get(name, "")) for name, value in results.items() if not name.endswith("_signature")]
-    table(title, ("measure", "value", "unit or signature"), [(name, _plain(value), unit) for name, value, unit in rows])
+def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> None:
+    """Print results as a table, one row a measure with its unit or signature, and every score that is a table as one of its own."""
+    shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
+    beside = {name: units.get(name, results.get(f"{name}_signature", "")) for name in shown} | {"decoding_seconds": "s"}
+    rows = [(name, _plain(value), beside[name]) for name, value in shown.items() if not isinstance(value, Mapping)]
+    table(title, ("measure", "value", "unit or signature"), rows)
+    for name, value in shown.items():
+        if isinstance(value, Mapping):
+            columns = list(next(iter(value.values()), {}))
+            table(f"\n{name}", (units.get(name, ""), *columns), [(row, *(cells[one] for one in columns)) for row, cells in value.items()])
 
 
 def curves(workdir: Path) -> Path:
@@ -65,22 +74,29 @@ def curves(workdir: Path) -> Path:
     return path
 
 
-def alignments(task: Any, params: Any, workdir: Path) -> list[Path]:
-    """Draw where the system looks in the source for the first test sentences; nothing where it does not look."""
+def pictures_of_test(task: Any, params: Any, workdir: Path) -> list[Path]:
+    """Draw where the system looks for the first test examples; nothing where it does not look.
+
+    Returns:
+      The files worth a look first: maps between two sequences, and of a text onto itself where there are no others; and the arrays.
+    """
     if not task.system.needs:
         return []
     paths = []
-    for number, (source, target) in enumerate(task.data.pairs["test"][:PICTURED]):
-        for name, path in draw(task, params, source, target, workdir / "maps" / f"test{number}").items():
-            if name == "arrays" or task.system.between(name) == ("target", "source"):
-                paths.append(path)
+    for number, (source, target) in enumerate(task.pictured("test", PICTURED)):
+        drawn = draw(task, params, source, target, workdir / "maps" / f"test{number}")
+        sides = {name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"}
+        between = [name for name, (query, key) in sides.items() if query != key]
+        paths += [drawn[name] for name in (*(between or sides), "arrays")]
     return paths
 
 
-def draw(task: Any, params: Any, source: str, target: str, stem: Path) -> dict[str, Path]:
-    """Draw every map of a pair as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`; the files by map, and "arrays".
+def draw(task: Any, params: Any, source: str, target: str | None, stem: Path) -> dict[str, Path]:
+    """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`; the files by map, and "arrays".
 
-    The arrays' "target_tokens" are the rows of maps onto the source; a decoder's self-attention has BOS and all but the last of them.
+    What lies between the tokens of one text is drawn as arcs too, in `<stem>-<map>-arcs.png`.
+    Of two sequences the arrays have "source_tokens" and "target_tokens", the rows of maps onto the source; a decoder's self-attention
+    has BOS and all but the last of these. A second text that is read is the target, too.
     """
     maps, tokens = task.maps(params, source, target)
     paths = {}
@@ -88,8 +104,12 @@ def draw(task: Any, params: Any, source: str, target: str, stem: Path) -> dict[s
     for name, one in maps.items():
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
         save_map(paths[name], one.weights, tokens[one.key], tokens[one.query], title=name)
+        if one.query == one.key:
+            paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
+            save_arcs(paths[name + ARCS], one.weights, tokens[one.key], title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
-    save_arrays(paths["arrays"], {name: one.weights for name, one in maps.items()}, tokens["source"], tokens["target"])
+    second = tokens.get("target", tokens.get("target_in", ()))
+    save_arrays(paths["arrays"], {name: one.weights for name, one in maps.items()}, tokens["source"], second)
     return paths
 
 

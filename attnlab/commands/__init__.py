@@ -41,9 +41,9 @@ class Command:
 
 COMMANDS: Mapping[str, Command] = {
     "train": Command("attnlab.commands.train", "train a model; the same command again resumes it"),
-    "evaluate": Command("attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, chrF"),
-    "generate": Command("attnlab.commands.generate", "translate lines from stdin or a file"),
-    "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given sentence pairs"),
+    "evaluate": Command("attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, whatever its task measures"),
+    "generate": Command("attnlab.commands.generate", "translate, label or continue lines from stdin or a file"),
+    "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given texts"),
     "sweep": Command("attnlab.commands.sweep", "run an experiment, from trials to a report; resumes too", on_run=False, overrides=True),
     "status": Command("attnlab.commands.status", "how far a sweep is", on_run=False),
     "report": Command("attnlab.commands.report", "what a sweep has shown: tables, intervals, verdict, one HTML page", on_run=False),

@@ -39,7 +39,11 @@ class Origin:
 def origin(component: Any) -> Origin:
     """The card that a component carries itself; what a class inherits tells of its base."""
     card = vars(component).get("card")
-    return Origin(**{one.name: str(getattr(card, one.name)) for one in dataclasses.fields(Origin)}) if card else Origin()
+    if card is None:
+        return Origin()
+    said = dataclasses.asdict(card)
+    said["source"] = said.get("source", said.get("paper", ""))  # the card of a system has a paper
+    return Origin(**{one.name: str(said.get(one.name, "")) for one in dataclasses.fields(Origin)})
 
 
 def first_line(text: str | None) -> str:
@@ -86,7 +90,7 @@ def can(capabilities: Any) -> str:
     if capabilities is None:
         return ""
     roles = [*sorted(capabilities.roles, reverse=True), *sorted(capabilities.directions, reverse=True)]
-    switches = [name for name in ("padding", "dense", "dropout", "cache") if getattr(capabilities, name)]
+    switches = [name for name in ("padding", "dense", "dropout", "cache", "values") if getattr(capabilities, name)]
     words = [*roles, *switches, f"maps {capabilities.maps}"]
     if capabilities.positions:
         words.append(f"positions {' '.join(sorted(capabilities.positions))}")

@@ -9,9 +9,10 @@ from attnlab.commands import session
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--split` and `--json`."""
+    """`--split`, `--json` and `--ensemble`."""
     parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="which part of the data (default: test)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    session.add_ensemble(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,5 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(results))
     else:
-        show(f"{workdir}, {arguments.split} split", results)
+        show(f"{workdir}, {arguments.split} split", results, task.units)
     return 0

@@ -1,4 +1,4 @@
-"""`generate`: translate lines from stdin or a file with a trained run."""
+"""`generate`: what a trained run makes of lines from stdin or a file: translations, labels, how a text goes on."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from attnlab.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--input` and `--output`."""
-    parser.add_argument("--input", metavar="FILE", help="one sentence a line, UTF-8 (default: stdin)")
-    parser.add_argument("--output", metavar="FILE", help="where the translations go (default: stdout)")
+    """`--input`, `--output` and `--ensemble`."""
+    parser.add_argument("--input", metavar="FILE", help="one text a line, UTF-8, two with a tab between them for pairs (default: stdin)")
+    parser.add_argument("--output", metavar="FILE", help="where the answers go (default: stdout)")
+    session.add_ensemble(parser)
     parser.epilog = (
-        "One line out for each line in, an empty one for an empty one. With --config.decoding.n_best=N each line gives N lines of\n"
-        "'line number TAB score TAB text', best first. --config.decoding.method=beam|greedy|sample picks the method.\n\n"
+        "One line out for each line in, an empty one for an empty one. Where a system writes text, --config.decoding.n_best=N gives N\n"
+        "lines of 'line number TAB score TAB text' for each, best first; --config.decoding.method=beam|greedy|sample picks the method.\n\n"
         + (parser.epilog or "")
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Translate."""
-    session.trained_run(arguments)  # complain before reading stdin
+    """Answer every line."""
+    session.ensemble_of(arguments, session.trained_run(arguments)[1])  # complain before reading stdin
     if arguments.output:
         _check_output(Path(arguments.output))
     lines = read_lines(arguments.input)
@@ -35,18 +36,18 @@ def run(arguments: argparse.Namespace) -> int:
     if longer:
         first = wanted[longer[0]] + 1
         print(
-            f"note: {len(longer)} of {len(wanted)} sentences are longer than the {limit} tokens of training (first: line {first})",
+            f"note: {len(longer)} of {len(wanted)} {task.examples} are longer than the {limit} tokens of training (first: line {first})",
             file=sys.stderr,
         )
-    found = dict(zip(wanted, task.translate(params, [lines[number] for number in wanted]), strict=True)) if wanted else {}
-    several = task.config.decoding.n_best > 1
+    found = dict(zip(wanted, task.respond(params, [lines[number] for number in wanted]), strict=True)) if wanted else {}
+    several = any(len(answers) > 1 for answers in found.values())
     output = []
     for number in range(len(lines)):
-        best = found.get(number, [])
+        answers = found.get(number, [])
         if several:
-            output += [f"{number + 1}\t{one.score:.4f}\t{task.text(one)}" for one in best]
+            output += [f"{number + 1}\t{one.score:.4f}\t{one.text}" for one in answers]
         else:
-            output.append(task.text(best[0]) if best else "")
+            output.append(answers[0].text if answers else "")
     text = "".join(line + "\n" for line in output)
     if arguments.output:
         from attnlab.files import write_atomic

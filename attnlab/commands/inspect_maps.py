@@ -1,4 +1,4 @@
-"""`inspect`: draw where a trained run looks, for given sentence pairs."""
+"""`inspect`: draw where a trained run looks, for given texts or pairs of texts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,26 @@ from attnlab.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--source`, `--target`, `--pairs` and `--output`."""
-    parser.add_argument("--source", metavar="TEXT", help="a source sentence")
-    parser.add_argument("--target", metavar="TEXT", help="its translation (default: the system's own)")
-    parser.add_argument("--pairs", metavar="FILE", help="instead: a file with 'source TAB target' on each line ('-' for stdin)")
+    parser.add_argument("--source", metavar="TEXT", help="a text")
+    parser.add_argument("--target", metavar="TEXT", help="the second text of a pair; in translation by default the system's own")
+    parser.add_argument("--pairs", metavar="FILE", help="instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)")
     parser.add_argument("--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and `<number>.npz` for each pair."""
+    """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and `<number>.npz` for each example."""
     _, workdir = session.trained_run(arguments)
     folder = Path(arguments.output) if arguments.output else workdir / "maps"
     session.check_folder("--output", folder)
-    pairs = _pairs(arguments)
+    examples = _examples(arguments)
     task, params, _, _ = session.trained_task(arguments, ())
     if not task.system.needs:
-        raise UserError(f"inspect: {task.config.system.name} has no attention to look at; it knows the source by its state alone")
+        raise UserError(f"inspect: {task.config.system.name} has no attention to look at; it knows its texts by its state alone")
     from attnlab.analysis.results import draw
 
-    missing = [source for source, target in pairs if target is None]
-    own = iter(task.text(best[0]) for best in task.translate(params, missing)) if missing else iter(())
-    for number, (source, target) in enumerate(pairs):
-        text = next(own) if target is None else target
-        print(f"{source}  ->  {text}")
-        for path in draw(task, params, source, text, folder / f"{number}").values():
+    for number, (source, target) in enumerate(task.completed(params, examples)):
+        print(source if target is None else f"{source}  ->  {target}")
+        for path in draw(task, params, source, target, folder / f"{number}").values():
             print(f"  {path}")
     return 0
 
@@ -48,8 +45,8 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _pairs(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """The pairs asked for; a target of None is to be translated first."""
+def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
+    """The texts asked for, each with its second one or None."""
     if (arguments.source is None) == (arguments.pairs is None):
         raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
     if arguments.target is not None and arguments.source is None:
@@ -59,12 +56,12 @@ def _pairs(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
             raise UserError(f"inspect: {flag}={text!r}: expected a sentence in UTF-8")
     if arguments.source is not None:
         return [(arguments.source, arguments.target)]
-    pairs: list[tuple[str, str | None]] = []
+    examples: list[tuple[str, str | None]] = []
     for number, line in enumerate(read_lines(None if arguments.pairs == "-" else arguments.pairs), 1):
         source, tab, target = line.partition("\t")
         if not source.strip() or (tab and not target.strip()):
             raise UserError(f"{arguments.pairs}, line {number}: expected 'source' or 'source TAB target', both not empty")
-        pairs.append((source, target if tab else None))
-    if not pairs:
+        examples.append((source, target if tab else None))
+    if not examples:
         raise UserError(f"{arguments.pairs} holds no pairs")
-    return pairs
+    return examples

@@ -29,6 +29,7 @@ class Kind:
 
 
 ORIGIN = ("family", "year", "source")
+NETWORK = ("task", "parameters")  # columns that only systems have
 KINDS: Mapping[str, Kind] = {
     "mechanisms": Kind("attnlab.attention:MECHANISMS", "--config.system.attention=NAME", (*ORIGIN, "capabilities", "time", "state")),
     "scores": Kind("attnlab.attention.scores:SCORES", "--config.system.attention.score=NAME", (*ORIGIN, "time", "about")),
@@ -42,7 +43,7 @@ KINDS: Mapping[str, Kind] = {
         "attnlab.attention.visibility:VISIBILITIES", "--config.system.decoder_visibility=NAME", (*ORIGIN, "time", "about")
     ),
     "kernels": Kind("attnlab.attention.kernels:KERNELS", "--config.system.attention.kernel=NAME", ("module", "about")),
-    "systems": Kind("attnlab.systems:SYSTEMS", "--config.system=NAME"),
+    "systems": Kind("attnlab.systems:SYSTEMS", "--config.system=NAME", ("task", "year", "source", *NETWORK[1:], "about")),
     "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
     "schedules": Kind("attnlab.training.optimizers:SCHEDULES", "--config.schedule=NAME"),
@@ -98,7 +99,7 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
     rows = []
     for name in entries.names():
         try:
-            cells = described(entries.resolve(name))
+            cells = described(name, entries.resolve(name), columns)
         except UserError as error:
             rows.append((name, *[""] * (len(columns) - 1), f"not available: {error}"))
             continue
@@ -106,21 +107,27 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
     return rows
 
 
-def described(component: Any) -> dict[str, str]:
-    """Every cell there may be, by its column."""
+def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
+    """Every cell there may be, by its column; what takes longer to say only if it is among those wanted."""
+    more = {}
+    if set(NETWORK) & set(columns):
+        from attnlab.commands import networks
+
+        more = networks.cells(name, component)
     return {
         "module": component.__module__,
         "about": describe.about(component),
         **dataclasses.asdict(describe.origin(component)),
         "capabilities": describe.can(getattr(component, "capabilities", None)),
         "fields": ", ".join(f"{field.name}={field.default}" for field in describe.settable(component)),
+        **more,
     }
 
 
 def show(kind: str, name: str) -> None:
     """Prints all about one component: its cells, its fields, its formula."""
     component = components(kind).resolve(name)
-    cells = described(component)
+    cells = described(name, component, KINDS[kind].columns)
     del cells["fields"]
     table(name, ("what", "it says"), [(column, text) for column, text in cells.items() if text])
     fields = [(field.name, field.default, field.meaning) for field in describe.settable(component)]

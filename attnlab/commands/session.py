@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from attnlab.training.manifest import Manifest
 from attnlab.training.run import start_jax
 from attnlab.training.sealed import check_test_split, sweep_of
 
-__all__ = ["check_folder", "existing_run", "start_jax", "trained_run", "trained_task", "wanted_config"]
+__all__ = ["add_ensemble", "check_folder", "existing_run", "start_jax", "trained_run", "trained_task", "wanted_config"]
 
 CHANGEABLE = ("data", "decoding", "parallel")  # what may differ between training a model and using it
 
@@ -81,18 +82,54 @@ def trained_run(arguments: Any) -> tuple[ConfigDict, Path]:
 
 
 def trained_task(arguments: Any, splits: Sequence[str]) -> tuple[Any, Any, int, Path]:
-    """Task, parameters and step of the run in `--workdir`, with the data of `splits` read.
+    """Task, parameters and step of the run in `--workdir`, with the data of `splits` read; those of `--ensemble` are joined to it.
 
     Raises:
-      UserError: no such run, or the test split of a sweep's trial that is still closed.
+      UserError: no such run, the test split of a sweep's trial that is still closed, or runs that do not go together.
     """
     config, workdir = trained_run(arguments)
+    others = ensemble_of(arguments, workdir)
     if "test" in splits:
-        check_test_split(workdir)
+        for folder in (workdir, *others):
+            check_test_split(folder)
     start_jax()
     from attnlab.tasks import TASKS
     from attnlab.training.loop import best_params
 
     task = TASKS.resolve(config.task).load(config, workdir, splits)
     params, step = best_params(config, task, workdir)
+    if others:
+        from attnlab.tasks.ensemble import together
+
+        named = [(str(workdir), task, params)]
+        for folder, stored in others.items():
+            other = TASKS.resolve(stored.task).load(stored, folder, ())
+            named.append((str(folder), other, best_params(stored, other, folder)[0]))
+        task, params = together(named)
     return task, params, step, workdir
+
+
+def add_ensemble(parser: argparse.ArgumentParser) -> None:
+    """`--ensemble`, of the commands for which several runs can be one."""
+    parser.add_argument(
+        "--ensemble", metavar="FOLDER,...", help="more trained runs of the same vocabulary, of all of which the mean probability counts"
+    )
+
+
+def ensemble_of(arguments: Any, workdir: Path) -> dict[Path, ConfigDict]:
+    """The runs of `--ensemble`, beside that of `workdir`, and the config that each was trained with.
+
+    Raises:
+      UserError: one of them is no run, or named twice.
+    """
+    folders = [Path(name.strip()) for name in (getattr(arguments, "ensemble", None) or "").split(",") if name.strip()]
+    named = [workdir, *folders]
+    found = {}
+    for number, folder in enumerate(folders, start=1):
+        manifest = Manifest.read(folder) if folder.is_dir() else None
+        if manifest is None:
+            raise UserError(f"--ensemble: {folder} holds no run; name folders of trained runs, with commas between them")
+        if folder.resolve() in {one.resolve() for one in named[:number]}:
+            raise UserError(f"--ensemble: {folder} is named twice; a run counts once")
+        found[folder] = configs.prepare(configs.from_dict(manifest.config), [])
+    return found

@@ -24,7 +24,7 @@ class Budget:
       knob: the whole number that is solved for, by its full name ("system.decoder").
       within: the share by which it may differ; None for 0.01 of parameters and 0.02 of FLOPs.
       to: the variant to match; "" for the baseline.
-      knobs: variant to its own knob, for those that have another one.
+      knobs: variant to its own knob, for those that have another one; the variant may set where the search begins.
     """
 
     match: Literal["parameters", "flops"]

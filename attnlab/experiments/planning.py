@@ -157,7 +157,8 @@ def _matched(plan: Plan, wanted: Wanted, builder: Builder) -> dict[str, Any]:
     """`Candidate.budget`: the knob solved so that the count is that of the variant to match, with the same tuned settings."""
     assert plan.budget is not None
     knob, to, what = plan.budget["knobs"].get(wanted.variant, plan.budget["knob"]), plan.budget["to"], plan.budget["match"]
-    if knob in wanted.tuned or (wanted.variant != to and knob in plan.variants[wanted.variant]):
+    own = wanted.variant in plan.budget["knobs"]  # it may say where the search for its own knob begins
+    if knob in wanted.tuned or (wanted.variant != to and not own and knob in plan.variants[wanted.variant]):
         raise UserError(f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another knob")
     goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
     start = _whole(builder.config(wanted.overrides), knob)

@@ -119,3 +119,23 @@ def test_pyplot_is_not_touched(tmp_path: pathlib.Path) -> None:
         f"maps.save_map({str(tmp_path / 'm.png')!r}, np.eye(2), ['a', 'b'], ['c', 'd']); sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_arcs_are_the_looks_at_others_strongest_last(tmp_path: pathlib.Path) -> None:
+    weights = np.array([[1.0, 0.0, 0.0], [0.7, 0.3, 0.0], [0.04, 0.9, 0.06]])
+    assert maps.arcs(weights) == [(1, 0, 0.7), (2, 1, 0.9)]
+    assert maps.arcs(weights.T) == [(0, 1, 0.7), (1, 2, 0.9)] and maps.arcs(np.full((2, 2), np.nan)) == []
+    for name, one in (("back", weights), ("both", np.stack([weights, weights.T])), ("single", np.ones((1, 1)))):
+        maps.save_arcs(tmp_path / f"{name}.png", one, ["a", "bb", "你"][: one.shape[-1]], title=name)
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    maps.save_arcs(tmp_path / "again.png", weights, ["a", "bb", "你"], title="back")
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "back.png").read_bytes()
+    with pytest.raises(ValueError, match="do not go with"):
+        maps.save_arcs(tmp_path / "no.png", weights, ["a", "b"])
+
+
+@pytest.mark.parametrize(("here", "there", "side"), [(4, 1, 1), (1, 4, -1)])
+def test_an_arc_leads_from_token_to_token_over_or_under_the_line(here: int, there: int, side: int) -> None:
+    points = maps._arc(here, there, np.linspace(0, np.pi, 33), 5)
+    np.testing.assert_allclose(points[[0, -1]], [[4, 0], [1, 0]], atol=1e-12)
+    assert (side * points[1:-1, 1] > 0).all() and np.abs(points[:, 1]).max() == pytest.approx(3 / 4)

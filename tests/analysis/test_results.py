@@ -1,4 +1,4 @@
-"""What a finished run shows, from a stand-in task: table, curves, pictures of the first test sentences."""
+"""What a finished run shows, from a stand-in task: tables, curves, pictures of the first test examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.analysis.results import PICTURED, alignments, curves, draw, scores, show
+from attnlab.analysis.results import PICTURED, curves, draw, pictures_of_test, scores, show
 from attnlab.systems.protocol import AttentionMap
 
 
@@ -20,7 +20,14 @@ class Stand:
     system = SimpleNamespace(
         needs={"attention": None}, between=lambda name: ("target", "source") if name.endswith("look") else ("target_in", "target_in")
     )
-    data = SimpleNamespace(pairs={"test": [(f"s{number}", f"t{number}") for number in range(5)]})
+    examples = "sentences"
+    units = {"loss": "nats per target token", "exact": "share of sentences right as a whole", "confusion": "label"}
+
+    def size(self, split: str) -> int:
+        return 5
+
+    def pictured(self, split: str, number: int) -> list[tuple[str, str | None]]:
+        return [(f"s{one}", f"t{one}") for one in range(5)][:number]
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
         return {"loss": 1.5, "perplexity": 4.5, "accuracy": 0.25}
@@ -28,7 +35,8 @@ class Stand:
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
         return {"bleu": 12.0, "chrf": 34.0, "exact": 0.2, "bleu_signature": "nrefs:1|x", "chrf_signature": "nc:6"}, ["a"] * 5
 
-    def maps(self, params: Any, source: str, target: str) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+    def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        assert target is not None
         tokens = {"source": [source, "</s>"], "target": [target, "!", "</s>"], "target_in": ["<s>", target, "!"]}
         cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
         return {"decoder_0/look": cross, "decoder_0/self": AttentionMap(np.eye(3)[None], "target_in", "target_in")}, tokens  # type: ignore[arg-type]
@@ -42,10 +50,13 @@ def test_scores_join_both_kinds_and_count() -> None:
 
 @pytest.mark.quick
 def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    """Signatures stand beside the numbers they belong to, and every unit belongs to a measure that exists."""
+    """Signatures stand beside the numbers they belong to, and a score that is a table is one of its own."""
     results, _ = scores(Stand(), None, "test")
-    show("a run, test split", results)
-    title, _, _, *rows = capsys.readouterr().out.splitlines()
+    confusion = {"yes": {"yes": 3, "no": 1}, "no": {"yes": 0, "no": 2}}
+    show("a run, test split", {**results, "confusion": confusion}, Stand.units)
+    printed, _, table = capsys.readouterr().out.partition("\n\nconfusion\n")
+    assert [line.split() for line in table.splitlines()][::2] == [["label", "yes", "no"], ["yes", "3", "1"]]
+    title, _, _, *rows = printed.splitlines()
     found = {row.split()[0]: row for row in rows}
     assert title == "a run, test split" and set(found) == {name for name in results if not name.endswith("_signature")}
     for name, unit in {"loss": "nats per target token", "bleu": "nrefs:1|x", "chrf": "nc:6", "exact": "share of sentences"}.items():
@@ -53,10 +64,11 @@ def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
-    paths = alignments(Stand(), None, tmp_path)
+    paths = pictures_of_test(Stand(), None, tmp_path)
     assert [path.name for path in paths] == [f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")]
     drawn = draw(Stand(), None, "s", "t", tmp_path / "deeper" / "0")
-    assert list(drawn) == ["decoder_0/look", "decoder_0/self", "arrays"] and all(path.stat().st_size for path in drawn.values())
+    assert list(drawn) == ["decoder_0/look", "decoder_0/self", "decoder_0/self-arcs", "arrays"]
+    assert all(path.stat().st_size for path in drawn.values()) and drawn["decoder_0/self-arcs"].name == "0-decoder_0-self-arcs.png"
     assert np.load(drawn["arrays"])["decoder_0/look"].shape == (2, 3, 2)
 
 
@@ -64,7 +76,31 @@ def test_a_system_that_does_not_look_has_no_pictures(tmp_path: Path) -> None:
     class Blind(Stand):
         system = SimpleNamespace(needs={})
 
-    assert alignments(Blind(), None, tmp_path) == [] and not list(tmp_path.iterdir())
+    assert pictures_of_test(Blind(), None, tmp_path) == [] and not list(tmp_path.iterdir())
+
+
+def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path) -> None:
+    """No second text, no map between two: all are worth a look. Without answers nothing is timed."""
+
+    class Alone(Stand):
+        system = SimpleNamespace(needs={"attention": None}, between=lambda name: ("source", "source"))
+
+        def pictured(self, split: str, number: int) -> list[tuple[str, str | None]]:
+            return [("s", None)]
+
+        def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+            assert target is None
+            return {"look": AttentionMap(np.eye(2)[None], "source", "source")}, {"source": [source, "</s>"]}  # type: ignore[arg-type]
+
+        def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+            return {}, []
+
+    paths = pictures_of_test(Alone(), None, tmp_path)
+    assert [path.name for path in paths] == ["test0-look.png", "test0-look-arcs.png", "test0.npz"] and np.load(paths[2])[
+        "target_tokens"
+    ].size == 0
+    results, outputs = scores(Alone(), None, "test")
+    assert outputs == [] and list(results) == ["split", "sentences", "loss", "perplexity", "accuracy"]
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:

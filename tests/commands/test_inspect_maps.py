@@ -26,7 +26,9 @@ def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
     for name in names:
         assert arrays[name].ndim == 3 and np.allclose(arrays[name].sum(-1), 1.0, atol=1e-5)
         assert (tmp_path / "maps" / f"0-{name.replace('/', '-')}.png").read_bytes().startswith(PNG)
-    assert len(list((tmp_path / "maps").iterdir())) == len(names) + 1
+    arcs = [name for name in names if "self" in name]
+    assert all((tmp_path / "maps" / f"0-{name.replace('/', '-')}-arcs.png").read_bytes().startswith(PNG) for name in arcs)
+    assert len(list((tmp_path / "maps").iterdir())) == len(names) + len(arcs) + 1
     assert ended.out.splitlines()[0] == "3 of may 1967  ->  1967-05-03" and str(tmp_path / "maps" / "0.npz") in ended.out
 
 

@@ -59,7 +59,7 @@ def test_components_with_fields_and_what_cannot_be_imported() -> None:
     plain, gone = listing.component_rows(MECHANISMS, ("module", "about", "fields"))
     assert plain == ("plain", __name__, "What it is, in one line.", "hidden=32, sizes=(1, 2)")
     assert gone[:-1] == ("gone", "", "") and gone[-1].startswith("not available: mechanism 'gone': cannot import")
-    assert listing.described(Holder)["fields"] == "attention=<mechanism>, other=plain"
+    assert listing.described("holder", Holder, ())["fields"] == "attention=<mechanism>, other=plain"
 
 
 @pytest.mark.parametrize("kind", list(listing.KINDS))

@@ -38,6 +38,8 @@ PRELOAD = (
     "attnlab.training.loop",
     "attnlab.training.run",
     "attnlab.tasks.translation",
+    "attnlab.tasks.classification",
+    "attnlab.tasks.language_modelling",
     "orbax.checkpoint",
 )
 SHELTERED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

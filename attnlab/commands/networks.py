@@ -1,0 +1,46 @@
+"""What `launch.py list systems` says beside the card of a system: its task, and how large it is."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.registry import build, fields
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
+
+GIVEN = {"source_vocabulary": 1000, "target_vocabulary": 1000, "vocabulary": 1000, "classes": 10}
+TASKS = {Seq2Seq: ("translation",), LanguageModel: ("language_modelling",), Classifier: ("classification", "inference")}
+"""What systems are for, by their base: the names of the config files that have them, the task first."""
+
+
+def cells(name: str, system: Any) -> dict[str, str]:
+    """The columns "task" and "parameters" of a system; blank for what is none."""
+    files = next((files for base, files in TASKS.items() if isinstance(system, type) and issubclass(system, base)), ())
+    return {"task": files[0].replace("_", " ") if files else "", "parameters": parameters(name, files)}
+
+
+def parameters(name: str, files: tuple[str, ...]) -> str:
+    """How many a system has in the small setting of its config file, for the vocabularies of `GIVEN`; blank where it is in none.
+
+    The setting has the name of the system, or that without what stands behind its last "_" ("lstm" of "lstm_lm").
+    """
+    for file, setting in itertools.product(files, (name, name.rpartition("_")[0])):
+        try:
+            config = configs.load(f"configs/{file}.py:{setting}")
+        except UserError:
+            continue
+        if config.system.name != name:
+            continue
+        factory: Any = build(SYSTEMS, config.system, "system")
+        system = factory(**{field: size for field, size in GIVEN.items() if field in fields(factory.func)})
+        texts = max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
+        ids = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
+        made = jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
+        return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
+    return ""
