@@ -1,0 +1,90 @@
+"""From words to one vector: mean pooling, attention, several hops and intra-attention, on sentences or on pairs of them, equally large.
+
+    python launch.py sweep experiments/pooling.py --dir=runs/pooling
+    python launch.py sweep experiments/pooling.py:FOLDER:1:2 --dir=runs/pooling-sentences
+    python launch.py sweep experiments/pooling.py:FOLDER:1,2:3 --dir=runs/pooling-pairs
+
+A bidirectional LSTM whose outputs are averaged is compared with attention over its outputs, with the structured self-attentive embedding
+(Lin et al. 2017) and with the LSTMN (Cheng et al. 2016; of pairs with shallow and with deep fusion). Without an argument: built-in
+sentences, whose label is the sum of two numbers hidden in them. With a folder of tables (train.tsv, valid.tsv, test.tsv, one row of
+names) those: the columns of the text, or of both, and of the label. Every system has as many parameters as the first. One learning rate
+for all; none is tuned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments import Budget, Claim, Experiment, better, rows
+
+HOPS = {"system": "self_attentive", "system.attention": "hops", "system.attention.output": "side_by_side"}
+
+
+def get_experiment(argument: str = "") -> Experiment:
+    """The experiment on hidden numbers, or on the tables of the folder in the argument.
+
+    Raises:
+      UserError: the columns cannot be read.
+    """
+    folder, texts, label = _columns(argument)
+    pairs = len(texts) == 2
+    width, dropout = (128, 0.3) if folder else (32, 0.0)
+    sizes = {"system.embedding": width, "system.dropout": dropout}
+    hidden = {"system.hidden": width, **sizes}
+    systems: dict[str, dict[str, Any]] = {
+        "mean": {"system": "bilstm_pooling", "system.pooling": "mean", **hidden},
+        "attention": {"system": "attention_pooling", "system.attention": "single", "system.attention.score": "additive", **hidden},
+        "four hops": {**HOPS, "system.attention.hops": 4, "auxiliary.hops": 0.01, **hidden},
+    }
+    intra = {"system.attention": "single", "system.attention.score": "additive", **sizes}
+    if pairs:
+        both = {"system": "lstmn_pair", "system.inter_attention": "single", "system.inter_attention.score": "additive", **intra}
+        systems |= {f"LSTMN, {fusion}": {**both, "system.fusion": fusion} for fusion in ("shallow", "deep")}
+    else:
+        systems["LSTMN"] = {"system": "lstmn_classifier", **intra}
+    return Experiment(
+        question="How is a sentence best made one vector?",
+        config=f"configs/{'inference' if pairs else 'classification'}.py:bilstm_pooling",
+        base=of_tables(folder, texts, label) if folder else {"system.width": 64},
+        compare=rows(systems),
+        baseline="mean",
+        measure=("accuracy", "max"),
+        select=("accuracy", "max"),
+        claim=Claim("Several looks at a sentence beat the mean of its words", (better("four hops", "mean"),)),
+        budget=Budget(match="parameters", knob="system.width"),
+    )
+
+
+def _columns(argument: str) -> tuple[str, list[int], int]:
+    """Folder, columns of the texts and column of the label."""
+    if not argument:
+        return "", [1], 2
+    try:
+        folder, texts, label = argument.rsplit(":", 2)
+        columns = [int(one) for one in texts.split(",")]
+        number = int(label)
+    except ValueError:
+        columns = []
+    if len(columns) not in (1, 2):
+        raise UserError(f"experiments/pooling.py:{argument}: expected FOLDER:COLUMN:LABEL or FOLDER:COLUMN,COLUMN:LABEL, columns from 1")
+    return folder, columns, number
+
+
+def of_tables(folder: str, texts: list[int], label: int) -> dict[str, Any]:
+    """Tables with one row of names."""
+    second = texts[1] if len(texts) == 2 else 0
+    return {
+        "data": "table",
+        "data.directory": folder,
+        "data.header": 1,
+        "data.source": texts[0],
+        "data.target": second,
+        "data.label": label,
+        "vocabulary.min_frequency": 2,
+        "batch.buckets": (12, 16, 24, 32, 48, 64, 96),
+        "batch.max_length": 96,
+        "schedule.peak": 1e-3,
+        "training.steps": 2000,
+        "training.evaluate_every": 250,
+    }

@@ -1,0 +1,109 @@
+"""The roads to the Transformer: every recurrent and convolutional system of translation on one text, equally large.
+
+    python launch.py sweep experiments/roads.py --dir=runs/roads
+    python launch.py sweep experiments/roads.py:FOLDER --dir=runs/roads-text
+    python launch.py sweep experiments/roads.py:FOLDER:fr-en --dir=runs/roads-text
+
+Without an argument: sentences of the built-in grammar. With a folder of parallel text (train.de, train.en, valid.de, ...; other endings as
+the last word) that text in 6,000 shared pieces, four epochs of 29,000 pairs. Each system gets as many parameters as RNNsearch. One
+learning rate for all; none is tuned. The claim is the field's own: who looks at the source anew before every word translates better than
+who carries one vector through the sentence, and feeding the last look back in helps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments import Budget, Claim, Contrast, Experiment, better, rows
+
+FIXED, LOOKING = ("RCTM", "RNN encoder-decoder", "sequence to sequence"), ("RNNsearch", "Luong", "GNMT", "LSTMN", "ConvS2S")
+GENERAL, ADDITIVE = ({"system.attention": "single", "system.attention.score": score} for score in ("general", "additive"))
+INTER = {name.replace("attention", "inter_attention"): value for name, value in ADDITIVE.items()}
+
+
+def get_experiment(argument: str = "") -> Experiment:
+    """The experiment on the built-in grammar, or on the parallel files of the folder in the argument."""
+    width, base = (128, of_text(argument)) if argument else (48, of_grammar())
+    halves = {"system.embedding": width, "system.dropout": 0.2 if argument else 0.0}
+    systems: dict[str, dict[str, Any]] = {
+        "RCTM": {"system": "rctm", "system.longest": base["batch.max_length"], "system.dropout": halves["system.dropout"]},
+        "RNN encoder-decoder": {"system": "rnn_encoder_decoder", "system.encoder": 2 * width, "system.maxout": width, **halves},
+        "sequence to sequence": {"system": "seq2seq", "system.layers": 2, **halves},
+        "RNNsearch": {
+            **{"system.encoder": width, "system.decoder": 2 * width, "system.maxout": width, **halves},
+            "system.attention.score.hidden": width,
+        },
+        "Luong, no feeding": {"system": "luong", **GENERAL, "system.layers": 2, "system.feeding": "none", **halves},
+        "Luong": {"system": "luong", **GENERAL, "system.layers": 2, **halves},
+        "Luong, local-p": {"system": "luong", **GENERAL, "system.attention.alignment": "local_p", "system.layers": 2, **halves},
+        "GNMT": {"system": "gnmt", **ADDITIVE, **halves},
+        "LSTMN": {"system": "lstmn_seq2seq", **ADDITIVE, **INTER, **halves},
+        "ConvS2S": {
+            "system": "convs2s",
+            "system.attention": "single",
+            "system.attention.score": "dot",
+            "system.positions": "learned",
+            **halves,
+        },
+    }
+    knobs = {name: "system.width" for name in systems if name not in ("RNN encoder-decoder", "RNNsearch")}
+    average = {**{name: 1 / len(LOOKING) for name in LOOKING}, **{name: -1 / len(FIXED) for name in FIXED}}
+    return Experiment(
+        question="Which system translates best, of those that led from the recurrent encoder-decoder to the Transformer?",
+        config="configs/translation.py:rnnsearch",
+        base=base,
+        compare=rows(systems),
+        baseline="RNNsearch",
+        measure=("bleu", "max"),
+        budget=Budget(match="parameters", knob="system.decoder", within=0.02, knobs=knobs),
+        claim=Claim(
+            "On average those that look at the source anew for every word translate better than those that carry one vector, and feeding "
+            "the last look back in helps",
+            (Contrast(average), better("Luong", "Luong, no feeding")),
+        ),
+    )
+
+
+def of_grammar() -> dict[str, Any]:
+    """The built-in grammar, word by word."""
+    return {
+        "data": "grammar",
+        "vocabulary.kind": "word",
+        "batch.buckets": (16, 24),
+        "batch.max_length": 24,
+        "training.steps": 800,
+        "decoding.method": "greedy",
+    }
+
+
+def of_text(argument: str) -> dict[str, Any]:
+    """Parallel text.
+
+    Raises:
+      UserError: the languages are no two endings.
+    """
+    folder, _, languages = argument.partition(":")
+    source, dash, target = (languages or "de-en").partition("-")
+    if not (source and dash and target):
+        raise UserError(f"experiments/roads.py:{argument}: expected the endings of both languages, such as 'de-en'")
+    return {
+        "data": "files",
+        "data.directory": folder,
+        "data.source": source,
+        "data.target": target,
+        "vocabulary.kind": "bpe",
+        "vocabulary.size": 6000,
+        "vocabulary.min_frequency": 2,
+        "vocabulary.lowercase": True,
+        "batch.buckets": (12, 16, 20, 26, 34, 50),
+        "batch.max_length": 50,
+        "schedule": "linear",
+        "schedule.peak": 2e-3,
+        "schedule.warmup": 200,
+        "training.steps": 1832,
+        "training.label_smoothing": 0.1,
+        "training.evaluate_every": 458,
+        "checkpoint.every": 458,
+        "decoding.length_penalty": 1.0,
+    }
