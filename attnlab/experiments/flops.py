@@ -84,13 +84,12 @@ def _inner(params: dict[str, Any]) -> Iterator[jex.Jaxpr]:
     """The programs inside an equation (jit, remat, custom derivatives)."""
     for value in params.values():
         for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, jex.ClosedJaxpr):
-                yield one.jaxpr
-            elif isinstance(one, jex.Jaxpr):
-                yield one
+            inner = getattr(one, "jaxpr", one)  # what is closed over constants is of another class in some versions of jax
+            if isinstance(inner, jex.Jaxpr):
+                yield inner
 
 
-def _lowered(body: jex.ClosedJaxpr) -> Any:
+def _lowered(body: Any) -> Any:
     shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in body.in_avals]
     return jax.jit(jex.jaxpr_as_fun(body)).lower(*shapes)
 

@@ -59,7 +59,7 @@ class Initial:
 def symmetric(bound: float) -> Initializer:
     """The initializer that draws uniformly from [-bound, bound]."""
 
-    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> jax.Array:
+    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
         return jax.random.uniform(key, shape, dtype, -bound, bound)
 
     return draw

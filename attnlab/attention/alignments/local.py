@@ -124,6 +124,6 @@ def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, place: Place
     return near if mask is None else near & mask
 
 
-def _small(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> jax.Array:
+def _small(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
     """The paper's start values, uniform in [-0.1, 0.1]."""
     return jax.random.uniform(key, shape, dtype, -0.1, 0.1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import jaxpr_as_fun
 
 
 def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], list[Any]]:
@@ -20,7 +20,7 @@ def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[...,
     tree = jax.tree.structure(shape)
 
     def pure(arrays: list[Any], *arguments: Any) -> Any:
-        return jax.tree.unflatten(tree, jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, arrays))(*jax.tree.leaves(arguments)))
+        return jax.tree.unflatten(tree, jaxpr_as_fun(type(closed)(closed.jaxpr, arrays))(*jax.tree.leaves(arguments)))
 
     return pure, list(closed.consts)
 
