@@ -85,6 +85,7 @@ class LSTMNLanguageModel(LanguageModel):
     uniform: float = 0.0
     dropout: float = 0.0
 
+    reach = "span"
     parts = {"attention": MECHANISMS}
     needs = {"attention": TAPE}
     card = CARD

@@ -58,6 +58,16 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
     return system
 
 
+def _check_reach(config: ConfigDict, system: LanguageModel) -> None:
+    """Raise `UserError` for a window that is longer than what is read at once and forgotten after."""
+    batch, seen = config.batch, getattr(system, system.reach) if system.reach else 0
+    forgets = batch.texts == "apart" or getattr(system, "carry", "") == "state"
+    if forgets and seen > batch.max_length:
+        raise UserError(
+            f"config.system.{system.reach}={seen}: more than the batch.max_length={batch.max_length} tokens of a text; take less"
+        )
+
+
 class LanguageModelling:
     """The task; one object for a run.
 
@@ -91,7 +101,7 @@ class LanguageModelling:
     @staticmethod
     def check(config: ConfigDict) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is read."""
-        build_system(config, 8)
+        _check_reach(config, build_system(config, 8))
         validate(config.decoding, weights=False)
 
     @classmethod

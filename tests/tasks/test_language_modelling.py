@@ -251,6 +251,15 @@ def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
         (["training.output_bias=unigrams"], "config.training.output_bias='unigrams'; did you mean 'unigram'"),
         (["decoding.method=beam", "decoding.beam=2", "decoding.coverage=0.1"], "needs attention weights"),
         (["data=dates"], "config.data=dates: language modelling needs a source with texts"),
+        (
+            ["system=attention_lm", "system.attention=single", "batch.max_length=9"],
+            "system.window=10: more than the batch.max_length=9 tokens",
+        ),
+        (["system=lstmn_lm", "system.attention=single", "system.span=50"], "system.span=50: more than the batch.max_length="),
+        (
+            ["system=attention_lm", "system.attention=single", "system.carry=state", *JOINED],
+            "system.window=10: more than the batch.max_length=5 tokens",
+        ),
     ],
 )
 def test_mistakes_are_named(overrides: list[str], message: str) -> None:
@@ -272,3 +281,8 @@ def test_the_config_file(name: str) -> None:
 def test_an_unknown_system_is_named() -> None:
     with pytest.raises(UserError, match="language_modelling.py has no system 'lstn'; did you mean .*'lstm'"):
         configs.load(f"{FILE}:lstn")
+
+
+def test_a_window_may_be_longer_than_a_piece_if_it_is_carried() -> None:
+    overrides = ["system=attention_lm", "system.attention=single", "system.attention.score=additive", *JOINED]
+    LanguageModelling.check(configs.load("configs/language_modelling.py:lstm", [*SHARED, *overrides]))
