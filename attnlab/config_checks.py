@@ -65,7 +65,8 @@ def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> N
     Raises:
       UserError: the first thing wrong, with its full name, the value and what would be valid.
     """
-    _check_place(Place.root(config, tables))
+    root = Place.root(config, tables)
+    _check_place(root)
     values = flat(config)
     for name, choices in CHOICES.items():
         if name in values and values[name] not in choices:
@@ -77,6 +78,8 @@ def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> N
         if name.startswith("auxiliary."):
             _check_limit(name, values[name], _AT_LEAST_ZERO)
     _check_buckets(values)
+    if "batch.max_length" in values and values.get("batch.texts") != "joined":  # a stream has no longest sequence
+        _check_lengths(root, values["batch.max_length"])
     if "decoding" in config:
         from attnlab.decoding.settings import validate as validate_decoding
 
@@ -249,3 +252,16 @@ def _check_buckets(values: Mapping[str, Any]) -> None:
     counts = isinstance(buckets, tuple) and buckets and all(type(length) is int and length >= 1 for length in buckets)
     if not counts or list(buckets) != sorted(set(buckets)):
         raise UserError(f"config.batch.buckets={buckets!r}: expected increasing whole numbers of at least 1, such as 16,32,64")
+
+
+def _check_lengths(place: Place, most: int) -> None:
+    """What a component measures sequences by (its `lengths`, field to relation) covers the longest of them, or is within it."""
+    for field, relation in getattr(place.component, "lengths", {}).items():
+        value = place.node.get(field)
+        longest = f"sequences have up to batch.max_length={most} tokens"
+        if value is not None and relation == "covers" and value < most:
+            raise UserError(f"config.{place.name(field)}={value}: {longest}; take {most} or more")
+        if value is not None and relation == "within" and value > most:
+            raise UserError(f"config.{place.name(field)}={value}: {longest}; take {most} or less")
+    for child in place.children():
+        _check_lengths(child, most)

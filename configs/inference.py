@@ -73,10 +73,10 @@ def _self_attentive() -> dict[str, Any]:
 
 
 def _self_attentive_paper() -> dict[str, Any]:
-    """Lin et al. 2017 on SNLI: 30 hops of 300 units each way, penalty 0.3.
+    """Lin et al. 2017 on SNLI: 30 hops of 300 units each way.
 
-    Batch, hidden layer and gated units are as others report them. There Adagrad at 0.01, here Adam; embeddings are learned from the
-    start, not taken from elsewhere.
+    Penalty, batch, hidden layer and gated units are as others report them, not checked. They report Adagrad at 0.01, too; here it is
+    Adam. Embeddings are learned from the start, not taken from elsewhere.
     """
     hops = {"name": "hops", "hops": 30, "hidden": 350, "output": "side_by_side"}
     sizes = {"embedding": 300, "width": 300, "gated": 300, "hidden": 4000, "dropout": 0.5}
@@ -97,13 +97,14 @@ def _lstmn_pair() -> dict[str, Any]:
 
 
 def _lstmn_pair_paper() -> dict[str, Any]:
-    """Cheng et al. 2016 on SNLI, as their code has it: 450 units, deep fusion, 30 epochs of batches of 40, no sentence above 60 words.
+    """Cheng et al. 2016 on SNLI, sizes as in their code: 450 units, deep fusion, 30 epochs of batches of 40, no sentence above 60 words.
 
     There embeddings are taken from elsewhere, and the rate is multiplied by 0.75 when validation stalls; here they are learned, and it
-    falls along a cosine.
+    falls along a cosine. There h~ is not part of the question in the first text; here it is in both, as in the paper. There dropout acts
+    only before the last layer; here on the embeddings, too.
     """
     additive = {"name": "single", "score": {"name": "additive", "hidden": 450}}
-    sizes = {"embedding": 300, "width": 450, "question": "word", "uniform": 0.05, "dropout": 0.5}
+    sizes = {"embedding": 300, "width": 450, "uniform": 0.05, "dropout": 0.5}
     return {
         "system": {"name": "lstmn_pair", **sizes, "attention": additive, "inter_attention": additive},
         "batch": {"size": 40, "unit": "sentences", "buckets": (12, 16, 24, 32, 61), "max_length": 61},

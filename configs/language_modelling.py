@@ -132,8 +132,9 @@ def _lstm_paper() -> dict[str, Any]:
 
 
 def _daniluk_paper(system: dict[str, Any]) -> dict[str, Any]:
-    """Daniluk et al. 2017: Adam, 64 lanes, 20 tokens of each, gradient norm 5, first weights in [-0.1, 0.1]; `carry` "state" as there.
+    """Daniluk et al. 2017: 20 tokens of each lane at a time, and `carry` "state", as there.
 
+    Adam and its rate, 64 lanes, gradient norm 5 and first weights in [-0.1, 0.1] are as others report them, not checked.
     Widths are ours: in each of the models 47 million parameters with 77,000 words, for the paper compares at equal totals.
     """
     training = {"clip": 5.0, "log_every": 100, "evaluate_every": 10_000}

@@ -150,6 +150,8 @@ class Need:
                 raise UserError(f"{where}: {mechanism.__name__} does not support {request}; {instead}")
         parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
         of = {name: made(table, (chosen or {}).get(name, getattr(mechanism, name))) for name, table in parts.items()}
+        for name in (name for name, table in parts.items() if table.kind == "mechanism"):  # one that looks several times, say
+            self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
         if "alignment" in of:
             _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
         if "score" in of and self.adrift and of["score"](parent=None).places:

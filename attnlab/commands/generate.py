@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from attnlab.commands import session
 from attnlab.data.files import alike
@@ -12,9 +13,12 @@ from attnlab.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--input`, `--output` and `--ensemble`."""
+    """`--input`, `--output`, `--score` and `--ensemble`."""
     parser.add_argument("--input", metavar="FILE", help="one text a line, UTF-8, two with a tab between them for pairs (default: stdin)")
     parser.add_argument("--output", metavar="FILE", help="where the answers go (default: stdout)")
+    parser.add_argument(
+        "--score", action="store_true", help="lines are 'source TAB target': put log P(target | source), in nats, before each"
+    )
     session.add_ensemble(parser)
     parser.epilog = (
         "One line out for each line in, an empty one for an empty one. Where a system writes text, --config.decoding.n_best=N gives N\n"
@@ -30,6 +34,19 @@ def run(arguments: argparse.Namespace) -> int:
         _check_output(Path(arguments.output))
     lines = read_lines(arguments.input)
     task, params, _, _ = session.trained_task(arguments, ())
+    output = _scored(task, params, lines) if arguments.score else _answered(task, params, lines)
+    text = "".join(line + "\n" for line in output)
+    if arguments.output:
+        from attnlab.files import write_atomic
+
+        write_atomic(arguments.output, text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _answered(task: Any, params: Any, lines: list[str]) -> list[str]:
+    """The answers to all lines, one line each, or several."""
     wanted = [number for number, line in enumerate(lines) if line.strip()]
     limit = task.config.batch.max_length
     longer = task.longer_than(limit, [lines[number] for number in wanted])
@@ -48,14 +65,20 @@ def run(arguments: argparse.Namespace) -> int:
             output += [f"{number + 1}\t{one.score:.4f}\t{one.text}" for one in answers]
         else:
             output.append(answers[0].text if answers else "")
-    text = "".join(line + "\n" for line in output)
-    if arguments.output:
-        from attnlab.files import write_atomic
+    return output
 
-        write_atomic(arguments.output, text)
-    else:
-        sys.stdout.write(text)
-    return 0
+
+def _scored(task: Any, params: Any, lines: list[str]) -> list[str]:
+    """Every pair with its log-probability before it; an empty line for an empty one."""
+    if not hasattr(task, "log_probs"):
+        raise UserError(f"generate --score: the task {task.config.task!r} has no targets to score; translation and pronunciation have")
+    pairs = {number: line.split("\t") for number, line in enumerate(lines) if line.strip()}
+    for number, pair in pairs.items():
+        if len(pair) != 2 or not all(map(str.strip, pair)):
+            raise UserError(f"generate --score, line {number + 1}: expected 'source TAB target', both not empty")
+    scores = task.log_probs(params, [(source, target) for source, target in pairs.values()]) if pairs else []
+    found = dict(zip(pairs, scores, strict=True))
+    return [f"{found[number]:.6f}\t{line}" if number in found else "" for number, line in enumerate(lines)]
 
 
 def _check_output(path: Path) -> None:

@@ -71,6 +71,7 @@ def recurrence(
 
     Differentiated by itself a loop adds to the gradient of U at every step, a product with B rows and a pass over U's four H^2
     numbers. Here the loop of the backward pass only finds the slope of every step's gates, and one product over all T B rows follows.
+    Reverse mode only: forward-mode derivatives (`jax.jvp`, `jax.jacfwd`) do not work through it, JAX refuses with a TypeError.
     """
 
     def step(state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[LSTMState, jax.Array]:

@@ -64,8 +64,8 @@ class AttentionLanguageModel(LanguageModel):
       carry: what of a piece of text the next one gets: "window" (the LSTM's state and the last L outputs, so that a text read in pieces is
         as one read at once) or "state" (no outputs: the authors' setting). `step` carries both in any case.
       merge: how h* comes about, see the top of this file.
-      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the laws of `Initial`. The mechanism's own
-        weights start as it says.
+      uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which is not checked; 0 for the laws of
+        `Initial`. The mechanism's own weights start as it says.
       dropout: rate on the input of every layer and on h*.
     """
 

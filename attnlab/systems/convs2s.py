@@ -16,9 +16,9 @@ Gradients from the attentions into the encoder's convolutions are divided by 2 M
 those into e are not.
 
 Source: J. Gehring, M. Auli, D. Grangier, D. Yarats, Y. N. Dauphin, "Convolutional Sequence to Sequence Learning", ICML 2017 (arXiv
-1705.03122). As in the authors' code, v, a and the sum of u and c are scaled by q too, and c has a projection; the paper prints none of
-these. Here all layers have one width and one window, as in its English-Romanian system; m counts real words, not padding; the layers
-W_k and W_o are as wide as the embeddings.
+1705.03122). As in the authors' code, v, a and the sum of u and c are scaled by q too, and c has a projection, none of which the paper
+prints; and gradients are divided by 2 M, where the paper divides by M. Here all layers have one width and one window, as in its
+English-Romanian system; m counts real words, not padding; the layers W_k and W_o are as wide as the embeddings.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, f embedding, d width, k window.
 """

@@ -15,8 +15,9 @@ with a_0 = 0, and a_t = attention(s^1_t, ann) goes to the layers above.
 
 Source: Y. Wu, M. Schuster, Z. Chen, Q. V. Le, M. Norouzi, ..., J. Dean, "Google's Neural Machine Translation System: Bridging the Gap
 between Human and Machine Translation", 2016 (arXiv 1609.08144), section 3. Its length and coverage penalties are decoding.length_penalty
-and decoding.coverage of beam search. The paper says nothing of the decoder's first state: `first`. Not here: its refinement by
-reinforcement learning, and its quantised arithmetic.
+and decoding.coverage of beam search. How the decoder starts is told by `first`; which of its values is the paper's was not checked. Our
+own choice: forget gates start open, with 1 added to their biases. Not here: its refinement by reinforcement learning, and its quantised
+arithmetic.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a layer, M width of an annotation.
 """

@@ -27,11 +27,14 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.positions import POSITIONS
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
+from attnlab.errors import UserError
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
+from attnlab.registry import kind, made
 from attnlab.systems.lstm_lm import real
 from attnlab.systems.protocol import PAD, AttentionMap, Card, Classifier, LanguageModel
 
@@ -92,8 +95,12 @@ class LSTMNLanguageModel(LanguageModel):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `System.asks`."""
-        return {"attention": intra(chosen.get("span", cls.span), chosen.get("origin", cls.origin), TAPE)}
+        """See `System.asks`; `UserError` for distances from the slot of zeros, which stands nowhere in a text that is read in pieces."""
+        origin, fields = chosen.get("origin", cls.origin), getattr(chosen.get("attention"), "keywords", {})
+        scheme = kind(made(POSITIONS, fields.get("positions", "none")))
+        if origin == "zeros" and scheme.hooks & {"score", "value"}:
+            raise UserError(f"system.attention.positions: {scheme.__name__} measures distances, also from slot 0; set system.origin='none'")
+        return {"attention": intra(chosen.get("span", cls.span), origin, TAPE)}
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
@@ -163,7 +170,8 @@ class LSTMNClassifier(Classifier):
       span: how many steps back can be seen; None for all.
       origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not ("none").
       question: what asks: "word and summary" (the paper) or "word" (the authors' code).
-      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`.
+      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`. The mechanism's own
+        start as it says.
       dropout: rate on the input of every layer and before the last layer of the MLP.
     """
 
@@ -177,6 +185,7 @@ class LSTMNClassifier(Classifier):
     uniform: float = 0.0
     dropout: float = 0.0
 
+    lengths = {"span": "within"}
     parts = {"attention": MECHANISMS}
     needs = {"attention": INTRA}
     card = CARD

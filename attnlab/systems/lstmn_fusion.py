@@ -132,7 +132,8 @@ class LSTMNPairClassifier(Classifier):
       origin: what slot 0 of the second text holds: "encoder" (where the first text ended), "zeros", or there is none in either ("none").
       question: what asks inside a text: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a text; None for all.
-      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`.
+      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`. The mechanisms' own
+        start as they say.
       dropout: rate on embeddings and before the last layer of the MLP.
     """
 
@@ -148,6 +149,7 @@ class LSTMNPairClassifier(Classifier):
     dropout: float = 0.0
 
     texts = (2,)
+    lengths = {"span": "within"}
     parts = PARTS
     needs = NEEDS
     card = CARD
@@ -212,6 +214,7 @@ class LSTMNTranslator(Seq2Seq):
     uniform: float = 0.0
     dropout: float = 0.0
 
+    lengths = {"span": "within"}
     parts = PARTS
     needs = NEEDS
     card = CARD

@@ -44,7 +44,8 @@ class NgramRNN(LanguageModel):
       embedding: E.
       width: k.
       layers: LSTM layers; the paper has one.
-      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the laws of `Initial`.
+      uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which is not checked; 0 for the laws of
+        `Initial`.
       dropout: rate on the input of every layer and on h*.
     """
 

@@ -15,10 +15,10 @@ Decoder, for t = 1..T, h_0 = 0:
 Nothing is attended to, and nothing else of the source reaches the target: the first of the end-to-end translation models.
 
 Source: N. Kalchbrenner, P. Blunsom, "Recurrent Continuous Translation Models", EMNLP 2013. The exact rule for the last window and the
-squashing between the levels are ours, the paper's were not at hand; so are the biases of I and O, dropout, a softmax over all words (the
-paper: over classes of words first) and the start: R orthogonal times 4 and wide windows, so that sigmoids pass on what they get, the rest
-Glorot uniform. A source of more than r (r + 1) / 2 words goes through the widest window until r columns are left. RCTM II,
-which unfolds the vector along the target, is not here.
+squashing between the levels are ours, the paper's were not at hand; so are the biases of I and O, dropout, a softmax over all words
+(theirs, as others report it, not checked: over classes of words first) and the start: R orthogonal times 4 and wide windows, so that
+sigmoids pass on what they get, the rest Glorot uniform. A source of more than r (r + 1) / 2 words goes through the widest window until
+r columns are left. RCTM II, which unfolds the vector along the target, is not here.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, q width.
 """

@@ -48,7 +48,7 @@ def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes)
     system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names))
     handed_out = jax.eval_shape(system.init, jax.random.key(0), *[jax.ShapeDtypeStruct((1, 2), jnp.int32)] * classes.sentences)
     weights = config.get("auxiliary", {})
-    _check_hops(weights, handed_out)
+    _check_hops(weights, handed_out, _hops(config.system))
     return system, Auxiliary(type(system), handed_out, weights, config.get("reinforce", {}), 1)
 
 
@@ -60,11 +60,19 @@ def _reading(sentences: int) -> list[str]:
     return [name for name, one in found if issubclass(one, Classifier) and sentences in one.texts]
 
 
-def _check_hops(weights: Mapping[str, Any], handed_out: Mapping[str, Any]) -> None:
+def _hops(node: ConfigDict) -> int:
+    """The largest number of hops that anything below a config node is set to."""
+    found = (
+        value if key == "hops" and isinstance(value, int) else _hops(value)
+        for key, value in node.items()
+        if key == "hops" or isinstance(value, ConfigDict)
+    )
+    return max(found, default=0)
+
+
+def _check_hops(weights: Mapping[str, Any], handed_out: Mapping[str, Any], hops: int) -> None:
     """Several hops that nothing keeps apart may all look at the same; whoever wants that says so by a weight of None."""
     looks = [losses for found in flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values() for losses in found]
-    maps = [one for found in flax.traverse_util.flatten_dict(dict(handed_out.get(MAPS, {}))).values() for one in found]
-    hops = max((one.shape[1] for one in maps), default=1)
     weight = weights.get("hops", 0.0)
     if any("hops" in losses for losses in looks) and hops > 1 and weight is not None and not weight:
         raise UserError(

@@ -77,7 +77,13 @@ class Translation:
         corpus.VocabularySettings.read(config.vocabulary)
         sizes = (8, 8) if config.vocabulary.shared else (8, 9)
         system, _ = build_system(config, *sizes)
-        validate(config.decoding, weights=bool(system.needs))
+        longest = validate(config.decoding, weights=bool(system.needs)).limit(config.batch.max_length)
+
+        def begun(key: jax.Array, source: jax.Array) -> Any:  # what has an end must reach as far as decoding may go
+            params = system.init(key, source, source)
+            return system.apply(params, system.apply(params, source, method="encode"), longest, method="start")
+
+        jax.eval_shape(begun, jax.random.key(0), jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Translation:
@@ -174,6 +180,17 @@ class Translation:
         batches = evaluation_batches(examples, size=validate(self.config.decoding).batch, buckets=self.config.batch.buckets)
         return self._decoder(alignment)(params, batches)
 
+    def log_probs(self, params: Any, pairs: Sequence[corpus.Pair]) -> list[float]:
+        """log P(target | source) of each pair, in nats, its end counted: what Cho et al. 2014 score the phrases of a table by."""
+        batches = evaluation_batches(
+            corpus.encode(self.vocabularies, pairs), size=validate(self.config.decoding).batch, buckets=self.config.batch.buckets
+        )
+        found = np.zeros(len(pairs))
+        for rows, batch in batches:
+            likelihoods = np.asarray(self._row_likelihoods(params, batch))
+            found[rows[rows >= 0]] = likelihoods[rows >= 0]
+        return found.tolist()
+
     def text(self, hypothesis: Decoded) -> str:
         """A hypothesis as text."""
         return self.vocabularies[1].decode(hypothesis.tokens)
@@ -234,6 +251,18 @@ class Translation:
             return Functions(functools.partial(call, method="encode"), functools.partial(call, method="start"), step)
 
         return Decoder(bind, settings, alignment=alignment)
+
+    @functools.cached_property
+    def _row_likelihoods(self) -> Any:
+        """A program from parameters and a batch to the log-probability of each row's target [B]."""
+
+        def likelihoods(params: Any, batch: Batch) -> jax.Array:
+            target = jnp.asarray(batch["target"])
+            logits: Any = self.system.apply({"params": params}, jnp.asarray(batch["source"]), _shifted(target))
+            losses = cross_entropy(logits.astype(jnp.float32), target, 0.0)
+            return -jnp.where(target != PAD, losses, 0.0).sum(axis=1)
+
+        return jax.jit(likelihoods)
 
     def _sums(self, params: Any, batch: Batch, smoothing: Any, rngs: dict[str, jax.Array] | None = None) -> dict[str, jax.Array]:
         """Sums over the target tokens of a batch: "loss", "tokens", "correct"."""

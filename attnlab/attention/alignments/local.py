@@ -39,6 +39,7 @@ class LocalM(Alignment):
 
     reach: int = 10
 
+    lengths = {"reach": "within"}
     looks_at = frozenset({"positions", "lengths"})
     card = Card("local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2")
 
@@ -69,6 +70,7 @@ class LocalP(Alignment):
     reach: int = 10
     span: Literal["n", "n - 1"] = "n"
 
+    lengths = {"reach": "within"}
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "at most one"
     looks_at = frozenset({"positions", "lengths"})
     card = Card("local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 + T d^2")

@@ -31,6 +31,7 @@ class Location(Score):
     limit: int = 50
 
     places = True
+    lengths = {"limit": "covers"}
     card = Card("location", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T D L", "T")
 
     def setup(self) -> None:

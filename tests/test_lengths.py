@@ -1,0 +1,95 @@
+"""What cannot fit the sequences, or the parts of a mechanism, is refused when the config is checked, wherever it stands in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+
+REFUSED = {
+    "a location score that ends too early": (
+        ("translation.py:luong", "system.attention.score=location", "system.attention.score.limit=6"),
+        r"config.system.attention.score.limit=6: sequences have up to batch.max_length=32 tokens; take 32 or more",
+    ),
+    "the same in a classifier": (
+        ("classification.py:attention_pooling", "system.attention.score=location"),
+        r"score.limit=50: .*batch.max_length=64 tokens; take 64 or more",
+    ),
+    "a window beyond all sequences": (
+        ("translation.py:luong", "system.attention.alignment=local_m", "system.attention.alignment.reach=33"),
+        r"config.system.attention.alignment.reach=33: .*take 32 or less",
+    ),
+    "a span beyond all sequences": (("translation.py:lstmn_seq2seq", "system.span=33"), r"config.system.span=33: .*take 32 or less"),
+    "a span beyond all texts": (("classification.py:lstmn_classifier", "system.span=5000"), r"config.system.span=5000: .*take 64 or less"),
+    "a span beyond all pairs": (("inference.py:lstmn_pair", "system.span=65"), r"config.system.span=65: .*take 64 or less"),
+    "positions that end before decoding does": (
+        ("translation.py:convs2s", "batch.max_length=200", "batch.buckets=200"),
+        r"length=256, but a sequence is 410 long",
+    ),
+    "an unfit alignment inside a mechanism that looks twice": (
+        (
+            "translation.py:luong",
+            "system.feeding=none",
+            "system.attention=multi_step",
+            "system.attention.looks=single",
+            "system.attention.looks.alignment=monotonic",
+        ),
+        r"system.attention=multi_step.looks.alignment: .*needs all queries",
+    ),
+    "an unfit score inside a mechanism that looks twice": (
+        (
+            "language_modelling.py:attention",
+            "system.attention=multi_step",
+            "system.attention.looks=single",
+            "system.attention.looks.score=location",
+        ),
+        r"looks.score: Location looks at positions",
+    ),
+    "distances from a slot that stands nowhere": (
+        ("language_modelling.py:lstmn", "system.attention=multihead", "system.attention.heads=2", "system.attention.positions=alibi"),
+        r"system.attention.positions: .*measures distances, also from slot 0; set system.origin='none'",
+    ),
+    "hops without a penalty": (("classification.py:self_attentive", "auxiliary.hops=0"), r"auxiliary.hops=0.0: 4 hops without a penalty"),
+}
+TAKEN = {
+    "a window as long as the longest sequence": (
+        "translation.py:luong",
+        "system.attention.alignment=local_m",
+        "system.attention.alignment.reach=32",
+    ),
+    "one hop beside many heads": (
+        "inference.py:lstmn_pair",
+        "system.fusion=shallow",
+        "system.attention=multihead",
+        "system.inter_attention=hops",
+        "system.inter_attention.hops=1",
+    ),
+    "distances without the slot": (
+        "language_modelling.py:lstmn",
+        "system.origin=none",
+        "system.attention=multihead",
+        "system.attention.heads=2",
+        "system.attention.positions=alibi",
+    ),
+}
+
+
+def check(file: str, *overrides: str) -> None:
+    """As a command does before it reads data."""
+    config = configs.load(f"configs/{file}", list(overrides))
+    TASKS.resolve(config.task).check(config)
+
+
+@pytest.mark.parametrize(("settings", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        check(*settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("settings", TAKEN.values(), ids=TAKEN.keys())
+def test_taken(settings: tuple[str, ...]) -> None:
+    check(*settings)
+    assert configs.load(f"configs/{settings[0]}", list(settings[1:])).system
