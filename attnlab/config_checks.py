@@ -78,7 +78,8 @@ def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> N
         if name.startswith("auxiliary."):
             _check_limit(name, values[name], _AT_LEAST_ZERO)
     _check_buckets(values)
-    if "batch.max_length" in values and values.get("batch.texts") != "joined":  # a stream has no longest sequence
+    forgets = values.get("batch.texts", "apart") == "apart" or values.get("system.carry") == "state"
+    if "batch.max_length" in values and forgets:  # what is read in pieces and remembered has no longest sequence
         _check_lengths(root, values["batch.max_length"])
     if "decoding" in config:
         from attnlab.decoding.settings import validate as validate_decoding

@@ -10,7 +10,11 @@ Your own texts, a table with tabs between its columns (train.tsv, valid.tsv, tes
     --config.data=table --config.data.directory=my/folder --config.data.source=1 --config.data.target=0 --config.data.label=2
 
 `data.header=1` skips a row of names. `batch.buckets` and `batch.max_length` say how long texts are, in tokens. A prepared TensorFlow
-dataset: --config.data=tfds --config.data.dataset=glue/sst2 --config.data.source=sentence --config.data.target= --config.data.label=label.
+dataset, here one whose test split has no labels, so that a part of training is for validation, and validation for the test:
+
+    --config.data=tfds --config.data.dataset=glue/sst2 --config.data.source=sentence --config.data.target= --config.data.label=label
+    '--config.data.train=train[:95%]' '--config.data.valid=train[95%:]' --config.data.test=validation
+
 Pairs of texts, as in natural language inference: configs/inference.py.
 """
 

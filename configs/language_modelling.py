@@ -65,7 +65,12 @@ def _of_text(kind: str, steps: int, **training: Any) -> dict[str, Any]:
     """The user's text as one stream: train.txt, valid.txt and test.txt in the folder `data.directory`."""
     return {
         "data": {"name": "text"},
-        "vocabulary": {"kind": kind, "size": 10_000, "min_frequency": 1, "lowercase": False},
+        "vocabulary": {
+            "kind": kind,
+            "size": 10_003,
+            "min_frequency": 1,
+            "lowercase": False,
+        },  # PTB and 4 signs
         "batch": {"size": 20, "texts": "joined", "max_length": 35},
         "training": {**_shared()["training"], "steps": steps, **training},
         "decoding": {"method": "sample", "batch": 20, "max_ratio": 0.0, "max_extra": 100},

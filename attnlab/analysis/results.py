@@ -18,6 +18,7 @@ from attnlab.training.sealed import check_test_split
 
 PICTURED = 3  # test examples whose maps are drawn
 ARCS = "-arcs"  # at the end of the name of such a picture
+LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
 def report(config: ConfigDict, task: Any, workdir: Path) -> None:
@@ -94,7 +95,8 @@ def pictures_of_test(task: Any, params: Any, workdir: Path) -> list[Path]:
 def draw(task: Any, params: Any, source: str, target: str | None, stem: Path) -> dict[str, Path]:
     """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`; the files by map, and "arrays".
 
-    What lies between the tokens of one text is drawn as arcs too, in `<stem>-<map>-arcs.png`.
+    What lies between the tokens of one text is drawn as arcs too, in `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE` tokens are not
+    drawn: nobody could read them, and a page of text would take all the memory there is.
     Of two sequences the arrays have "source_tokens" and "target_tokens", the rows of maps onto the source; a decoder's self-attention
     has BOS and all but the last of these. A second text that is read is the target, too.
     """
@@ -102,6 +104,8 @@ def draw(task: Any, params: Any, source: str, target: str | None, stem: Path) ->
     paths = {}
     stem.parent.mkdir(parents=True, exist_ok=True)
     for name, one in maps.items():
+        if max(one.weights.shape[-2:]) > LEGIBLE:
+            continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
         save_map(paths[name], one.weights, tokens[one.key], tokens[one.query], title=name)
         if one.query == one.key:

@@ -57,15 +57,20 @@ def _answered(task: Any, params: Any, lines: list[str]) -> list[str]:
             file=sys.stderr,
         )
     found = dict(zip(wanted, task.respond(params, [lines[number] for number in wanted]), strict=True)) if wanted else {}
-    several = any(len(answers) > 1 for answers in found.values())
+    several = "decoding" in task.config and task.config.decoding.get("n_best", 1) > 1
     output = []
     for number in range(len(lines)):
         answers = found.get(number, [])
         if several:
-            output += [f"{number + 1}\t{one.score:.4f}\t{one.text}" for one in answers]
+            output += [f"{number + 1}\t{one.score:.4f}\t{_on_one_line(one.text)}" for one in answers]
         else:
-            output.append(answers[0].text if answers else "")
+            output.append(_on_one_line(answers[0].text) if answers else "")
     return output
+
+
+def _on_one_line(text: str) -> str:
+    """A text that a system of characters may have broken into lines."""
+    return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def _scored(task: Any, params: Any, lines: list[str]) -> list[str]:
@@ -90,7 +95,7 @@ def _check_output(path: Path) -> None:
 
 
 def read_lines(path: str | None) -> list[str]:
-    """The lines of a file, or of stdin.
+    """The lines of a file, or of stdin, without their ends, "\\n" or "\\r\\n".
 
     Raises:
       UserError: an unreadable file, or a line that is not UTF-8 (with its number).
@@ -108,7 +113,7 @@ def read_lines(path: str | None) -> list[str]:
     texts = []
     for number, line in enumerate(lines, 1):
         try:
-            texts.append(line.decode())
+            texts.append(line.decode().removesuffix("\r"))
         except UnicodeDecodeError as error:
             raise UserError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1})") from error
     return texts

@@ -1,7 +1,7 @@
 """From config to labelled texts as ids: source, vocabulary, classes, and a fingerprint of what was read.
 
-A pair of texts is read with one vocabulary. Classes are the labels of the training split, in alphabetical order; class k is k + 1 in a
-batch, 0 is a row of padding.
+A pair of texts is read with one vocabulary. Classes are the labels of the training split, in alphabetical order; class k of C is k + 1
+in a batch, 0 is a row of padding, and C + 1 any label that only another split has.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from attnlab.registry import build
 Labelled = tuple[tuple[str, ...], str]
 
 _FILE = Path("vocabulary") / "labels.json"
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +88,7 @@ class LabelledTexts:
         tokens = sum(len(side.ids) for side in self.examples[split].packed)
         unknown = sum(int((side.ids == UNK).sum()) for side in self.examples[split].packed)
         counts = Counter(label for _, label in self.rows[split])
-        labels = ", ".join(f"{name} {counts[name]:,}" for name in self.classes.names)
+        labels = ", ".join(f"{name} {counts[name]:,}" for name in (*self.classes.names, *sorted({*counts} - {*self.classes.names})))
         kind = "pairs" if self.classes.sentences == 2 else "texts"
         return f"{len(self.rows[split]):,} {kind}, {tokens:,} tokens ({unknown:,} unknown); {labels}"
 
@@ -114,7 +116,8 @@ def load(
       splits: which to read; also read, but not returned, is "train" where something has to be learned.
 
     Raises:
-      UserError: bad config, unreadable data, fewer than two classes, or what was saved is damaged or of other settings.
+      UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or of other settings, or the rows of a
+        split do not fit it (see `encode`).
     """
     of = source(data)
     settings = VocabularySettings.read(vocabulary)
@@ -149,13 +152,32 @@ def saved(workdir: Path) -> bool:
 
 
 def encode(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str) -> Examples:
-    """Rows to ids and class numbers; `UserError` for a label that the training split does not have."""
+    """Rows to ids and class numbers; labels that the training split does not have share one number beyond its own, and are logged.
+
+    Raises:
+      UserError: an example with more or fewer texts than those of training; such a label in the training split, or no other in a split.
+    """
+    _check(classes, rows, split)
     numbers = {name: number for number, name in enumerate(classes.names, 1)}
-    for _, label in rows:
-        if label not in numbers:
-            raise UserError(f"the {split} split has the label {label!r}, which the training split does not have; {nearest(label, numbers)}")
-    known = np.array([numbers[label] for _, label in rows], np.int32)
-    return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=known)
+    of_rows = np.array([numbers.get(label, len(numbers) + 1) for _, label in rows], np.int32)
+    return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=of_rows)
+
+
+def _check(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
+    """What `encode` raises, and the warning about labels that only this split has."""
+    for number in {len(texts) for texts, _ in rows} - {classes.sentences}:
+        advice = "name as many columns or features in config.data.source and config.data.target as in training"
+        raise UserError(f"config.data: the {split} split has an example with {number} text(s), training had {classes.sentences}; {advice}")
+    strange = Counter(label for _, label in rows if label not in classes.names)
+    if not strange:
+        return
+    first = next(iter(strange))
+    if split == "train" or strange.total() == len(rows):
+        hint = nearest(first, classes.names)
+        raise UserError(f"the {split} split has the label {first!r}, which the training split does not have; {hint}")
+    named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
+    message = "%d of %d examples of the %s split have a label that the training split does not have (%s): wrong whatever is answered, %s"
+    _log.warning(message, strange.total(), len(rows), split, named, "and left out of the loss, which would be infinite")
 
 
 def unlabelled(vocabulary: Vocabulary, classes: Classes, texts: Sequence[Sequence[str]]) -> Examples:

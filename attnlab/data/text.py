@@ -42,6 +42,10 @@ class Texts:
         characters = len(ids) if by_character else sum(len(text) + 1 for text in self.texts[split])
         return {"texts": len(self.texts[split]), "tokens": len(ids), "unknown": int((ids == UNK).sum()), "characters": characters}
 
+    def spelt(self, split: str) -> bool:
+        """Whether every character of a split is in its ids: by characters, or by words or pieces of which none is unknown."""
+        return self.vocabulary.settings["kind"] == "char" or not (self.ids[split].ids == UNK).any()
+
     def note(self, split: str) -> str:
         """The size of a split in words."""
         counts = self.counts(split)

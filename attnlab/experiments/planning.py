@@ -24,7 +24,6 @@ from attnlab.experiments.growth import check_begun, check_growth
 from attnlab.experiments.loading import AS_IT_IS, Changes, definition, definition_hash, load_experiment
 from attnlab.experiments.plan import Candidate, Plan, Wanted, locked
 from attnlab.files import timestamp
-from attnlab.tasks import TASKS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -119,8 +118,10 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
         with naming(one.variant, one.tuned):
             resolved[one.id] = builder.config(one.overrides)
     _check_different(wanted, resolved)
-    for config in list(resolved.values())[:1]:
-        _check_metrics(plan, TASKS.resolve(config.task))
+    for one in wanted[:1]:
+        with naming(one.variant, one.tuned):
+            task = builder.task(resolved[one.id])
+        _check_metrics(plan, task)
     return [_candidate(plan, one, builder) for one in wanted]
 
 
@@ -190,9 +191,9 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) 
             raise UserError(f"two candidates have the same settings, {' and '.join(names)}; leave one out")
 
 
-def _check_metrics(plan: Plan, kind: Any) -> None:
-    """Selection and measure are scores of the task, the right way up."""
-    measures: dict[str, str] = getattr(kind, "measures", {})
+def _check_metrics(plan: Plan, task: Any) -> None:
+    """Selection and measure are scores that the task has of its data, the right way up."""
+    measures: dict[str, str] = getattr(task, "measures", {})
     for name, asked in (("select", plan.select), ("measure", plan.measure)):
         metric, mode = asked["metric"], asked["mode"]
         if measures and metric not in measures:

@@ -80,7 +80,7 @@ class AttentionLanguageModel(LanguageModel):
     uniform: float = 0.0
     dropout: float = 0.0
 
-    reach = "window"
+    lengths = {"window": "within"}
     parts = {"attention": MECHANISMS}
     needs = {"attention": Need(role="self", direction="causal", stepwise=True, dense=True, adrift=True)}
     card = Card(2017, "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural Language Modeling, ICLR 2017")

@@ -74,7 +74,8 @@ class LSTMNLanguageModel(LanguageModel):
       origin: whether there is a slot of zeros that any step can see ("zeros") or not ("none"). It stands nowhere in a text: with a
         mechanism that knows of distances choose "none".
       question: what asks: "word and summary" (the paper) or "word".
-      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The mechanism's own start as it says.
+      uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates' biases all the same; 0 for the laws of
+        `Initial`. The mechanism's own start as it says.
       dropout: rate on the input of every layer and on what the output layer sees.
     """
 
@@ -88,7 +89,7 @@ class LSTMNLanguageModel(LanguageModel):
     uniform: float = 0.0
     dropout: float = 0.0
 
-    reach = "span"
+    lengths = {"span": "within"}
     parts = {"attention": MECHANISMS}
     needs = {"attention": TAPE}
     card = CARD
@@ -169,9 +170,9 @@ class LSTMNClassifier(Classifier):
       layers: L.
       span: how many steps back can be seen; None for all.
       origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not ("none").
-      question: what asks: "word and summary" (the paper) or "word" (the authors' code).
-      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`. The mechanism's own
-        start as it says.
+      question: what asks: "word and summary" (the paper) or "word" (only the encoder in the authors' code for SNLI).
+      uniform: weights start uniform in [-uniform, uniform], 0.05 in that code, and 1 is added to the forget gates' biases all the same; 0
+        for the laws of `Initial`. The mechanism's own start as it says.
       dropout: rate on the input of every layer and before the last layer of the MLP.
     """
 

@@ -132,8 +132,8 @@ class LSTMNPairClassifier(Classifier):
       origin: what slot 0 of the second text holds: "encoder" (where the first text ended), "zeros", or there is none in either ("none").
       question: what asks inside a text: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a text; None for all.
-      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05; 0 for the laws of `Initial`. The mechanisms' own
-        start as they say.
+      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05, and 1 is added to the forget gates' biases all the
+        same; 0 for the laws of `Initial`. The mechanisms' own start as they say.
       dropout: rate on embeddings and before the last layer of the MLP.
     """
 
@@ -199,7 +199,8 @@ class LSTMNTranslator(Seq2Seq):
       origin: what slot 0 of the target holds: "encoder" (where the source ended), "zeros", or there is none in either ("none").
       question: what asks inside a sequence: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a sequence; None for all.
-      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The mechanisms' own start as they say.
+      uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates' biases all the same; 0 for the laws of
+        `Initial`. The mechanisms' own start as they say.
       dropout: rate on embeddings and on z.
     """
 

@@ -147,9 +147,6 @@ class LanguageModel(System):
 
     vocabulary: int
 
-    reach: ClassVar[str] = ""
-    """The field that says how many tokens back it can look; "" where there is none."""
-
     def start(self, rows: int) -> Any:
         """The state before the first token of `rows` texts, the same for each; every array leads with that axis."""
         raise NotImplementedError

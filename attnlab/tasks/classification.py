@@ -1,7 +1,8 @@
 """Classification: labelled texts, or pairs of them, a system that tells classes apart, cross-entropy, and scores by label.
 
 One text a row ("source"), as in sentiment, or two ("source" and "target"), as in natural language inference; how many there are follows
-from the source of the data. `label` is k + 1 for class k and 0 for a row of padding.
+from the source of the data. `label` is k + 1 for class k and 0 for a row of padding. A label that only a split other than training has
+is C + 1: whatever is answered there is wrong, and the loss, which would be infinite, leaves it out.
 
 Axis letters: B batch, S and T lengths of the first and the second text, C classes.
 """
@@ -9,6 +10,7 @@ Axis letters: B batch, S and T lengths of the first and the second text, C class
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -164,7 +166,7 @@ class Classification:
         return TrainBatches(self.data.examples["train"], **self.config.batch, seed=seed, multiple=multiple, **shared)
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
-        """ "loss" (nats per example, no smoothing), "accuracy" and "macro_f1"."""
+        """ "loss" (nats per example with a known label, no smoothing), "accuracy" and "macro_f1" (labels not known count as one class)."""
         return _averaged([jax.device_get(self._score(params, batch)) for _, batch in self._in_order(self.data.examples[split])])
 
     def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
@@ -201,7 +203,8 @@ class Classification:
         answers = [best.text for best in self._answers(params, self.data.examples[split])]
         names = self.data.classes.names
         pairs = list(zip(labels, answers, strict=True))
-        confusion = {label: {answer: pairs.count((label, answer)) for answer in names} for label in names}
+        counts = Counter(pairs)
+        confusion = {label: {answer: counts[label, answer] for answer in names} for label in (*names, *sorted({*labels} - {*names}))}
         return {"confusion": confusion}, [f"{label}\t{answer}" for label, answer in pairs]
 
     def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
@@ -217,10 +220,9 @@ class Classification:
         return [(texts[0], texts[1] if len(texts) > 1 else None) for texts, _ in self.data.rows[split][:number]]
 
     def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
-        """The examples as they are; raises `UserError` where a text is missing or too many."""
-        for source, target in examples:
-            self._texts(source if target is None else f"{source}\t{target}")
-        return list(examples)
+        """The examples, a pair on one line split at its tab; raises `UserError` where a text is missing or too many."""
+        lines = [source if target is None else f"{source}\t{target}" for source, target in examples]
+        return [(first, second[0] if second else None) for first, *second in map(self._texts, lines)]
 
     def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
         """Every attention map of one example, and the tokens of the sequences that the maps are between.
@@ -266,27 +268,27 @@ class Classification:
         return self.system.apply({"params": params}, *texts, **how)
 
     def _sums(self, params: Any, batch: Batch, smoothing: Any) -> dict[str, jax.Array]:
-        """The sums of `_summed`, and how often each class got each answer, "confusion" [C,C]."""
+        """The sums of `_summed`, and how often each class got each answer, "confusion" [C+1,C+1], the labels not known last."""
         logits, label = self._apply(params, batch), jnp.asarray(batch["label"])
-        one_hot = functools.partial(jax.nn.one_hot, num_classes=len(self.data.classes.names), dtype=jnp.int32)
+        one_hot = functools.partial(jax.nn.one_hot, num_classes=len(self.data.classes.names) + 1, dtype=jnp.int32)
         return {**_summed(logits, batch, smoothing), "confusion": one_hot(label - 1).T @ one_hot(logits.argmax(axis=-1))}
 
 
 def _summed(logits: Any, batch: Batch, smoothing: Any) -> dict[str, jax.Array]:
     """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens", those that were read."""
     label = jnp.asarray(batch["label"])
-    real = label > 0
-    losses = cross_entropy(logits.astype(jnp.float32), jnp.maximum(label - 1, 0), smoothing)
+    real, known = label > 0, (label > 0) & (label <= logits.shape[-1])
+    losses = cross_entropy(logits.astype(jnp.float32), jnp.where(known, label - 1, 0), smoothing)
     read = sum((jnp.asarray(batch[side]) != PAD).sum() for side in ("source", "target") if side in batch)
     correct = (logits.argmax(axis=-1) == label - 1) & real
-    return {"loss": jnp.where(real, losses, 0.0).sum(), "tokens": jnp.asarray(read), "rows": real.sum(), "correct": correct.sum()}
+    return {"loss": jnp.where(known, losses, 0.0).sum(), "tokens": jnp.asarray(read), "rows": real.sum(), "correct": correct.sum()}
 
 
 def _averaged(sums: list[dict[str, Any]]) -> dict[str, float]:
     """The scores of `evaluate`, from the sums of all batches."""
     loss, rows, correct = (sum(float(one[name]) for one in sums) for name in ("loss", "rows", "correct"))
     confusion = np.sum([one["confusion"] for one in sums], axis=0)
-    return {"loss": loss / rows, "accuracy": correct / rows, "macro_f1": macro_f1(confusion)}
+    return {"loss": loss / float(confusion[:-1].sum()), "accuracy": correct / rows, "macro_f1": macro_f1(confusion)}
 
 
 def macro_f1(confusion: np.ndarray) -> float:

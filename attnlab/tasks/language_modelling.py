@@ -13,6 +13,7 @@ Axis letters: B batch, T length, V vocabulary.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ from attnlab.tasks.continuation import continuing
 from attnlab.tasks.models import cross_entropy, system_factory
 from attnlab.tasks.protocol import Example, Response
 
+PICTURED = 60  # tokens of a text whose maps are drawn after training
 OUTPUT_BIAS = ("out", "bias")  # where a language model has it among its parameters
 
 
@@ -58,16 +60,6 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
     return system
 
 
-def _check_reach(config: ConfigDict, system: LanguageModel) -> None:
-    """Raise `UserError` for a window that is longer than what is read at once and forgotten after."""
-    batch, seen = config.batch, getattr(system, system.reach) if system.reach else 0
-    forgets = batch.texts == "apart" or getattr(system, "carry", "") == "state"
-    if forgets and seen > batch.max_length:
-        raise UserError(
-            f"config.system.{system.reach}={seen}: more than the batch.max_length={batch.max_length} tokens of a text; take less"
-        )
-
-
 class LanguageModelling:
     """The task; one object for a run.
 
@@ -77,14 +69,16 @@ class LanguageModelling:
       system: the model.
     """
 
-    measures: ClassVar[Mapping[str, str]] = {
+    measures: Mapping[str, str] = {
         **dict.fromkeys(("loss", "perplexity", "bits_per_character"), "min"),
         **dict.fromkeys(("accuracy", "recall"), "max"),
     }
-    """`recall` is there where the source tells which tokens those before them determine."""
+    """Of the class, all there may be; of an object, those its data can give: `recall` where the source tells which tokens those before
+    them determine, `bits_per_character` where no word is unknown, for such a word costs little and has as many characters as any."""
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per token, ends of texts are tokens",
         "accuracy": "next token",
+        "unknown": "share of tokens that the vocabulary lacks",
         "bits_per_character": "ends of texts are characters",
         "recall": "of the tokens that those before them determine",
     }
@@ -94,6 +88,8 @@ class LanguageModelling:
     def __init__(self, config: ConfigDict, data: text.Texts) -> None:
         self.config, self.data = config, data
         self.system = build_system(config, data.vocabulary.size)
+        missing = {"recall": not data.recalled, "bits_per_character": any(not data.spelt(split) for split in data.ids)}
+        self.measures = {name: way for name, way in type(self).measures.items() if not missing.get(name)}
         self._apart, self._settings = config.batch.texts == "apart", validate(config.decoding, weights=False)
         score = functools.partial(self._sums, smoothing=0.0)
         self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
@@ -101,7 +97,7 @@ class LanguageModelling:
     @staticmethod
     def check(config: ConfigDict) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is read."""
-        _check_reach(config, build_system(config, 8))
+        build_system(config, 8)
         validate(config.decoding, weights=False)
 
     @classmethod
@@ -196,8 +192,9 @@ class LanguageModelling:
         return len(self.data.texts[split])
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Nothing beyond `evaluate`."""
-        return {}, []
+        """The share of unknown tokens, beyond `evaluate`, and no texts."""
+        counts = self.data.counts(split)
+        return {"unknown": counts["unknown"] / counts["tokens"]}, []
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """Which of the lines have more than `limit` tokens, EOS counted; where texts are read in pieces length is no matter."""
@@ -212,9 +209,9 @@ class LanguageModelling:
         return [[Response(self.data.vocabulary.decode([*prompt[1:], *one.tokens]), one.score) for one in best] for prompt, best in both]
 
     def pictured(self, split: str, number: int) -> list[Example]:
-        """The first texts that are more than their end."""
-        found: list[Example] = [(one, None) for one in self.data.texts[split] if one.strip()]
-        return found[:number]
+        """The beginnings of the first texts that are more than their end, as far as a picture shows them."""
+        texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
+        return [(self.data.vocabulary.decode(ids[:PICTURED]), None) for ids in self.data.vocabulary.encode_all(texts)]
 
     def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
         """The examples as they are; a second text is an error."""
@@ -285,8 +282,9 @@ class LanguageModelling:
         """The scores of `evaluate`, from the sums of all batches."""
         totals = {name: sum(float(one[name]) for one in sums) for name in sums[0]}
         loss, accuracy = totals["loss"] / totals["tokens"], totals["correct"] / totals["tokens"]
-        bits = totals["loss"] / math.log(2) / self.data.counts(split)["characters"]
-        scores = {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy, "bits_per_character": bits}
+        scores = {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy}
+        if self.data.spelt(split):
+            scores["bits_per_character"] = totals["loss"] / math.log(2) / self.data.counts(split)["characters"]
         return {**scores, **({"recall": totals["recalled"] / max(totals["asked"], 1.0)} if "asked" in totals else {})}
 
     @functools.cached_property

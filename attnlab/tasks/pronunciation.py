@@ -22,13 +22,17 @@ class Pronunciation(Translation):
         **{"phoneme_error_rate": "min", "word_error_rate": "min"},
     }
     units: Mapping[str, str] = {
-        "loss": "nats per phoneme",
+        "loss": "nats per phoneme, ends of words counted",
         "accuracy": "next phoneme, teacher-forced",
         "phoneme_error_rate": "edits / phonemes of the nearest pronunciation",
         "word_error_rate": "share of words said wrong",
     }
     examples = "words"
     outputs = "pronunciations.txt"
+
+    def size(self, split: str) -> int:
+        """The number of words; each may have several pronunciations."""
+        return len({word for word, _ in self.data.pairs[split]})
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
         """Error rates of the words of a split, and what was answered for each pair."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.analysis.results import PICTURED, curves, draw, pictures_of_test, scores, show
+from attnlab.analysis.results import LEGIBLE, PICTURED, curves, draw, pictures_of_test, scores, show
 from attnlab.systems.protocol import AttentionMap
 
 
@@ -101,6 +101,16 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
     ].size == 0
     results, outputs = scores(Alone(), None, "test")
     assert outputs == [] and list(results) == ["split", "sentences", "loss", "perplexity", "accuracy"]
+
+
+def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
+    class Long(Stand):
+        def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+            many = LEGIBLE + 1
+            return {"look": AttentionMap(np.eye(many)[None], "source", "source")}, {"source": ["a"] * many}  # type: ignore[arg-type]
+
+    paths = draw(Long(), None, "s", None, tmp_path / "one")
+    assert list(paths) == ["arrays"] and np.load(paths["arrays"])["look"].shape == (1, LEGIBLE + 1, LEGIBLE + 1)
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:

@@ -105,6 +105,30 @@ def test_rows_that_are_none_are_named(split: str, table: str, words: str, folder
         labelled.load(node(folder, **columns), WORDS)
 
 
+def test_a_label_that_only_another_split_has_is_a_class_of_its_own(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Never of the training split; and a split without any known label is of another task."""
+    (folder / "test.tsv").write_text("-\t-\t-\t-\n1\ta\tb\tmaybe\n2\ta\tb\tno\n3\ta\tb\tyes\n4\ta\tb\tperhaps\n")
+    data = labelled.load(node(folder), WORDS, splits=("train", "test"))
+    assert data.examples["test"].label.tolist() == [3, 1, 2, 3] and data.classes.names == ("no", "yes")  # type: ignore[union-attr]
+    words = "2 of 4 examples of the test split have a label that the training split does not have (maybe, perhaps): wrong whatever"
+    assert words in caplog.text and "train split have" not in caplog.text
+    assert data.about("test").endswith("; no 1, yes 1, maybe 1, perhaps 1")
+    for split in ("train", "valid"):
+        rows = [*data.rows["test"]] if split == "train" else data.rows["test"][:1]
+        with pytest.raises(UserError, match=f"the {split} split has the label 'maybe', which the training split does not have; choose"):
+            labelled.encode(data.vocabulary, data.classes, rows, split)
+
+
+@pytest.mark.parametrize("texts", [1, 2])
+def test_another_number_of_texts_than_in_training_is_refused(texts: int, folder: Path, tmp_path: Path) -> None:
+    """`evaluate` with another column asked for: neither dropped nor missed."""
+    fields = [{"target": 0}, {"target": 3}]
+    labelled.save(labelled.load(node(folder, **fields[texts - 1]), WORDS), tmp_path / "run")
+    words = rf"the test split has an example with {3 - texts} text\(s\), training had {texts}; name as many"
+    with pytest.raises(UserError, match=words):
+        labelled.load(node(folder, **fields[2 - texts]), WORDS, tmp_path / "run", ("test",))
+
+
 def test_a_header_is_left_out_of_pairs_too(folder: Path) -> None:
     pairs = TabFiles(directory=str(folder), source=2, target=3, header=1).pairs("train")
     assert pairs[0] == ("a dog", "it barks") and len(pairs) == 3

@@ -211,3 +211,17 @@ def test_the_process_writes_or_prints_a_plan(tmp_path: Path, quick: None, capsys
     assert planning.main([experiment_file(tmp_path / "which.py", "compare=()"), str(directory)]) == 2
     assert capsys.readouterr().err == f"{tmp_path}/which.py: compare is empty; name at least one variant, rows({{'base': {{}}}})\n"
     assert Plan.read(directory) == found
+
+
+def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    """Plain text does not tell which words can be recalled."""
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
+    text = f"{{'data': 'text', 'data.directory': {str(tmp_path)!r}, 'system.width': 4, 'system.embedding': 4}}"
+    (tmp_path / "recall.py").write_text(
+        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n"
+        "    return Experiment(question='?', config='configs/language_modelling.py:lstm', compare=rows({'a': {}}), "
+        f"base={text}, measure=('recall', 'max'))\n"
+    )
+    with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
+        made(str(tmp_path / "recall.py"), tmp_path / "sweep")

@@ -14,6 +14,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks.ensemble import together
 from attnlab.tasks.translation import Translation
+from tests.tasks import test_pronunciation as pronunciation
 from tests.tasks.tiny import load
 
 
@@ -44,6 +45,20 @@ def test_every_way_of_decoding_takes_it(method: str) -> None:
     log_probs = np.log(probabilities[np.arange(len(best.tokens)), best.tokens] / probabilities.sum(axis=1))
     assert best.log_prob == pytest.approx(log_probs.sum(), abs=1e-3)
     assert best.alignment is not None and best.alignment.shape == (len(best.tokens), ids.shape[1])
+
+
+def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of runs that pronounce words it has their error rates, not BLEU; and members that did another task are none."""
+    one = pronunciation.task()
+    params = jax.jit(one.init)(jax.random.key(0))
+    joined, both = together([("one", one, params), ("other", one, params)])
+    assert type(joined) is type(one) and joined.measures == one.measures and one.system is not joined.system
+    for name, score in one.evaluate(params, "test").items():  # twice the same: what one says
+        assert joined.evaluate(both, "test")[name] == pytest.approx(score, rel=1e-5)
+    pronunciation.answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
+    assert joined.score(both, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}
+    with pytest.raises(UserError, match="there is a run of task=translation, here of task=pronunciation; name runs of one task"):
+        together([("here", one, None), ("there", load("rnnsearch"), None)])
 
 
 @pytest.mark.parametrize("change", [{"texts": ["abcdz"]}, {"kind": "word"}, {"lowercase": True}])

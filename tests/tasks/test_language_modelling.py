@@ -15,7 +15,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config import find_file
-from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.step import first_state, make_step
@@ -84,11 +84,19 @@ def test_texts_in_turn_are_scored_as_texts_apart_however_long(rows: int) -> None
 
 
 def test_bits_per_character_of_words() -> None:
-    """Nats of words over the characters of the text, ends counted."""
+    """Nats of words over the characters of the text, ends counted; not where a word is unknown, for it would cost less than its letters."""
     task = load(*JOINED, "vocabulary.kind=word")
-    found = task.evaluate(drawn(task), "valid")
-    tokens, characters = len(task.data.ids["valid"].ids), sum(len(text) + 1 for text in task.data.texts["valid"])
+    found = task.evaluate(drawn(task), "train")
+    tokens, characters = len(task.data.ids["train"].ids), sum(len(text) + 1 for text in task.data.texts["train"])
     assert characters > tokens and found["bits_per_character"] == pytest.approx(found["loss"] * tokens / characters / math.log(2))
+    unknown = task.score(drawn(task), "valid")[0]["unknown"]
+    assert unknown == (task.data.ids["valid"].ids == UNK).mean() > 0 and "bits_per_character" not in task.evaluate(drawn(task), "valid")
+    assert "bits_per_character" not in task.measures and "bits_per_character" in joined()[0].measures
+
+
+def test_a_measure_that_the_data_cannot_give_is_none_of_the_task() -> None:
+    recalled = load(*APART, "data=associations", "data.examples=9", "data.valid=7", "data.test=1", "vocabulary.kind=word")
+    assert "recall" in recalled.measures and "recall" not in apart()[0].measures
 
 
 def test_recall_is_counted_where_it_can_be_known() -> None:
@@ -187,7 +195,7 @@ def test_limits_and_what_is_drawn() -> None:
     assert task.longer_than(4, ["abc", "abcd", ""]) == [1] and joined()[0].longer_than(1, ["abc"]) == []
     pictured = task.pictured("test", 2)
     assert len(pictured) == 2 and all(first.strip() and second is None for first, second in pictured)
-    assert task.size("test") == SIZES["test"] and task.score(params, "test") == ({}, [])
+    assert task.size("test") == SIZES["test"] and task.score(params, "test") == ({"unknown": 0.0}, [])
     assert task.completed(params, pictured) == pictured
     with pytest.raises(UserError, match="reads one text; leave out the second, 'abc'"):
         task.completed(params, [("a", "abc")])
@@ -253,12 +261,12 @@ def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
         (["data=dates"], "config.data=dates: language modelling needs a source with texts"),
         (
             ["system=attention_lm", "system.attention=single", "batch.max_length=9"],
-            "system.window=10: more than the batch.max_length=9 tokens",
+            "system.window=10: .*batch.max_length=9 tokens; take 9 or less",
         ),
-        (["system=lstmn_lm", "system.attention=single", "system.span=50"], "system.span=50: more than the batch.max_length="),
+        (["system=lstmn_lm", "system.attention=single", "system.span=50"], "system.span=50: .*or less"),
         (
             ["system=attention_lm", "system.attention=single", "system.carry=state", *JOINED],
-            "system.window=10: more than the batch.max_length=5 tokens",
+            "system.window=10: .*batch.max_length=5 tokens; take 5 or less",
         ),
     ],
 )

@@ -174,7 +174,7 @@ def _pictures(contents: Contents) -> str:
             blocks.append(f"<article><h3>{_text(row.name)}</h3>{_images(row.name, first)}{more}</article>")
     if not blocks:
         return ""
-    note = f"First test sentence, seed {contents.records.plan.seeds[0]}, best parameters on validation. Rows: target; columns: source."
+    note = f"First example of the test split, seed {contents.records.plan.seeds[0]}, best parameters on validation. Rows look at columns."
     return _section("Attention", f'<div class="figures">{"".join(blocks)}</div>\n<ul><li>{note}</li></ul>')
 
 
