@@ -122,7 +122,7 @@ def test_gradient_is_that_of_finite_differences() -> None:
 
 
 def carries(jaxpr: Any) -> list[tuple[int, ...]]:
-    """The shapes that loops carry from step to step, at any depth."""
+    """The shapes that loops carry from step to step, at any depth, and those of what they put out at every step, which begin with T."""
     found = []
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
@@ -130,8 +130,7 @@ def carries(jaxpr: Any) -> list[tuple[int, ...]]:
             if inner is not None:
                 found += carries(inner)
         if eqn.primitive.name == "scan":
-            count = eqn.params["num_carry"]
-            found += [var.aval.shape for var in eqn.outvars[:count]]
+            found += [var.aval.shape for var in eqn.outvars]
     return found
 
 
