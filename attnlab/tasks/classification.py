@@ -25,6 +25,7 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.data import labelled
 from attnlab.data.batching import Batch, Examples, TrainBatches, evaluation_batches
 from attnlab.errors import UserError
+from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import PAD, AttentionMap, Classifier
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.models import cross_entropy, system_factory
@@ -56,8 +57,6 @@ def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes)
 
 def _reading(sentences: int) -> list[str]:
     """The registered classifiers that can read so many texts."""
-    from attnlab.systems import SYSTEMS
-
     found = ((name, SYSTEMS.resolve(name)) for name in SYSTEMS.names())
     return [name for name, one in found if issubclass(one, Classifier) and sentences in one.texts]
 
