@@ -27,9 +27,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
 from attnlab.errors import UserError
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Initial
@@ -39,6 +40,7 @@ from attnlab.systems.lstm_lm import real
 from attnlab.systems.protocol import PAD, AttentionMap, Card, Classifier, LanguageModel
 
 INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values=True)
+SHORTEST = 8  # words of a piece of a longer text
 TAPE = dataclasses.replace(INTRA, adrift=True)  # of a stream that has no beginning within reach
 CARD = Card(2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016")
 
@@ -115,7 +117,34 @@ class LSTMNLanguageModel(LanguageModel):
         return tuple(Past(Slots.empty(rows, self.span, self.width), jnp.zeros((rows, self.width))) for _ in range(self.layers))
 
     def read(self, state: tuple[Past, ...], tokens: jax.Array) -> tuple[jax.Array, tuple[Past, ...]]:
-        """See `LanguageModel.read`; what a mechanism makes of the earlier slots is made anew, for it may depend on where they stand."""
+        """See `LanguageModel.read`; many words are read in pieces of `span`, since every step carries a tape as long as its piece.
+
+        Whoever watches the looks gets them in one piece.
+        """
+        length, block = tokens.shape[1], max(self.span, SHORTEST)
+        if length <= 2 * block or any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES))):
+            x, state = self._read(state, tokens)
+        else:
+            count = -(-length // block)
+            pieces = jnp.pad(tokens, ((0, 0), (0, count * block - length))).reshape(len(tokens), count, block)
+            dtype = self.embed.embedding.dtype
+            state = jax.tree.map(lambda one: one.astype(dtype) if jnp.issubdtype(one.dtype, jnp.floating) else one, state)
+            scan = nn.scan(
+                lambda system, state, piece: system._read(state, piece)[::-1],
+                variable_broadcast="params",
+                split_rngs={"params": False, "dropout": True},
+                in_axes=1,
+                out_axes=1,
+            )
+            state, x = scan(self, state, pieces)
+            x = x.reshape(len(tokens), count * block, self.width)[:, :length]
+        return self.out(self.drop(x)), state
+
+    def _read(self, state: tuple[Past, ...], tokens: jax.Array) -> tuple[jax.Array, tuple[Past, ...]]:
+        """A piece [B,T] to what the output layer sees [B,T,H], and the state after it.
+
+        What a mechanism makes of the earlier slots is made anew, for it may depend on where they stand.
+        """
         valid, counts = real(tokens)
         x, following = self.embed(tokens), []
         for layer, past in zip(self.reader, state, strict=True):
@@ -123,7 +152,7 @@ class LSTMNLanguageModel(LanguageModel):
             kept = jax.tree.map(lambda one: latest(one, counts, self.span), past.slots.then(slots))
             following.append(Past(kept, reader.summary))
             x = slots.hidden
-        return self.out(self.drop(x)), tuple(following)
+        return x, tuple(following)
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:

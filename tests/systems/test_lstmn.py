@@ -166,3 +166,28 @@ def test_mechanisms_that_cannot_are_named(change: dict[str, Any], words: str) ->
             need.check(factory.keywords[slot].func, slot, factory.keywords[slot].keywords)
     lax: Any = build(SYSTEMS, ConfigDict({**_TWO, "inter_attention": {"name": "key_value"}, "fusion": "shallow"}), "system")
     assert not lax.func.asks(lax.keywords)["inter_attention"].values  # shallow fusion takes what it looks at
+
+
+# --- language model ---
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str) -> None:
+    """Who watches gets one piece; logits, states and gradients are the same, padding in a row or not."""
+    spec = {"name": "lstmn_lm", "attention": _SINGLE, "embedding": E, "width": H, "layers": 2, "span": 3}
+    system: Any = build(SYSTEMS, ConfigDict(spec), "system")(vocabulary=11)
+    tokens = np.random.default_rng(0).integers(4, 11, (3, 21))
+    tokens[1, 13:], tokens[2] = PAD, PAD
+    params = jax.tree.map(lambda leaf: leaf.astype(dtype), parameters(system, tokens[:, :2]))
+    state = system.apply({"params": params}, 3, method="start")
+
+    def both(params: Any, watched: bool) -> Any:
+        found = system.apply({"params": params}, state, tokens, method="read", mutable=[MAPS] if watched else False)
+        logits, after = found[0] if watched else found
+        return (np.asarray(tokens != PAD)[..., None] * logits**2).sum(), (logits[:2, :13], after)
+
+    found, expected = (jax.jit(jax.value_and_grad(lambda p, w=w: both(p, w), has_aux=True))(params) for w in (False, True))
+    pieces = ["length=3" in str(jax.make_jaxpr(lambda p, w=w: both(p, w)[0])(params)) for w in (False, True)]
+    assert pieces == [True, False] and found[0][1][0].dtype == dtype
+    bound = 1e-5 if dtype == "float32" else 0.1
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=bound, atol=bound), found, expected)
