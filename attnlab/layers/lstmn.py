@@ -17,7 +17,7 @@ slot t - 1, this is an LSTM. `FusedLSTMNLayer` brings in a second sequence, whos
 Products with x_t are taken outside the loop, but for the question's, which is the mechanism's own business.
 Slot 0 holds zeros in the authors' code, so that a step can choose to go on from nothing; in the paper's sums there is none, and the first
 step finds nothing. Steps of padding fill no slot.
-Cost: N slots for each of T steps, O(T N (A + H)) FLOPs and, for gradients, numbers kept.
+Cost: N slots for each of T steps, O(T N (A + H)) FLOPs; for gradients O((T + N) (A + H)) numbers kept, and every step done twice.
 Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term Memory-Networks for Machine Reading", EMNLP 2016 (arXiv 1601.06733), sections 3-4.
 
 Axis letters: B batch, T time, N slots, E input width, H state width.
@@ -25,6 +25,7 @@ Axis letters: B batch, T time, N slots, E input width, H state width.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -40,6 +41,7 @@ from attnlab.attention.visibility import Causal, Prefix, Rule, Visibility, Windo
 from attnlab.errors import UserError
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
+from attnlab.layers.tape import taped
 
 Origin = Literal["zeros", "none"]
 Question = Literal["word and summary", "word"]
@@ -139,6 +141,17 @@ class LSTMNLayer(nn.Module):
           other: the mechanism's memory of a second sequence, for `FusedLSTMNLayer`.
         """
 
+        reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first)
+        if summary is not None:
+            reader = reader.replace(summary=summary.astype(x.dtype))  # type: ignore[attr-defined]
+        watched = any(map(self.is_mutable_collection, ("params", MAPS, SAMPLES, LOSSES)))
+        inputs = x, self.contributions(x), valid
+        reader, states = self._watched(reader, inputs, other) if watched else self._taped(reader, inputs, other)
+        return Slots(states.h, states.c, valid), reader
+
+    def _watched(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
+        """All steps, h and c [B,T,H] of them, and what the looks leave aside."""
+
         def step(layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
             word, given, real = inputs
             reader = layer.step(reader, word, given, real, other)
@@ -153,11 +166,24 @@ class LSTMNLayer(nn.Module):
             in_axes=(1, nn.broadcast),
             out_axes=1,
         )
-        reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first)
-        if summary is not None:
-            reader = reader.replace(summary=summary.astype(x.dtype))  # type: ignore[attr-defined]
-        reader, states = scan(self, reader, (x, self.contributions(x), valid), other)
-        return Slots(states.h, states.c, valid), reader
+        return scan(self, reader, inputs, other)  # type: ignore[no-any-return]
+
+    def _taped(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
+        """As `_watched`, with gradients that cost less (see `tape`), and nothing left aside."""
+        layer = self.clone(parent=None)
+
+        def step(params: Any, state: Reader, memory: Any, inputs: Any, other: Any) -> tuple[Reader, Any]:
+            (word, given, real), keys = inputs
+            state = dataclasses.replace(state, memory=memory)
+            reader: Any = layer.apply({"params": params}, state, word, given, real, other, rngs=keys, method="step")
+            return reader.replace(memory=None), reader.memory
+
+        steps = inputs[0].shape[1]
+        keys = {name: jax.random.split(self.make_rng(name), steps) for name in ("dropout", "sample") if self.has_rng(name)}
+        inputs = jax.tree.map(lambda one: jnp.swapaxes(one, 0, 1), inputs), keys
+        first = dataclasses.replace(reader, memory=None)
+        states, last, memory = taped(step, self.variables["params"], first, reader.memory, inputs, other)
+        return dataclasses.replace(last, memory=memory), jax.tree.map(lambda one: jnp.swapaxes(one, 0, 1), states.last)
 
     def begin(self, rows: int, room: int, dtype: Any, before: Slots | None = None, first: LSTMState | None = None) -> Reader:
         """Before the first of `room` steps; see `__call__`."""

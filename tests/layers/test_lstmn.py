@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import jax
@@ -10,12 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab.attention.alignments.entmax import Entmax
+from attnlab.attention.alignments.sigmoid import Sigmoid
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
+from attnlab.attention.positions.rope import Rope
+from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.protocol import MAPS, Reading
 from attnlab.attention.scores.additive import Additive
+from attnlab.attention.scores.general import General
 from attnlab.attention.visibility import EVERYTHING
 from attnlab.layers.initial import Initial
-from attnlab.layers.lstm import LSTMLayer
+from attnlab.layers.lstm import LSTMLayer, LSTMState
 from attnlab.layers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots
 from tests.systems.language_models import parameters
 
@@ -183,3 +190,61 @@ def test_all_the_weight_on_one_word_brings_its_cell() -> None:
 
     wanted = sigmoid(o) * np.tanh(sigmoid(gate) * OTHER.cells[0, 0] + sigmoid(i) * np.tanh(g))
     np.testing.assert_allclose(states[0, 0], wanted, atol=1e-6)
+
+
+ADDITIVE, GENERAL = functools.partial(Single, score=functools.partial(Additive, hidden=4)), functools.partial(Single, score=General)
+TAPES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "additive": (ADDITIVE, {}),
+    "a span": (ADDITIVE, {"span": 2, "origin": "none"}),
+    "the word asks": (ADDITIVE, {"question": "word"}),
+    "turned keys": (functools.partial(MultiHead, heads=2, positions=Rope), {"origin": "none"}),
+    "distances": (functools.partial(MultiHead, heads=2, positions=Shaw), {"origin": "none"}),
+    "entmax": (functools.partial(GENERAL, alignment=Entmax), {}),
+    "sigmoid": (functools.partial(GENERAL, alignment=Sigmoid), {}),
+    "deep fusion": (ADDITIVE, {"inter": GENERAL}),
+}
+
+
+@pytest.mark.parametrize("name", TAPES)
+def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
+    """Who watches the looks gets a loop that JAX differentiates by itself. Two slots and a summary of an earlier text stand before."""
+    attention, fields = TAPES[name]
+    one = layer(attention, **fields)
+    first = None if fields.get("origin") == "none" else LSTMState(draw(B, H, seed=5), draw(B, H, seed=6))
+    earlier = Slots(draw(B, 2, H, seed=7), draw(B, 2, H, seed=8), np.array([[True, True], [False, True], [True, True]]))
+    given = {"x": X, "hidden": earlier.hidden, "summary": draw(B, H, seed=4), "first": first, "other": OTHER.hidden}
+    weights = draw(B, T, H, seed=9)
+
+    def run(module: Any, x: Any, hidden: Any, summary: Any, first: Any, other: Any) -> jax.Array:
+        found = module.remember(OTHER.replace(hidden=other)) if "inter" in fields else None  # type: ignore[attr-defined]
+        slots, reader = module(x, jnp.asarray(VALID), earlier.replace(hidden=hidden), summary, first, found)  # type: ignore[attr-defined]
+        return ((slots.hidden + slots.cells) * weights).sum() + (reader.summary**2).sum() + (reader.memory.values**2 * 0.1).sum()
+
+    def total(params: Any, given: Any, watched: bool) -> jax.Array:
+        result = one.apply({"params": params}, **given, method=run, mutable=[MAPS] if watched else False)
+        return result[0] if watched else result  # type: ignore[index, return-value]
+
+    shapes = jax.eval_shape(lambda: one.init(jax.random.key(0), **given, method=run))["params"]
+    leaves, tree = jax.tree.flatten(shapes)
+    params = jax.tree.unflatten(tree, [0.4 * draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)])
+    slopes = [jax.jit(jax.value_and_grad(functools.partial(total, watched=watched), (0, 1)))(params, given) for watched in (False, True)]
+    np.testing.assert_allclose(slopes[0][0], slopes[1][0], rtol=1e-6)
+    for (path, found), wanted in zip(jax.tree.leaves_with_path(slopes[0][1]), jax.tree.leaves(slopes[1][1]), strict=True):
+        most = np.abs(wanted).max()  # over a dozen steps the sums are taken in another order
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * max(1.0, most), err_msg=jax.tree_util.keystr(path))
+        assert most > 1e-3 or ("other" in jax.tree_util.keystr(path) and "inter" not in fields)
+
+
+@pytest.mark.quick
+def test_no_tape_is_kept_for_a_step() -> None:
+    """What gradients keep grows with the text, not with its square: no array of the program holds a tape, or a look at one, per step."""
+    one, rows, steps = layer(), 3, 37
+
+    def total(params: Any, x: jax.Array) -> jax.Array:
+        return one.apply({"params": params}, x, jnp.ones((rows, steps), bool))[0].hidden.sum()  # type: ignore[index, union-attr]
+
+    x = jnp.ones((rows, steps, E))
+    params = parameters(one, x, np.ones((rows, steps), bool))
+    text = str(jax.make_jaxpr(jax.grad(total))(params, x))
+    assert f"[{steps},{rows},{H}]" in text.replace("f32", "")
+    assert not re.search(rf"\[{steps},{rows},(1,)*{steps + 1}", text)
