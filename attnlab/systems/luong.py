@@ -23,7 +23,7 @@ Axis letters: B batch, S source length, T target length, V vocabulary, E embeddi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -32,13 +32,17 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
 from attnlab.attention.visibility import Visibility
+from attnlab.errors import UserError
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES
 from attnlab.layers.stacked import LSTMStack, States
+from attnlab.registry import kind, made
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
 
@@ -86,6 +90,17 @@ class Luong(Seq2Seq):
     parts = {"attention": MECHANISMS}
     needs = {"attention": Need(role="cross", stepwise=True)}
     card = Card(2015, "Luong, Pham, Manning, Effective Approaches to Attention-based Neural Machine Translation, EMNLP 2015")
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`; `UserError` for windows that go on with the target over a source that is read from its last word."""
+        alignment = kind(made(ALIGNMENTS, getattr(chosen.get("attention"), "keywords", {}).get("alignment", "softmax")))
+        if alignment is LocalM and chosen.get("order", cls.order) == "reversed":
+            raise UserError(
+                "system.attention.alignment: LocalM takes the source in the order of the target, system.order='reversed' in the other; "
+                "set system.order='plain', or choose 'local_p'"
+            )
+        return cls.needs
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
@@ -63,20 +64,19 @@ class Auxiliary:
     Args:
       system: its class; a sequence-to-sequence system or a classifier.
       handed_out: what its initialisation collects beside parameters, by collection; shapes will do.
-      weights: the config node `auxiliary`, weights by name; 0 is off.
-      sampling: the config node `reinforce`.
+      config: the whole; read are the nodes `auxiliary`, weights by name (0 is off), `reinforce` and `system`.
       length: of the longest target; 1 of a classifier.
 
     Attributes:
       collections: the variable collections that a pass has to make mutable; empty if nothing is added.
 
     Raises:
-      UserError: a weight for a loss that nobody hands out, or settings of `reinforce` out of range.
+      UserError: a weight for a loss that nobody hands out, hops without a weight for the penalty that keeps them apart, or settings of
+        `reinforce` out of range.
     """
 
-    def __init__(
-        self, system: type[System], handed_out: Mapping[str, Any], weights: Mapping[str, float], sampling: Mapping[str, Any], length: int
-    ) -> None:
+    def __init__(self, system: type[System], handed_out: Mapping[str, Any], config: ConfigDict, length: int) -> None:
+        weights: Mapping[str, float | None] = config.get("auxiliary", {})
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
         offered = sorted({name for look in looks for losses in look for name in losses})
         offered += [COVERAGE] if system.needs and issubclass(system, Seq2Seq) else []
@@ -84,7 +84,9 @@ class Auxiliary:
         for name, weight in self.weights.items():
             if name not in offered:
                 raise UserError(f"auxiliary.{name}={weight}: nothing in this system hands out such a loss; {nearest(name, offered)}")
-        settings = Reinforce(**sampling)
+        if "hops" in offered:
+            _check_hops(weights.get("hops", 0.0), _hops(config.system))
+        settings = Reinforce(**config.get("reinforce", {}))
         self.sampling = settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
         self.system, self.length = system, length
         wanted = {LOSSES: self.weights.keys() - {COVERAGE}, MAPS: COVERAGE in self.weights, SAMPLES: self.sampling}
@@ -175,3 +177,22 @@ class Auxiliary:
 def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:
     """What was chosen at real positions [B,S] of a text, summed and put at the first of `length` steps, [B,T]."""
     return jnp.where(real, chosen, 0.0).sum(axis=1)[:, None] * (jnp.arange(length) == 0)
+
+
+def _hops(node: ConfigDict) -> int:
+    """The largest number of hops that anything below a config node is set to."""
+    found = (
+        value if key == "hops" and isinstance(value, int) else _hops(value)
+        for key, value in node.items()
+        if key == "hops" or isinstance(value, ConfigDict)
+    )
+    return max(found, default=0)
+
+
+def _check_hops(weight: float | None, hops: int) -> None:
+    """Several hops that nothing keeps apart may all look at the same; whoever wants that says so by a weight of None."""
+    if hops > 1 and weight is not None and not weight:
+        raise UserError(
+            f"config.auxiliary.hops={weight}: {hops} hops without a penalty weight may all look at the same; set one (0.01 in small "
+            "models), or None to train them without"
+        )

@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.attention.protocol import MAPS
 from attnlab.data import labelled
 from attnlab.data.batching import Batch, Examples, TrainBatches, evaluation_batches
 from attnlab.errors import UserError
@@ -50,36 +49,13 @@ def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes)
         )
     system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names))
     handed_out = jax.eval_shape(system.init, jax.random.key(0), *[jax.ShapeDtypeStruct((1, 2), jnp.int32)] * classes.sentences)
-    weights = config.get("auxiliary", {})
-    _check_hops(weights, handed_out, _hops(config.system))
-    return system, Auxiliary(type(system), handed_out, weights, config.get("reinforce", {}), 1)
+    return system, Auxiliary(type(system), handed_out, config, 1)
 
 
 def _reading(sentences: int) -> list[str]:
     """The registered classifiers that can read so many texts."""
     found = ((name, SYSTEMS.resolve(name)) for name in SYSTEMS.names())
     return [name for name, one in found if issubclass(one, Classifier) and sentences in one.texts]
-
-
-def _hops(node: ConfigDict) -> int:
-    """The largest number of hops that anything below a config node is set to."""
-    found = (
-        value if key == "hops" and isinstance(value, int) else _hops(value)
-        for key, value in node.items()
-        if key == "hops" or isinstance(value, ConfigDict)
-    )
-    return max(found, default=0)
-
-
-def _check_hops(weights: Mapping[str, Any], handed_out: Mapping[str, Any], hops: int) -> None:
-    """Several hops that nothing keeps apart may all look at the same; whoever wants that says so by a weight of None."""
-    looks = [losses for found in flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values() for losses in found]
-    weight = weights.get("hops", 0.0)
-    if any("hops" in losses for losses in looks) and hops > 1 and weight is not None and not weight:
-        raise UserError(
-            f"config.auxiliary.hops={weight}: {hops} hops without a penalty weight may all look at the same; set one (0.01 in small "
-            "models), or None to train them without"
-        )
 
 
 class Classification:

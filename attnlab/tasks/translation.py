@@ -33,15 +33,14 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     """The system of a config, and what is added to its loss; every attention slot is checked against what its mechanism declares.
 
     Raises:
-      UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible width, say), or a loss has a weight
-        that nobody hands out.
+      UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible width, say), a loss has a weight
+        that nobody hands out, or hops have none for the penalty that keeps them apart.
     """
     factory = system_factory(config, Seq2Seq)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
     handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
-    terms, choices = config.get("auxiliary", {}), config.get("reinforce", {})
-    return system, Auxiliary(type(system), handed_out, terms, choices, config.batch.max_length)
+    return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
 class Translation:

@@ -10,7 +10,10 @@ import jax
 import numpy as np
 import pytest
 
+from attnlab import config as configs
 from attnlab.attention.protocol import MAPS
+from attnlab.errors import UserError
+from attnlab.tasks.translation import Translation
 from tests.systems.checks import SPECS, batch, check_cached_decoding, make, parameters, prepared
 
 GENERAL: dict[str, Any] = {"name": "single", "score": {"name": "general"}}
@@ -141,3 +144,12 @@ def test_an_empty_source_gives_an_empty_context(feeding: str) -> None:
     found = call(source, target)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[0], call(*batch())[0], atol=1e-6)
+
+
+@pytest.mark.quick
+def test_windows_that_follow_the_target_over_a_reversed_source_are_refused() -> None:
+    local = ["system.attention.alignment=local_m"]
+    with pytest.raises(UserError, match=r"system.attention.alignment: LocalM .* set system.order='plain'"):
+        Translation.check(configs.load("configs/translation.py:luong", local))
+    for allowed in ([*local, "system.order=plain"], ["system.attention.alignment=local_p"]):
+        Translation.check(configs.load("configs/translation.py:luong", allowed))

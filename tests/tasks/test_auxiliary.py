@@ -104,7 +104,7 @@ def test_a_weighted_penalty_falls() -> None:
 
 
 def test_without_weights_nothing_is_added() -> None:
-    task = task_of("transformer", *EVERYWHERE)
+    task = task_of("transformer", *(one.replace(".hops=2", ".hops=1") for one in EVERYWHERE))
     assert task.auxiliary.collections == [] and task.carried() is None
     config = ConfigDict(task.config.to_dict())
     del config["auxiliary"], config["reinforce"]
@@ -217,6 +217,7 @@ def test_hard_attention_learns_where_to_look_by_its_rewards() -> None:
         (["auxiliary.hops=0.5"], r"auxiliary.hops=0.5: nothing in this system hands out such a loss; .*doubly_stochastic"),
         (["auxiliary.hosp=0.5"], "config.auxiliary.hosp: no such key; did you mean 'auxiliary.hops'"),
         (["auxiliary.hops=-1"], "config.auxiliary.hops=-1.0: expected a number of at least 0"),
+        (["system.attention=hops"], r"config.auxiliary.hops=0.0: 4 hops without a penalty weight may all look at the same"),
         (["reinforce.reward=togo"], "config.reinforce.reward='togo'; did you mean 'to_go'"),
         (["reinforce.decay=1", *HARD], "reinforce.decay=1.0: expected a number of at least 0 and below 1"),
         (["reinforce.weight=-0.5"], "reinforce.weight=-0.5: expected a number of at least 0"),

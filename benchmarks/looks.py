@@ -1,0 +1,122 @@
+"""Where does a trained system look? How far back, how widely, and how far its hops lie apart.
+
+    python -m benchmarks.looks runs/looking-back-words/trials/*/seed0 --examples=100
+
+For every attention map of every run, averaged over rows of real queries of the first test examples (heads, where there are several, each
+as a map of its own):
+
+    words       exp(entropy) of a row: how many words it is spread over; a row over n words at most n
+    of          how many words there were to look at
+    back        of a text onto itself: how far the word lies behind, on average by weight, and which share of the weight
+    last 1, 3, 5   lies on the last one, three and five
+    together    of hops: the words that the mean of all hops is spread over
+    overlap     of hops: the cosine of two of them, the mean over all pairs
+
+A language model is given pieces of the test split of `--length` tokens, each from the beginning of its memory; the first `--skip` rows
+of a text onto itself are left out, for they have too little to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.protocol import MAPS
+from attnlab.commands import session
+from attnlab.errors import UserError
+from attnlab.progress import table
+from attnlab.systems.protocol import AttentionMap
+from benchmarks import rounds
+
+NEAR = (1, 3, 5)
+COLUMNS = ("run", "map", "rows", "words", "of", "back", *(f"last {n}" for n in NEAR), "together", "overlap")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workdirs", nargs="+", metavar="RUN")
+    parser.add_argument("--examples", type=int, default=100)
+    parser.add_argument("--length", type=int, default=100, help="tokens of a language model's piece")
+    parser.add_argument("--skip", type=int, default=10, help="first rows of a text onto itself that do not count")
+    parser.add_argument("--json", metavar="FILE")
+    chosen = parser.parse_args()
+    rows = []
+    for workdir in chosen.workdirs:
+        task, params, _, _ = session.trained_task(argparse.Namespace(workdir=workdir, config=None, overrides=[]), ("test",))
+        found: dict[str, list[dict[str, float]]] = defaultdict(list)
+        for maps in seen(task, params, chosen.examples, chosen.length):
+            for name, one in maps.items():
+                for head, weights in enumerate(np.asarray(one.weights)):
+                    title = f"{name}, head {head + 1}" if len(one.weights) > 1 else name
+                    found[title] += described(weights, one.query, one.query == one.key, chosen.skip)
+        rows += [(workdir, title, *means(each)) for title, each in found.items() if each]
+    table("where they look", COLUMNS, rows)
+    rounds.save(chosen.json, {"rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
+
+
+def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[dict[str, AttentionMap]]:
+    """The maps [H,Tq,Tk] of each example.
+
+    Raises:
+      UserError: the system has no attention.
+    """
+    if not task.system.needs:
+        raise UserError(f"{type(task.system).__name__} has no attention")
+    if task.config.task != "language_modelling":
+        for source, target in task.completed(params, task.pictured("test", examples)):
+            yield task.maps(params, source, target)[0]
+        return
+    ids = np.concatenate([np.asarray(one) for one in task.data.ids["test"]])
+    count = min(examples, len(ids) // length)
+
+    @jax.jit
+    def looked(piece: jax.Array) -> dict[str, AttentionMap]:
+        _, collected = task.system.apply({"params": params}, piece, mutable=[MAPS])
+        return task.system.maps(collected[MAPS])  # type: ignore[no-any-return]
+
+    for piece in ids[: count * length].reshape(count, 1, length):
+        yield {name: one.replace(weights=one.weights[0]) for name, one in jax.device_get(looked(jnp.asarray(piece))).items()}
+
+
+def described(weights: np.ndarray, query: str, itself: bool, skip: int) -> list[dict[str, float]]:
+    """What is said of the rows of weights [Tq,Tk]; of hops one statement of all together."""
+    rows = []
+    for i, row in enumerate(weights):
+        if (itself and i < skip) or row.sum() <= 0:
+            continue
+        said = {"words": spread(row), "of": float((row > 0).sum())}
+        if itself:
+            back = i - np.arange(len(row))
+            said |= {"back": float((row * back).sum() / row.sum())}
+            said |= {f"last {n}": float(row[(back >= 0) & (back <= n)].sum() / row.sum()) for n in NEAR}
+        rows.append(said)
+    if query != "hops" or len(weights) < 2:
+        return rows
+    unit = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+    pairs = [float(unit[a] @ unit[b]) for a, b in itertools.combinations(range(len(unit)), 2)]
+    both = {"together": spread(weights.mean(axis=0)), "overlap": float(np.mean(pairs))}
+    return [{**{name: float(np.mean([one[name] for one in rows])) for name in ("words", "of")}, **both}]
+
+
+def spread(row: np.ndarray) -> float:
+    """exp of the entropy of weights [Tk], normalised."""
+    shares = row[row > 0] / row.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def means(said: list[dict[str, float]]) -> list[Any]:
+    """How many statements there are, and the mean of each figure; None for one that nobody made."""
+    found = ([one[name] for one in said if name in one] for name in COLUMNS[3:])
+    return [len(said), *(round(float(np.mean(values)), 3) if values else None for values in found)]
+
+
+if __name__ == "__main__":
+    rounds.main(main)

@@ -1,0 +1,42 @@
+"""What the scripts that describe looks and lengths say of weights and sentences that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from benchmarks import by_length, looks
+
+pytestmark = pytest.mark.quick
+
+
+def test_a_look_back() -> None:
+    """A row of padding and the first rows do not count; weight on the word itself, which a model sees that has read it, is near."""
+    weights = np.zeros((5, 5))
+    weights[:, 0], weights[3] = 1.0, [0.0, 0.5, 0.5, 0.0, 0.0]
+    weights[4] = 0.0
+    (second, third) = looks.described(weights, "source", True, 2)
+    assert second == {"words": 1.0, "of": 1.0, "back": 2.0, "last 1": 0.0, "last 3": 1.0, "last 5": 1.0}
+    assert third["words"] == pytest.approx(2.0) and third["back"] == pytest.approx(1.5) and third["last 1"] == 0.5
+    assert looks.means([second, third])[:4] == [2, 1.5, 1.5, 1.75]
+
+
+def test_hops_that_agree_and_hops_that_do_not() -> None:
+    apart, alike = np.eye(3), np.tile(np.eye(3)[0], (3, 1))
+    for weights, together, overlap in ((apart, 3.0, 0.0), (alike, 1.0, 1.0)):
+        (said,) = looks.described(weights, "hops", False, 0)
+        assert said["together"] == pytest.approx(together) and said["overlap"] == pytest.approx(overlap) and said["words"] == 1.0
+
+
+def test_sentences_by_length() -> None:
+    short, long = by_length.by_length([5, 1, 9, 1], 2)
+    assert short.tolist() == [1, 3] and long.tolist() == [0, 2]
+    for parts in (0, 5):
+        with pytest.raises(UserError, match=f"--parts={parts}: expected 1 to 4"):
+            by_length.by_length([5, 1, 9, 1], parts)
+    lines, references = ["a b c d e", "x"], ["a b c d e", "y"]
+    assert by_length.bleu(lines, references, np.array([0]), False) == pytest.approx(100.0)
+    assert by_length.bleu(lines, references, np.array([1]), False) < 1.0
+    with pytest.raises(UserError, match="has 1 lines, the test split 2"):
+        by_length.bleu(lines[:1], references, np.array([0]), False)
