@@ -75,15 +75,16 @@ def _self_attentive() -> dict[str, Any]:
 def _self_attentive_paper() -> dict[str, Any]:
     """Lin et al. 2017 on SNLI: 30 hops of 300 units each way.
 
-    Penalty, batch, hidden layer and gated units are as others report them, not checked. They report Adagrad at 0.01, too; here it is
-    Adam. Embeddings are learned from the start, not taken from elsewhere.
+    Penalty, batch, hidden layer, gated units and Adagrad at 0.01 are as others report them, not checked. Embeddings are learned from the
+    start, not taken from elsewhere.
     """
     hops = {"name": "hops", "hops": 30, "hidden": 350, "output": "side_by_side"}
     sizes = {"embedding": 300, "width": 300, "gated": 300, "hidden": 4000, "dropout": 0.5}
     return {
         "system": {"name": "self_attentive", **sizes, "attention": hops},
         "batch": {"size": 50, "unit": "sentences", "buckets": (12, 16, 24, 32, 48, 83), "max_length": 83},
-        "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 500},
+        "optimizer": {"name": "adagrad"},
+        "schedule": {"name": "constant", "peak": 0.01},
         "training": {**_shared()["training"], "steps": 100_000, "clip": 0.5, "log_every": 100, "evaluate_every": 10_000},
         "auxiliary": {"hops": 0.3},
         "checkpoint": {"every": 10_000, "keep": 2},

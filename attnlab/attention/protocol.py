@@ -39,10 +39,6 @@ class Memory:
     valid: jax.Array
     length: jax.Array
 
-    def as_of(self, length: jax.Array) -> Any:
-        """When only `length` slots were written: those behind are not cleared, they are just not valid."""
-        return self.replace(valid=self.valid & (jnp.arange(self.valid.shape[1]) < length), length=length)  # type: ignore[attr-defined]
-
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t] (None: all real) beside them."""
         batch, _, steps = next(iter(arrays.values())).shape[:3]

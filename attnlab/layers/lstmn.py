@@ -41,6 +41,7 @@ from attnlab.attention.visibility import Causal, Prefix, Rule, Visibility, Windo
 from attnlab.errors import UserError
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
+from attnlab.layers.steps import over_time
 from attnlab.layers.tape import taped
 
 Origin = Literal["zeros", "none"]
@@ -157,16 +158,7 @@ class LSTMNLayer(nn.Module):
             reader = layer.step(reader, word, given, real, other)
             return reader, reader.last
 
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            # What a step leaves aside is stacked along its query axis: maps [B,H,1,N] to [B,H,T,1,N], and so on.
-            variable_axes={MAPS: 2, SAMPLES: 2, LOSSES: 1},
-            split_rngs={"params": False, "dropout": True, "sample": True},
-            in_axes=(1, nn.broadcast),
-            out_axes=1,
-        )
-        return scan(self, reader, inputs, other)  # type: ignore[no-any-return]
+        return over_time(step)(self, reader, inputs, other)
 
     def _taped(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
         """As `_watched`, with gradients that cost less (see `tape`), and nothing left aside."""

@@ -12,6 +12,7 @@ Axis letters: T steps, N slots.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +67,7 @@ def _backward(step: Step, kept: Any, slopes: tuple[Any, Any, Memory]) -> tuple[A
         of_output, state, inputs, length = here
 
         def again(of_params: Any, of_constant: Any, of_tape: Any, of_state: Any, of_inputs: Any) -> Any:
-            shared, before, tape = _put(params, of_params), _put(state, of_state), _put(written, of_tape).as_of(length)
+            shared, before, tape = _put(params, of_params), _put(state, of_state), _as_of(_put(written, of_tape), length)
             return tuple(map(_reals, step(shared, before, tape, _put(inputs, of_inputs), _put(constant, of_constant))))
 
         _, pull = jax.vjp(again, *map(_reals, (params, constant, written, state, inputs)))
@@ -80,6 +81,11 @@ def _backward(step: Step, kept: Any, slopes: tuple[Any, Any, Memory]) -> tuple[A
     )
     found = ((params, of_params), (start, of_state), (written, of_tape), (inputs, of_inputs), (constant, of_constant))
     return tuple(_put(tree, reals, others=False) for tree, reals in found)
+
+
+def _as_of(tape: Memory, length: jax.Array) -> Memory:
+    """When only `length` slots were written: those behind are not cleared, they are just not valid."""
+    return dataclasses.replace(tape, valid=tape.valid & (jnp.arange(tape.valid.shape[1]) < length), length=length)
 
 
 def _is_real(leaf: Any) -> bool:

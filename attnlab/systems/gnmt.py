@@ -33,14 +33,14 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
+from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES, LSTMLayer, LSTMState
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
+from attnlab.layers.steps import over_time
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
 RESIDUAL = 3  # the first layer whose input is added to its output
@@ -136,17 +136,8 @@ class GNMT(Seq2Seq):
             state = system._transition(state, word, attended)
             return state, (state.state.h, state.a)
 
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            # What a step leaves aside is stacked along its query axis: maps [B,H,1,S] to [B,H,T,1,S], and so on.
-            variable_axes={MAPS: 2, SAMPLES: 2, LOSSES: 1},
-            split_rngs={"params": False, "dropout": True, "sample": True},
-            in_axes=(1, nn.broadcast),
-            out_axes=1,
-        )
         words = self.lowest.of_input(self.drop(self.embed_target(target_in)))
-        _, (x, contexts) = scan(self, self.start(memory, target_in.shape[1]).lowest, words, memory.attended)
+        _, (x, contexts) = over_time(step)(self, self.start(memory, target_in.shape[1]).lowest, words, memory.attended)
         for number, layer in enumerate(self.above, start=2):
             y, _ = layer(self.drop(jnp.concatenate([x, contexts], axis=-1)), start=memory.first[number - 1])
             x = _summed(number, x, y)

@@ -34,14 +34,14 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.local import LocalM
-from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
+from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES
 from attnlab.layers.stacked import LSTMStack, States
+from attnlab.layers.steps import over_time
 from attnlab.registry import kind, made
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
@@ -133,17 +133,8 @@ class Luong(Seq2Seq):
             state = system._transition(state, word, attended)
             return state, state.a
 
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            # What a step leaves aside is stacked along its query axis: maps [B,H,1,S] to [B,H,T,1,S], and so on.
-            variable_axes={MAPS: 2, SAMPLES: 2, LOSSES: 1},
-            split_rngs={"params": False, "dropout": True, "sample": True},
-            in_axes=(1, nn.broadcast),
-            out_axes=1,
-        )
         first = self.start(memory, target_in.shape[1])
-        return self.out(scan(self, first, self.writer.contribute(words), memory.attended)[1])
+        return self.out(over_time(step)(self, first, self.writer.contribute(words), memory.attended)[1])
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""

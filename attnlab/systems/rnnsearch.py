@@ -30,12 +30,12 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
+from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import BidirectionalGRU, GRUCell
+from attnlab.layers.steps import over_time
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
 
@@ -118,16 +118,7 @@ class RNNsearch(Seq2Seq):
             seen, following = system._transition(state, word, attended)
             return following, (seen, following.c)
 
-        scan = nn.scan(
-            step,
-            variable_broadcast="params",
-            # What a step leaves aside is stacked along its query axis: maps [B,H,1,S] to [B,H,T,1,S], and so on.
-            variable_axes={MAPS: 2, SAMPLES: 2, LOSSES: 1},
-            split_rngs={"params": False, "dropout": True, "sample": True},
-            in_axes=(1, nn.broadcast),
-            out_axes=1,
-        )
-        _, (states, contexts) = scan(self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended)
+        _, (states, contexts) = over_time(step)(self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended)
         return self._generate(states, words, contexts)
 
     def start(self, memory: Encoded, length: int) -> Decoding:

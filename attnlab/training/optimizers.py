@@ -17,7 +17,7 @@ import optax
 from attnlab.errors import UserError
 from attnlab.registry import Table, build
 
-OPTIMIZERS = Table("optimizer", {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta")})
+OPTIMIZERS = Table("optimizer", {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta", "adagrad")})
 SCHEDULES = Table("schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")})
 
 
@@ -98,6 +98,13 @@ def adadelta(learning_rate: optax.Schedule, rho: float = 0.95, eps: float = 1e-6
     _require(_traced(rho) or 0 <= rho < 1, f"optimizer.rho={rho}", "in [0, 1)")
     _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
     return optax.adadelta(learning_rate, rho=rho, eps=eps)
+
+
+def adagrad(learning_rate: optax.Schedule, initial: float = 0.0, eps: float = 1e-7) -> optax.GradientTransformation:
+    """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12): -lr g / sqrt(initial + sum of all squared gradients so far + eps)."""
+    _require(_traced(initial) or initial >= 0, f"optimizer.initial={initial}", "0 or above")
+    _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
+    return optax.adagrad(learning_rate, initial_accumulator_value=initial, eps=eps)
 
 
 def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:

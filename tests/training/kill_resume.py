@@ -2,14 +2,17 @@
 
     python -m tests.training.kill_resume --kills 20
     python -m tests.training.kill_resume --kills 3 --system rnnsearch --backend pmap --devices 4
+    python -m tests.training.kill_resume --kills 2 --every --backend mesh --devices 1
 
-The first runs all systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these. Training runs in forked
-children of one process that has imported everything but started nothing, so that a restart costs seconds.
+The first runs three systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these; the third every small config of
+every task. Training runs in forked children of one process that has imported everything but started nothing, so that a restart
+costs seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import os
 import random
@@ -26,18 +29,29 @@ FILES = {
     "transformer": ("configs/translation.py:transformer", ["width=16", "hidden=16", "layers=1"]),
     "lstm_lm": ("configs/language_modelling.py:lstm", ["embedding=8", "width=8", "dropout=0.1"]),
 }
+SHARED = {
+    "translation": [
+        *("data.examples=400", "batch.buckets=32", "batch.max_length=32"),
+        *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
+    ],
+    "language_modelling": ["data.examples=60", "batch.texts=joined", "batch.max_length=8"],
+    "classification": ["data.examples=200"],
+    "inference": ["data.examples=200"],
+    "g2p": ["data.examples=400", "decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"],
+}
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
+
+
+def every() -> list[str]:
+    """FILE:NAME of every config but those of published sizes."""
+    of_file = {file: importlib.import_module(f"configs.{file}")._SYSTEMS for file in SHARED}
+    return [f"{file}:{name}" for file, names in of_file.items() for name in names if not name.endswith(("_paper", "_base"))]
 
 
 def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
     """A tiny run that saves often, so that many kills fall into a save; a language model reads lanes of one stream."""
-    config, own = FILES[system]
-    settings = [f"system.{one}" for one in own] + ["data.valid=16", "data.test=1", "batch.size=16"]
-    if config.startswith("configs/translation"):
-        settings += ["data.examples=400", "batch.buckets=32", "batch.max_length=32", "decoding.max_ratio=0.5", "decoding.max_extra=2"]
-        settings += ["decoding.method=greedy"]
-    else:
-        settings += ["data.examples=60", "batch.texts=joined", "batch.max_length=8"]
+    config, own = FILES.get(system, (f"configs/{system.replace(':', '.py:')}", []))
+    settings = [f"system.{one}" for one in own] + ["data.valid=16", "data.test=1", "batch.size=16", *SHARED[Path(config).stem]]
     settings += [
         f"training.steps={STEPS}",
         "training.log_every=1",
@@ -144,6 +158,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--system", choices=SYSTEMS, action="append")
+    parser.add_argument("--every", action="store_true", help="every small config instead")
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--devices", type=int, choices=DEVICES, action="append")
     flags = parser.parse_args()
@@ -151,12 +166,13 @@ def main() -> int:
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     preload()
     failures = 0
-    for system, devices, backend in itertools.product(flags.system or SYSTEMS, flags.devices or DEVICES, flags.backend or BACKENDS):
+    systems = every() if flags.every else flags.system or SYSTEMS
+    for system, devices, backend in itertools.product(systems, flags.devices or DEVICES, flags.backend or BACKENDS):
         with tempfile.TemporaryDirectory() as folder:
             kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed)
         failures += bool(wrong)
         found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
-        print(f"{system:12} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)
+        print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)
     return int(failures > 0)
 
 

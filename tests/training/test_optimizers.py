@@ -67,6 +67,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], float]] = {
     "adamw": ({"weight_decay": 0.1}, 0.1),
     "adafactor": ({"minimum_factored": 2}, 0.1),
     "sgd": ({"momentum": 0.5, "nesterov": True}, 0.05),
+    "adagrad": ({}, 0.3),
     "adadelta": ({}, 30.0),  # its first steps are of size sqrt(eps)
 }
 
@@ -96,7 +97,7 @@ def test_every_optimizer_lowers_a_quadratic(name: str) -> None:
 
 @pytest.mark.quick
 def test_first_adam_step_and_clipping_by_hand() -> None:
-    """Adam's first step is -lr g / (|g| + eps); SGD's with clip 1 is -lr g / |g|; with clip 0 it is -lr g."""
+    """The first step of Adam, and of Adagrad from zero, is -lr g / |g|; SGD's with clip 1 is -lr g / |g|; with clip 0 it is -lr g."""
     grads = {"a": jnp.array([3.0, 0.0]), "b": jnp.array(-4.0)}
 
     def first(optimizer: dict[str, Any], clip: float) -> list[float]:
@@ -106,6 +107,8 @@ def test_first_adam_step_and_clipping_by_hand() -> None:
 
     # 1 - 0.999 has a relative error of 1e-5 in float32
     assert first({"name": "adam"}, 0.0) == pytest.approx([-0.05, 0.0, 0.05], rel=2e-5)
+    assert first({"name": "adagrad"}, 0.0) == pytest.approx([-0.05, 0.0, 0.05], rel=1e-6)
+    assert first({"name": "adagrad", "initial": 16.0}, 0.0) == pytest.approx([-0.03, 0.0, 0.2 / 32**0.5], rel=1e-6)
     assert first({"name": "sgd"}, 0.0) == pytest.approx([-0.15, 0.0, 0.2])
     assert first({"name": "sgd"}, 1.0) == pytest.approx([-0.03, 0.0, 0.04])
     assert first({"name": "sgd"}, 100.0) == pytest.approx([-0.15, 0.0, 0.2])
@@ -154,6 +157,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ({"name": "sgd", "nesterov": True}, {}, {}, "optimizer.nesterov=True must be used with optimizer.momentum above 0"),
     ({"name": "adafactor", "decay": 0.0}, {}, {}, "optimizer.decay=0.0 must be in (0, 1]"),
     ({"name": "adadelta", "rho": 1.0}, {}, {}, "optimizer.rho=1.0 must be in [0, 1)"),
+    ({"name": "adagrad", "initial": -1.0}, {}, {}, "optimizer.initial=-1.0 must be 0 or above"),
     ({}, {}, {"clip": -1.0}, "training.clip=-1.0 must be 0 (off) or above"),
     ({}, {}, {"steps": 0}, "training.steps=0 must be at least 1"),
 ]
