@@ -87,7 +87,7 @@ class AttentionLanguageModel(LanguageModel):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = LSTMStack(self.state, self.layers, self.dropout, initial=initial)
         self.look = self.attention(width=self.state if self.merge == "tanh" else self.width)
         if self.merge == "tanh":

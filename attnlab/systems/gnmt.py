@@ -108,7 +108,7 @@ class GNMT(Seq2Seq):
                 f"decoder_layers={self.decoder_layers}; make them equal or choose 'zeros'"
             )
         initial = Initial(uniform=self.uniform)
-        law = initial.embedding(self.embedding)
+        law = initial.word(1.0)
         self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.both_ways = BidirectionalLSTM(self.width, initial)

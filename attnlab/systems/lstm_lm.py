@@ -61,7 +61,8 @@ class LSTMLanguageModel(LanguageModel):
             sizes = f"embedding={self.embedding} and width={self.width}"
             raise UserError(f"lstm_lm: share='output' needs as wide an embedding as a layer, not {sizes}; set them equal or share='none'")
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.out: Any = SharedOutput() if self.share == "output" else Dense(self.vocabulary, kernel_init=initial.kernel())
         self.drop = Dropout(self.dropout)

@@ -107,7 +107,7 @@ class LSTMNLanguageModel(LanguageModel):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
         self.out = Dense(self.vocabulary, kernel_init=initial.kernel())
         self.drop = Dropout(self.dropout)

@@ -227,7 +227,7 @@ class LSTMNTranslator(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        law = initial.embedding(self.embedding)
+        law = initial.word(1.0)
         self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.readers = TwoReaders(

@@ -62,7 +62,7 @@ class NgramRNN(LanguageModel):
         if self.order < 2:
             raise UserError(f"ngram_rnn: order={self.order}, must be at least 2: N words are the one predicted and those before it")
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = LSTMStack((self.order - 1) * self.width, self.layers, self.dropout, initial=initial)
         self.merge = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
         self.out = Dense(self.vocabulary, kernel_init=initial.kernel())

@@ -53,7 +53,7 @@ class SequenceToSequence(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
-        law = initial.embedding(self.embedding)
+        law = initial.word(1.0)
         self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)

@@ -13,7 +13,13 @@ KEY, SHAPE = jax.random.key(0), (64, 64)
 
 
 def drawn(initial: Initial) -> dict[str, np.ndarray]:
-    laws = {"kernel": initial.kernel(), "recurrent": initial.recurrent(), "embedding": initial.embedding(64), "bias": initial.bias()}
+    laws = {
+        "kernel": initial.kernel(),
+        "recurrent": initial.recurrent(),
+        "embedding": initial.embedding(64),
+        "word": initial.word(1.0),
+        "bias": initial.bias(),
+    }
     return {name: np.asarray(law(KEY, SHAPE, np.float32)) for name, law in laws.items()}
 
 
@@ -22,6 +28,7 @@ def test_usually_glorot_orthogonal_and_zero() -> None:
     assert 0.21 < np.abs(found["kernel"]).max() <= (6 / 128) ** 0.5
     np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
     assert found["embedding"].std() == pytest.approx(64**-0.5, rel=0.05) and (found["bias"] == 0.0).all()
+    assert found["word"].std() == pytest.approx(1.0, rel=0.05)
 
 
 def test_uniform_is_of_all() -> None:
@@ -31,7 +38,7 @@ def test_uniform_is_of_all() -> None:
 
 def test_normal_is_of_all_but_recurrences_and_biases() -> None:
     found = drawn(Initial(normal=0.01))
-    assert all(found[name].std() == pytest.approx(0.01, rel=0.05) for name in ("kernel", "embedding"))
+    assert all(found[name].std() == pytest.approx(0.01, rel=0.05) for name in ("kernel", "embedding", "word"))
     np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
     assert (found["bias"] == 0.0).all()
 
