@@ -84,7 +84,7 @@ def _lstm() -> dict[str, Any]:
 def _attention() -> dict[str, Any]:
     """Daniluk et al. 2017; the window is the whole text. Recall stays near 0.3, then rises to 1 within a few hundred updates.
 
-    Seen once: after 2,700 updates.
+    Seen once: after 2,700 updates, with first embeddings of N(0, 1 / width).
     """
     return {**_patient(), "system": {**_daniluk("single", 56, 1), "window": 39}}
 
