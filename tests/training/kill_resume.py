@@ -157,7 +157,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--system", choices=SYSTEMS, action="append")
+    parser.add_argument(
+        "--system", choices=(*SYSTEMS, *every()), action="append", metavar="NAME", help="one of three, or FILE:NAME of a config"
+    )
     parser.add_argument("--every", action="store_true", help="every small config instead")
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--devices", type=int, choices=DEVICES, action="append")
