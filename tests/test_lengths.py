@@ -18,7 +18,7 @@ REFUSED = {
         r"score.limit=50: .*batch.max_length=64 tokens; take 64 or more",
     ),
     "a window beyond all sequences": (
-        ("translation.py:luong", "system.attention.alignment=local_m", "system.attention.alignment.reach=33"),
+        ("translation.py:luong", "system.order=plain", "system.attention.alignment=local_m", "system.attention.alignment.reach=33"),
         r"config.system.attention.alignment.reach=33: .*take 32 or less",
     ),
     "a span beyond all sequences": (("translation.py:lstmn_seq2seq", "system.span=33"), r"config.system.span=33: .*take 32 or less"),
@@ -56,6 +56,7 @@ REFUSED = {
 TAKEN = {
     "a window as long as the longest sequence": (
         "translation.py:luong",
+        "system.order=plain",
         "system.attention.alignment=local_m",
         "system.attention.alignment.reach=32",
     ),
