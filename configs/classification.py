@@ -56,7 +56,7 @@ def _shared() -> dict[str, Any]:
         },
         "auxiliary": {"hops": 0.0},
         "reinforce": {},
-        "checkpoint": {"every": 250, "keep": 2},
+        "checkpoint": {"every": 250, "keep": 2, "by": "accuracy"},
         "parallel": {"backend": "mesh", "devices": 0},
     }
 
@@ -92,7 +92,7 @@ def _self_attentive_paper() -> dict[str, Any]:
         "schedule": {"name": "constant", "peak": 0.06},
         "training": {**_shared()["training"], "steps": 300_000, "clip": 0.5, "log_every": 100, "evaluate_every": 10_000},
         "auxiliary": {"hops": 1.0},
-        "checkpoint": {"every": 10_000, "keep": 2},
+        "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
     }
 
 
@@ -113,7 +113,7 @@ def _lstmn_classifier_paper() -> dict[str, Any]:
         "batch": {"size": 5, "unit": "sentences", "buckets": (16, 32, 64), "max_length": 64},
         "schedule": {"name": "constant", "peak": 2e-3},
         "training": {**_shared()["training"], "steps": 50_000, "clip": 5.0, "log_every": 100, "evaluate_every": 2000},
-        "checkpoint": {"every": 2000, "keep": 2},
+        "checkpoint": {"every": 2000, "keep": 2, "by": "accuracy"},
     }
 
 

@@ -51,7 +51,7 @@ def _shared() -> dict[str, Any]:
         },
         "auxiliary": {"hops": 0.0},
         "reinforce": {},
-        "checkpoint": {"every": 500, "keep": 2},
+        "checkpoint": {"every": 500, "keep": 2, "by": "accuracy"},
         "parallel": {"backend": "mesh", "devices": 0},
     }
 
@@ -87,7 +87,7 @@ def _self_attentive_paper() -> dict[str, Any]:
         "schedule": {"name": "constant", "peak": 0.01},
         "training": {**_shared()["training"], "steps": 100_000, "clip": 0.5, "log_every": 100, "evaluate_every": 10_000},
         "auxiliary": {"hops": 0.3},
-        "checkpoint": {"every": 10_000, "keep": 2},
+        "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
     }
 
 
@@ -111,7 +111,7 @@ def _lstmn_pair_paper() -> dict[str, Any]:
         "batch": {"size": 40, "unit": "sentences", "buckets": (12, 16, 24, 32, 61), "max_length": 61},
         "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 0},
         "training": {**_shared()["training"], "steps": 412_000, "clip": 5.0, "log_every": 100, "evaluate_every": 10_000},
-        "checkpoint": {"every": 10_000, "keep": 2},
+        "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
     }
 
 

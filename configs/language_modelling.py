@@ -55,7 +55,7 @@ def _shared() -> dict[str, Any]:
             "log_every": 50,
             "evaluate_every": 500,
         },
-        "checkpoint": {"every": 500, "keep": 2},
+        "checkpoint": {"every": 500, "keep": 2, "by": "loss"},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "sample", "batch": 64, "max_ratio": 1.0, "max_extra": 50},
     }
@@ -132,7 +132,7 @@ def _lstm_paper() -> dict[str, Any]:
         "system": {"name": "lstm_lm", "embedding": 650, "width": 650, "layers": 2, "uniform": 0.05, "dropout": 0.5},
         "optimizer": {"name": "sgd"},
         "schedule": {"name": "stepped", "peak": 1.0, "hold": 6 * epoch, "every": epoch, "factor": 1 / 1.2},
-        "checkpoint": {"every": epoch, "keep": 2},
+        "checkpoint": {"every": epoch, "keep": 2, "by": "loss"},
     }
 
 
@@ -150,7 +150,7 @@ def _daniluk_paper(system: dict[str, Any]) -> dict[str, Any]:
         "batch": {"size": 64, "texts": "joined", "max_length": 20},
         "system": {**system, "embedding": 300, "uniform": 0.1},
         "schedule": {"name": "constant", "peak": 1e-3},
-        "checkpoint": {"every": 5000, "keep": 2},
+        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
     }
 
 
@@ -183,7 +183,7 @@ def _lstmn_paper() -> dict[str, Any]:
         "system": {"name": "lstmn_lm", "attention": attention, "embedding": 150, "width": 300, "span": 82},
         "optimizer": {"name": "sgd"},
         "schedule": {"name": "stepped", "peak": 0.65, "hold": epoch, "every": epoch, "factor": 0.85},
-        "checkpoint": {"every": epoch, "keep": 2},
+        "checkpoint": {"every": epoch, "keep": 2, "by": "loss"},
     }
 
 

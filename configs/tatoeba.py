@@ -46,7 +46,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
         },
         "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
         "reinforce": {},
-        "checkpoint": {"every": 500, "keep": 2},
+        "checkpoint": {"every": 500, "keep": 2, "by": "loss"},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "batch": 128},
     }

@@ -50,7 +50,7 @@ def _shared() -> dict[str, Any]:
         },
         "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
         "reinforce": {},
-        "checkpoint": {"every": 250, "keep": 2},
+        "checkpoint": {"every": 250, "keep": 2, "by": "loss"},
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 0.6},
     }
@@ -117,7 +117,7 @@ def _rnnsearch_paper() -> dict[str, Any]:
         "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
         "schedule": {"name": "constant", "peak": 1.0},
         "training": {**_shared()["training"], "steps": 300_000, "per": "sentence", "evaluate_every": 10_000, "log_every": 100},
-        "checkpoint": {"every": 5000, "keep": 2},
+        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
     }
 
 
@@ -196,7 +196,7 @@ def _convs2s_paper() -> dict[str, Any]:
         "optimizer": {"name": "sgd", "momentum": 0.99, "nesterov": True},
         "schedule": {"name": "linear", "peak": 0.25},
         "training": {**_shared()["training"], "steps": 400_000, "clip": 0.1, "evaluate_every": 10_000, "log_every": 100},
-        "checkpoint": {"every": 5000, "keep": 2},
+        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0},
     }
 
@@ -209,7 +209,7 @@ def _wmt(kind: str, size: int) -> dict[str, Any]:
     return {
         "vocabulary": {"kind": kind, "size": size, "min_frequency": 1, "lowercase": False, "shared": kind == "bpe"},
         "batch": {"size": 128, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
-        "checkpoint": {"every": 5000, "keep": 2},
+        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
     }
 
 
@@ -225,7 +225,7 @@ def _transformer_base() -> dict[str, Any]:
         "optimizer": {"name": "adam", "b2": 0.98, "eps": 1e-9},
         "schedule": {"name": "inverse_sqrt", "peak": (512 * 4000) ** -0.5, "warmup": 4000},
         "training": {**_shared()["training"], "steps": 100_000, "clip": 0.0, "label_smoothing": 0.1, "evaluate_every": 5000},
-        "checkpoint": {"every": 5000, "keep": 5},
+        "checkpoint": {"every": 5000, "keep": 5, "by": "loss"},
         "decoding": {"method": "beam", "beam": 4, "length_penalty": 0.6, "max_ratio": 1.0, "max_extra": 50},
     }
 

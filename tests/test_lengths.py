@@ -1,12 +1,12 @@
-"""What cannot fit the sequences, or the parts of a mechanism, is refused when the config is checked, wherever it stands in it."""
+"""What cannot fit the sequences, the parts of a mechanism or the task is refused when the config is checked, wherever it stands in it."""
 
 from __future__ import annotations
 
 import pytest
 
 from attnlab import config as configs
+from attnlab import tasks
 from attnlab.errors import UserError
-from attnlab.tasks import TASKS
 
 REFUSED = {
     "a location score that ends too early": (
@@ -51,6 +51,14 @@ REFUSED = {
         ("language_modelling.py:lstmn", "system.attention=multihead", "system.attention.heads=2", "system.attention.positions=alibi"),
         r"system.attention.positions: .*measures distances, also from slot 0; set system.origin='none'",
     ),
+    "a checkpoint chosen by what is only known at the end": (
+        ("translation.py:luong", "checkpoint.by=bleu"),
+        r"config.checkpoint.by='bleu'; choose from: accuracy, loss, perplexity",
+    ),
+    "a checkpoint chosen by a score of another task": (
+        ("classification.py:self_attentive", "checkpoint.by=macro"),
+        r"config.checkpoint.by='macro'; did you mean 'macro_f1'",
+    ),
     "hops without a penalty": (("classification.py:self_attentive", "auxiliary.hops=0"), r"auxiliary.hops=0.0: 4 hops without a penalty"),
 }
 TAKEN = {
@@ -60,6 +68,7 @@ TAKEN = {
         "system.attention.alignment=local_m",
         "system.attention.alignment.reach=32",
     ),
+    "a checkpoint chosen by another score": ("classification.py:self_attentive", "checkpoint.by=macro_f1"),
     "one hop beside many heads": (
         "inference.py:lstmn_pair",
         "system.fusion=shallow",
@@ -80,7 +89,7 @@ TAKEN = {
 def check(file: str, *overrides: str) -> None:
     """As a command does before it reads data."""
     config = configs.load(f"configs/{file}", list(overrides))
-    TASKS.resolve(config.task).check(config)
+    tasks.check(config)
 
 
 @pytest.mark.parametrize(("settings", "words"), REFUSED.values(), ids=REFUSED.keys())

@@ -15,7 +15,7 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.experiments.axes import text
 from attnlab.experiments.flops import step_flops
-from attnlab.tasks import TASKS
+from attnlab.tasks import TASKS, check
 from attnlab.training.optimizers import build_optimizer
 
 _FREE = ("seed", "schedule", "checkpoint", "decoding", "parallel", "training.steps", "training.log_every", "training.evaluate_every")
@@ -53,7 +53,7 @@ class Builder:
         key = _key(overrides)
         if key not in self._configs:
             config = self.resolved(overrides)
-            TASKS.resolve(config.task).check(config)
+            check(config)
             build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
             self._configs[key] = config
         return self._configs[key]

@@ -68,6 +68,7 @@ class Classification:
     """
 
     measures: ClassVar[Mapping[str, str]] = {"loss": "min", "accuracy": "max", "macro_f1": "max"}
+    evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy", "macro_f1")
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per example",
         "accuracy": "share of labels right",

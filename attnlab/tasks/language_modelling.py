@@ -75,6 +75,7 @@ class LanguageModelling:
     }
     """Of the class, all there may be; of an object, those its data can give: `recall` where the source tells which tokens those before
     them determine, `bits_per_character` where no word is unknown, for such a word costs little and has as many characters as any."""
+    evaluated: ClassVar[Sequence[str]] = tuple(measures)
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per token, ends of texts are tokens",
         "accuracy": "next token",

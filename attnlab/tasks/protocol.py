@@ -34,6 +34,7 @@ class Task(Protocol):
 
     Attributes:
       measures: the scores of a split, those of `evaluate` and `score` together, and which way is better, "min" or "max".
+      evaluated: those of them that `evaluate` gives, which are known while a model is trained.
       units: what stands beside a measure in a table; a measure without one may have its signature in the scores, as "<measure>_signature".
       examples: what the examples of a split are called in a table ("sentences").
       outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an example.
@@ -45,6 +46,7 @@ class Task(Protocol):
     """
 
     measures: ClassVar[Mapping[str, str]]
+    evaluated: ClassVar[Sequence[str]]
     units: ClassVar[Mapping[str, str]]
     examples: ClassVar[str]
     outputs: ClassVar[str]

@@ -53,6 +53,7 @@ class Translation:
     """
 
     measures: Mapping[str, str] = {"loss": "min", "perplexity": "min", "accuracy": "max", "bleu": "max", "chrf": "max", "exact": "max"}
+    evaluated = ("loss", "perplexity", "accuracy")
     units: Mapping[str, str] = {
         "loss": "nats per target token",
         "accuracy": "next token, teacher-forced",

@@ -29,7 +29,15 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Task(Protocol):
-    """What is learned, as the loop sees it."""
+    """What is learned, as the loop sees it.
+
+    Attributes:
+      measures: which way a score is better, "min" or "max"; at least those that `evaluate` gives.
+    """
+
+    @property
+    def measures(self) -> Mapping[str, str]:
+        """See above."""
 
     def init(self, key: jax.Array) -> Any:
         """Fresh float32 parameters."""
@@ -79,19 +87,29 @@ class Journal:
       workdir: an existing directory that this process has locked.
       schedule: of the learning rate, for the records.
       progress: where a person looks.
+      measures: see `Task`; which way `checkpoint.by` is better is read here.
       label: what its notes begin with.
 
     Attributes:
       last: the last step of the run.
-      best: the lowest validation loss so far.
+      best: the best (s, loss) on validation so far; s is the score `checkpoint.by`, its sign turned where more is better.
       status: its `status.json`.
       metrics: its records.
     """
 
-    def __init__(self, config: ConfigDict, workdir: Path, schedule: Callable[[int], Any], progress: Progress, label: str = "") -> None:
+    def __init__(
+        self,
+        config: ConfigDict,
+        workdir: Path,
+        schedule: Callable[[int], Any],
+        progress: Progress,
+        measures: Mapping[str, str],
+        label: str = "",
+    ) -> None:
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
+        self._by, self._sign = config.checkpoint.by, {"min": 1.0, "max": -1.0}[measures[config.checkpoint.by]]
         self.last = config.training.steps
-        self.best = math.inf
+        self.best = (math.inf, math.inf)
         self.status = Status(workdir, self.last)
         self._checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn)
         self.metrics = Metrics(workdir)
@@ -107,7 +125,7 @@ class Journal:
         if restored is None:
             host = fresh(self.config.seed)
         else:
-            host, self.best = restored.tree.replace(seed=seed_array(self.config.seed)), restored.meta["best_loss"]
+            host, self.best = restored.tree.replace(seed=seed_array(self.config.seed)), tuple(restored.meta["best"])
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
         self.metrics.rewind(int(host.step) or None)
         return host
@@ -126,10 +144,12 @@ class Journal:
         return self._due(step, self.config.training.evaluate_every)
 
     def scored(self, step: int, scores: Mapping[str, float]) -> bool:
-        """Write the record of an evaluation. Returns whether the loss is the lowest so far."""
+        """Write the record of an evaluation. Returns whether it is the best so far; of equal ones that of the lower loss is."""
         self.metrics.write(step, "valid", scores)
         self._progress.note(f"{self._label}step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
-        improved, self.best = scores["loss"] < self.best, min(self.best, scores["loss"])
+        score = (self._sign * scores[self._by], scores["loss"])
+        improved = score < self.best
+        self.best = score if improved else self.best
         return improved
 
     def saves(self, step: int) -> bool:
@@ -141,7 +161,7 @@ class Journal:
         self.metrics.sync()
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params)):  # an update too large for a finite gradient
             return f"parameters that are not finite after step {step}"
-        self._checkpoints.save(step, host.replace(seed=None), {"best_loss": self.best}, best=best)
+        self._checkpoints.save(step, host.replace(seed=None), {"best": self.best}, best=best)
         return ""
 
     def close(self) -> None:
@@ -190,7 +210,7 @@ def train(
     optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=last, clip=config.training.clip)
     how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
     step_function = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
-    with closing(Journal(config, workdir, schedule, progress)) as journal:
+    with closing(Journal(config, workdir, schedule, progress, task.measures)) as journal:
         host = journal.begin(saved_like(config, task), first_states(config, task))
         begin, first = int(host.step), None
         state, programs = place.place(host), {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
+from attnlab import tasks
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
@@ -55,11 +56,10 @@ class Prepared:
     place: Any
 
     @classmethod
-    def prepare(cls, kind: Any, config: ConfigDict, workdir: Path, splits: Sequence[str]) -> Prepared:
+    def prepare(cls, config: ConfigDict, workdir: Path, splits: Sequence[str]) -> Prepared:
         """Check the config, find the devices and read the data; writes nothing.
 
         Args:
-          kind: the class of the task.
           config: of the run.
           workdir: its vocabularies are taken if a run has begun there.
           splits: of the data; what is not among them is never opened.
@@ -72,11 +72,12 @@ class Prepared:
         from attnlab.training.optimizers import build_optimizer
         from attnlab.training.parallel import backend
 
-        kind.check(config)
+        kind = tasks.check(config)
         build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)  # complains early
         place = backend(config.parallel.backend, config.parallel.devices)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
+        tasks.check_scores(task)
         return cls(config, workdir, task, task.batches(place.count * config.training.accumulate), place)
 
     def fit(self, progress: Progress, interrupt: Interrupt, began: float, until: int | None = None) -> Outcome:

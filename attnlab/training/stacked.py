@@ -107,7 +107,7 @@ def train(
         members, hosts = [], []
         like, fresh = saved_like(configs[0], task), first_states(configs[0], task)
         for config, workdir, own in zip(configs, workdirs, batches, strict=True):
-            journal = files.enter_context(contextlib.closing(_journal(config, workdir, progress)))
+            journal = files.enter_context(contextlib.closing(_journal(config, task, workdir, progress)))
             hosts.append(journal.begin(like, fresh))
             step = int(hosts[-1].step)
             members.append(Member(journal, own, step, own(step), outcome=Outcome("done", step) if step == config.training.steps else None))
@@ -288,6 +288,6 @@ def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
     return [i for i, shape in waiting.items() if shape == most_wanted]
 
 
-def _journal(config: ConfigDict, workdir: Path, progress: Progress) -> Journal:
+def _journal(config: ConfigDict, task: Task, workdir: Path, progress: Progress) -> Journal:
     _, schedule = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
-    return Journal(config, workdir, schedule, progress, f"{workdir.parent.name}/{workdir.name}, ")
+    return Journal(config, workdir, schedule, progress, task.measures, f"{workdir.parent.name}/{workdir.name}, ")

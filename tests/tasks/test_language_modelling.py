@@ -17,6 +17,7 @@ from attnlab import config as configs
 from attnlab.config import find_file
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
+from attnlab.tasks import check_scores
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny_language import APART, JOINED, SHARED, SIZES, apart, drawn, joined, load, passed
@@ -97,6 +98,11 @@ def test_bits_per_character_of_words() -> None:
 def test_a_measure_that_the_data_cannot_give_is_none_of_the_task() -> None:
     recalled = load(*APART, "data=associations", "data.examples=9", "data.valid=7", "data.test=1", "vocabulary.kind=word")
     assert "recall" in recalled.measures and "recall" not in apart()[0].measures
+
+
+def test_a_checkpoint_cannot_be_chosen_by_it() -> None:
+    with pytest.raises(UserError, match=r"^config.checkpoint.by='recall': this data has no such score; choose from: accuracy, .*loss"):
+        check_scores(load(*APART, "checkpoint.by=recall"))
 
 
 def test_recall_is_counted_where_it_can_be_known() -> None:

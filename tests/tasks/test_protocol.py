@@ -29,6 +29,7 @@ def test_methods_take_what_callers_give(name: str, method: str) -> None:
 def test_measures_units_and_names(name: str) -> None:
     kind: Any = TASKS.resolve(name)
     assert set(kind.measures.values()) <= {"min", "max"} and kind.measures["loss"] == "min"
+    assert kind.evaluated[0] == "loss" and set(kind.evaluated) <= set(kind.measures)
     assert all(isinstance(unit, str) for unit in kind.units.values()) and isinstance(kind.examples, str) and kind.examples
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
 

@@ -207,8 +207,26 @@ def test_the_best_step_is_kept_and_remembered_across_a_resume(stop: int | None, 
         assert run(tmp_path, config, task, stop=stop).state == "interrupted"
     run(tmp_path, config, task)
     assert task.scripted == [] and saved(tmp_path) == [6, 9]
-    assert last_state(tmp_path, config).meta == {"best_loss": 1.0}
+    assert last_state(tmp_path, config).meta == {"best": [1.0, 1.0]}
     assert best_params(config, Line(), tmp_path)[1] == 6
+
+
+@pytest.mark.parametrize("stop", [None, 7])
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([(3.0, 0.5), (2.0, 0.75), (1.0, 0.6)], 6),
+        ([(1.0, 0.5), (2.0, 0.75), (3.0, 0.8)], 9),
+        ([(3.0, 0.75), (2.0, 0.75), (2.5, 0.75)], 6),  # of equal scores that of the lower loss
+        ([(3.0, math.nan), (2.0, 0.1), (1.0, math.nan)], 6),
+    ],
+)
+def test_another_score_can_choose_the_step(scores: list[tuple[float, float]], best: int, stop: int | None, tmp_path: Path) -> None:
+    config, task = settings(checkpoint__by="fit", checkpoint__keep=1), Line([*scores])
+    if stop is not None:
+        assert run(tmp_path, config, task, stop=stop).state == "interrupted"
+    run(tmp_path, config, task)
+    assert task.scripted == [] and best_params(config, Line(), tmp_path)[1] == best
 
 
 def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def assert_alike(one: Path, other: Path, configs: Sequence[ConfigDict], task: An
         stores = [Checkpoints(folder / str(number) / "checkpoints", 9, read_only=True) for folder in (one, other)]
         assert stores[0].steps() == stores[1].steps() and stores[0].best == stores[1].best
         found, wanted = (store.restore(saved_like(config, task or Lines())) for store in stores)
-        assert found is not None and wanted is not None and found.meta == pytest.approx(wanted.meta, rel=close)
+        assert found is not None and wanted is not None and found.meta["best"] == pytest.approx(wanted.meta["best"], rel=close)
         for leaf, expected in zip(jax.tree.leaves(found.tree), jax.tree.leaves(wanted.tree), strict=True):
             assert leaf.dtype == expected.dtype
             np.testing.assert_allclose(leaf, expected, atol=close)

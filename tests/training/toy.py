@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ class Line:
     """y = x w + b by least squares; a row whose "real" is 0 has no weight. Evaluation is on points of its own.
 
     Attributes:
-      scripted: evaluation losses to report in turn in place of the true ones.
+      scripted: evaluation losses to report in turn in place of the true ones, or loss and fit.
     """
 
-    def __init__(self, scripted: list[float] | None = None) -> None:
+    measures: Mapping[str, str] = {"loss": "min", "fit": "max"}
+
+    def __init__(self, scripted: list[Any] | None = None) -> None:
         self.scripted = scripted
 
     def init(self, key: jax.Array) -> Any:
@@ -55,7 +58,8 @@ class Line:
         """The mean loss over the points of batch 10^6."""
         assert split == "valid"
         if self.scripted is not None:
-            return {"loss": self.scripted.pop(0)}
+            said = self.scripted.pop(0)
+            return dict(zip(("loss", "fit"), said, strict=True)) if isinstance(said, tuple) else {"loss": said}
         batch = points(10**6)
         loss, _ = self.loss(params, batch, jax.random.key(0))
         return {"loss": float(loss) / float(batch["real"].sum())}
@@ -104,7 +108,7 @@ def settings(**changes: Any) -> ConfigDict:
             "optimizer": {"name": "adam"},
             "schedule": {"name": "linear", "peak": 0.1, "warmup": 2},
             "training": {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32", "log_every": 2, "evaluate_every": 3},
-            "checkpoint": {"every": 4, "keep": 2},
+            "checkpoint": {"every": 4, "keep": 2, "by": "loss"},
         }
     )
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})

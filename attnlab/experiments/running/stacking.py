@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnlab import tasks
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running.attempts import Attempt
@@ -162,16 +163,16 @@ def prepare(trials: Sequence[Trial], directory: Path, splits: Sequence[str]) -> 
       UserError: anything wrong with a config, the devices or the data.
     """
     from attnlab import config as configs
-    from attnlab.tasks import TASKS
     from attnlab.training.parallel import spread
     from attnlab.training.run import Prepared
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
     folders = [trial.workdir(directory) for trial in trials]
-    kind, first = TASKS.resolve(wanted[0].task), wanted[0]
-    kind.check(first)
+    first = wanted[0]
+    kind = tasks.check(first)
     begun = [folder for folder in folders if Manifest.read(folder) is not None and kind.saved(folder)]
     task = kind.load(first, begun[0] if begun else None, splits)
+    tasks.check_scores(task)
     place = spread(len(trials), first.parallel.devices)
     batches = (task.batches(one.training.accumulate, one.seed) for one in wanted)
     return [Prepared(one, folder, task, own, place) for one, folder, own in zip(wanted, folders, batches, strict=True)]
