@@ -119,6 +119,12 @@ def kind(factory: Callable[..., Any]) -> Any:
     return factory.func if isinstance(factory, functools.partial) else factory
 
 
+def holds(factory: Any, wanted: type) -> bool:
+    """Whether a factory makes a `wanted` or, at any depth, has a factory of one among its parts."""
+    made_here = isinstance(kind(factory), type) and issubclass(kind(factory), wanted)
+    return made_here or any(holds(part, wanted) for part in getattr(factory, "keywords", {}).values())
+
+
 def check_type(value: Any, hint: Any, where: str) -> None:
     """Raise `UserError` unless `value` fits an annotation made of int, float, bool, str, None, tuple, Literal and unions of them.
 

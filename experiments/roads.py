@@ -19,14 +19,15 @@ from attnlab.errors import UserError
 from attnlab.experiments import Budget, Claim, Contrast, Experiment, Search, better, choice, rows
 
 FIXED, LOOKING = ("RCTM", "RNN encoder-decoder", "sequence to sequence"), ("RNNsearch", "Luong", "GNMT", "LSTMN", "ConvS2S")
-GENERAL, ADDITIVE = ({"system.attention": "single", "system.attention.score": score} for score in ("general", "additive"))
-INTER = {name.replace("attention", "inter_attention"): value for name, value in ADDITIVE.items()}
+GENERAL = {"system.attention": "single", "system.attention.score": "general"}
 
 
 def get_experiment(argument: str = "") -> Experiment:
     """The experiment on the built-in grammar, or on the parallel files of the folder in the argument."""
     width, base = (128, of_text(argument)) if argument else (48, of_grammar())
     halves = {"system.embedding": width, "system.dropout": 0.2 if argument else 0.0}
+    additive = {"system.attention": "single", "system.attention.score": "additive", "system.attention.score.hidden": width}
+    inter = {name.replace("attention", "inter_attention"): value for name, value in additive.items()}
     systems: dict[str, dict[str, Any]] = {
         "RCTM": {"system": "rctm", "system.longest": base["batch.max_length"], "system.dropout": halves["system.dropout"]},
         "RNN encoder-decoder": {"system": "rnn_encoder_decoder", "system.encoder": 2 * width, "system.maxout": width, **halves},
@@ -38,13 +39,14 @@ def get_experiment(argument: str = "") -> Experiment:
         "Luong, no feeding": {"system": "luong", **GENERAL, "system.layers": 2, "system.feeding": "none", **halves},
         "Luong": {"system": "luong", **GENERAL, "system.layers": 2, **halves},
         "Luong, local-p": {"system": "luong", **GENERAL, "system.attention.alignment": "local_p", "system.layers": 2, **halves},
-        "GNMT": {"system": "gnmt", **ADDITIVE, **halves},
-        "LSTMN": {"system": "lstmn_seq2seq", **ADDITIVE, **INTER, **halves},
+        "GNMT": {"system": "gnmt", **additive, **halves},
+        "LSTMN": {"system": "lstmn_seq2seq", **additive, **inter, **halves},
         "ConvS2S": {
             "system": "convs2s",
             "system.attention": "single",
             "system.attention.score": "dot",
             "system.positions": "learned",
+            "system.positions.stddev": 0.1,
             **halves,
         },
     }

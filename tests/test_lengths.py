@@ -22,6 +22,10 @@ REFUSED = {
         r"config.system.attention.alignment.reach=33: .*take 32 or less",
     ),
     "a span beyond all sequences": (("translation.py:lstmn_seq2seq", "system.span=33"), r"config.system.span=33: .*take 32 or less"),
+    "windows of a sentence model beyond all sequences": (
+        ("translation.py:rctm", "system.longest=33"),
+        r"config.system.longest=33: .*take 32 or less",
+    ),
     "a span beyond all texts": (("classification.py:lstmn_classifier", "system.span=5000"), r"config.system.span=5000: .*take 64 or less"),
     "a span beyond all pairs": (("inference.py:lstmn_pair", "system.span=65"), r"config.system.span=65: .*take 64 or less"),
     "positions that end before decoding does": (

@@ -15,8 +15,8 @@ The question is the state that has just read y_{t-1}, where RNNsearch (`rnnsearc
 Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015
 (arXiv 1508.04025), section 3. With `order` "reversed" the encoder reads from the last word to the first, as theirs does, but ann_j stays
 with word j of the source: a window around word t lies around word t, whichever way the source was read.
-Otherwise than in their code: the LSTMs have biases and forget gates that start open, the end sign of the source can be attended, and
-states are not clipped.
+Otherwise than in their code: the LSTMs have biases, their forget gates start open unless `forget` is 0, the end sign of the source can be
+attended, and states are not clipped.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a layer, L layers.
 """
@@ -32,7 +32,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
@@ -42,7 +41,7 @@ from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import GATES
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.layers.steps import over_time
-from attnlab.registry import kind, made
+from attnlab.registry import holds
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
 
@@ -75,6 +74,7 @@ class Luong(Seq2Seq):
       feeding: whether the lowest layer of the decoder is given a_{t-1} ("input") or not ("none").
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the laws of `Initial`. The mechanism's own
         weights start as it says.
+      forget: what the bias of the forget gates starts at, above what it starts at otherwise.
       dropout: rate on the input of every layer, so on a_{t-1} too; the paper's 0.2.
     """
 
@@ -85,6 +85,7 @@ class Luong(Seq2Seq):
     order: Literal["reversed", "plain"] = "reversed"
     feeding: Literal["input", "none"] = "input"
     uniform: float = 0.0
+    forget: float = 1.0
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
@@ -94,16 +95,15 @@ class Luong(Seq2Seq):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`; `UserError` for windows that go on with the target over a source that is read from its last word."""
-        alignment = kind(made(ALIGNMENTS, getattr(chosen.get("attention"), "keywords", {}).get("alignment", "softmax")))
-        if alignment is LocalM and chosen.get("order", cls.order) == "reversed":
+        if holds(chosen.get("attention"), LocalM) and chosen.get("order", cls.order) == "reversed":
             raise UserError(
-                "system.attention.alignment: LocalM takes the source in the order of the target, system.order='reversed' in the other; "
-                "set system.order='plain', or choose 'local_p'"
+                "system.attention.alignment: the windows of local_m go through the source from its first word, which "
+                "system.order='reversed' reads last; set system.order='plain', or choose 'local_p'"
             )
         return cls.needs
 
     def setup(self) -> None:
-        initial = Initial(uniform=self.uniform)
+        initial = Initial(uniform=self.uniform, forget=self.forget)
         law = initial.word(1.0)
         self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)

@@ -17,8 +17,8 @@ Nothing is attended to, and nothing else of the source reaches the target: the f
 Source: N. Kalchbrenner, P. Blunsom, "Recurrent Continuous Translation Models", EMNLP 2013. The exact rule for the last window and the
 squashing between the levels are ours, the paper's were not at hand; so are the biases of I and O, dropout, a softmax over all words
 (theirs, as others report it, not checked: over classes of words first) and the start: R orthogonal times 4 and wide windows, so that
-sigmoids pass on what they get, the rest Glorot uniform. A source of more than r (r + 1) / 2 words goes through the widest window until
-r columns are left. RCTM II, which unfolds the vector along the target, is not here.
+sigmoids pass on what they get, embeddings N(0, 0.25^2), the rest Glorot uniform. A source of more than r (r + 1) / 2 words goes through
+the widest window until r columns are left. RCTM II, which unfolds the vector along the target, is not here.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, q width.
 """
@@ -95,7 +95,8 @@ class RCTM(Seq2Seq):
 
     Attributes:
       width: q, of the embeddings, the sentence and the state.
-      longest: N, words of the longest sentence that the windows are laid out for.
+      longest: N, words of the longest sentence that the windows are laid out for; longer ones than the data has would
+        only be windows that never act.
       dropout: rate on the embeddings and the state that the output sees; the paper has none.
     """
 
@@ -103,6 +104,7 @@ class RCTM(Seq2Seq):
     longest: int = 32
     dropout: float = 0.0
 
+    lengths = {"longest": "within"}
     card = Card(2013, "Kalchbrenner, Blunsom, Recurrent Continuous Translation Models, EMNLP 2013")
 
     def setup(self) -> None:

@@ -13,13 +13,15 @@ It has no attention: what RNNsearch (`rnnsearch.py`) looks up anew for every wor
 Source: K. Cho, B. van Merrienboer, C. Gulcehre, D. Bahdanau, F. Bougares, H. Schwenk, Y. Bengio, "Learning Phrase Representations using
 RNN Encoder-Decoder for Statistical Machine Translation", EMNLP 2014 (arXiv 1406.1078), section 2 and appendix A.1.
 Beyond the paper: dropout, biases on the words' contributions and the output, encoder and decoder of different widths, and G of full rank
-(the paper: the product of two matrices of the embedding's width). Weights start Glorot uniform (the paper: N(0, 0.01^2)), recurrent
-ones orthogonal as there.
+(the paper: the product of two matrices of the embedding's width). Its weights start as in the paper with normal=0.01: N(0, 0.01^2),
+recurrent ones orthogonal, biases at zero; with normal=0 Glorot uniform takes the first one's place.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width, G decoder width.
 """
 
 from __future__ import annotations
+
+import functools
 
 import flax.linen as nn
 import flax.struct
@@ -27,6 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
+from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import ContextGRUCell, GRULayer
 from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
@@ -48,6 +51,7 @@ class RNNEncoderDecoder(Seq2Seq):
       encoder: H, state width of the encoder and width of c.
       decoder: G, state width of the decoder.
       maxout: number of output pairs l (so 2l units before the maximum).
+      normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for the laws of `Initial`.
       dropout: rate on the embeddings, c and the maxout layer; the paper has none.
     """
 
@@ -55,23 +59,27 @@ class RNNEncoderDecoder(Seq2Seq):
     encoder: int = 128
     decoder: int = 128
     maxout: int = 64
+    normal: float = 0.0
     dropout: float = 0.0
 
     card = Card(2014, "Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014")
 
     def setup(self) -> None:
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
-        self.reader = GRULayer(self.encoder)
-        self.summary = Dense(self.encoder, use_bias=False)
-        self.first_state = Dense(self.decoder, use_bias=False)
-        self.of_word = Dense(3 * self.decoder)
-        self.of_context = Dense(3 * self.decoder, use_bias=False)
+        initial = Initial(normal=self.normal)
+        table = functools.partial(nn.Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
+        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        self.embed_source = table(self.source_vocabulary)
+        self.embed_target = table(self.target_vocabulary)
+        self.reader = GRULayer(self.encoder, initial)
+        self.summary = dense(self.encoder, use_bias=False)
+        self.first_state = dense(self.decoder, use_bias=False)
+        self.of_word = dense(3 * self.decoder)
+        self.of_context = dense(3 * self.decoder, use_bias=False)
         self.cell = ContextGRUCell(self.decoder)
-        self.out_state = Dense(2 * self.maxout)
-        self.out_word = Dense(2 * self.maxout, use_bias=False)
-        self.out_context = Dense(2 * self.maxout, use_bias=False)
-        self.out = Dense(self.target_vocabulary)
+        self.out_state = dense(2 * self.maxout)
+        self.out_word = dense(2 * self.maxout, use_bias=False)
+        self.out_context = dense(2 * self.maxout, use_bias=False)
+        self.out = dense(self.target_vocabulary)
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

@@ -149,7 +149,9 @@ def test_an_empty_source_gives_an_empty_context(feeding: str) -> None:
 @pytest.mark.quick
 def test_windows_that_follow_the_target_over_a_reversed_source_are_refused() -> None:
     local = ["system.attention.alignment=local_m"]
-    with pytest.raises(UserError, match=r"system.attention.alignment: LocalM .* set system.order='plain'"):
-        Translation.check(configs.load("configs/translation.py:luong", local))
+    deeper = ["system.attention=multi_step", "system.attention.looks=single", "system.attention.looks.alignment=local_m"]
+    for chosen in (local, [*deeper, "system.feeding=none"]):
+        with pytest.raises(UserError, match=r"system.attention.alignment: the windows of local_m .* set system.order='plain'"):
+            Translation.check(configs.load("configs/translation.py:luong", chosen))
     for allowed in ([*local, "system.order=plain"], ["system.attention.alignment=local_p"]):
         Translation.check(configs.load("configs/translation.py:luong", allowed))

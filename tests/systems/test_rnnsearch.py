@@ -11,7 +11,7 @@ import numpy as np
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import Attention, Reading
 from attnlab.systems.rnnsearch import RNNsearch
-from tests.systems.checks import VOCABULARY, batch
+from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
 from tests.systems.oracles.parts import sigmoid
 
 
@@ -74,3 +74,23 @@ def test_published_start() -> None:
         elif "cell" in name:
             for square in np.split(leaf, leaf.shape[1] // 32, axis=1):
                 np.testing.assert_allclose(square.T @ square, np.eye(32), atol=1e-5)
+
+
+def test_without_the_context_the_source_comes_by_the_first_state_alone() -> None:
+    """C = 0 and C_o = 0: annotations have no gradient, but for the backward state at the first word, which s_0 is made of."""
+    system, (source, target) = make(SPECS["rnnsearch"]), batch()
+    params = parameters(system)
+    for way in ("of_context", "out_context"):
+        params[way] = jax.tree.map(np.zeros_like, params[way])
+
+    def total(params: Any, seen: jax.Array) -> jax.Array:
+        memory = system.apply({"params": params}, source, method="encode")
+        changed = memory.replace(attended=jax.tree.map(lambda x: x + seen if x.dtype == jnp.float32 else x, memory.attended))  # type: ignore[attr-defined]
+        return (system.apply({"params": params}, changed, target, method="decode") ** 2).sum()  # type: ignore[operator]
+
+    assert float(jax.grad(total, argnums=1)(params, jnp.zeros(()))) == 0.0
+    slope = jax.grad(total)(params, jnp.zeros(()))
+    assert np.abs(jax.tree.leaves(slope["first_state"])[0]).max() > 1e-4
+    assert all((np.asarray(leaf) == 0.0).all() for leaf in jax.tree.leaves(slope["search"]))
+    whole = jax.grad(total)(parameters(system), jnp.zeros(()))
+    assert all(np.abs(leaf).max() > 0.0 for leaf in jax.tree.leaves(whole["search"]))

@@ -81,11 +81,6 @@ def test_what_it_cannot_do_is_refused(override: str, words: str) -> None:
         Translation.check(configs.load("configs/translation.py:seq2seq", [override]))
 
 
-@pytest.mark.parametrize("system", ["seq2seq", "seq2seq_paper", "luong", "luong_paper", "gnmt", "gnmt_paper", "rnnsearch_paper"])
-def test_every_config_can_be_built(system: str) -> None:
-    Translation.check(configs.load(f"configs/translation.py:{system}"))
-
-
 def test_parameter_count_of_the_published_size() -> None:
     """384 million, as the paper says, with its own two vocabularies: 64 million of them the recurrences of both sides."""
     from attnlab.systems.seq2seq import SequenceToSequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab import config as configs
+from attnlab.config import find_file
 from attnlab.data.corpus import load_vocabularies
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding import Decoded
@@ -272,3 +275,10 @@ def test_a_slot_is_checked_against_what_the_mechanism_declares(plain: Translatio
     monkeypatch.setattr(Single, "capabilities", Capabilities(roles=frozenset({"self"})))
     with pytest.raises(UserError, match="system.attention=single: Single does not support the role 'cross'; it offers 'self'"):
         build_system(plain.config, 9, 9)
+
+
+@pytest.mark.parametrize("name", runpy.run_path(str(find_file("configs/translation.py", "config file")))["_SYSTEMS"])
+def test_every_config_is_complete(name: str) -> None:
+    config = configs.load(f"configs/translation.py:{name}")
+    Translation.check(config)
+    assert config.task == "translation" and (config.training.steps > 10_000) == name.endswith(("_paper", "_base"))

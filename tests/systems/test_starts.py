@@ -1,0 +1,101 @@
+"""How published settings start the weights of a system, and what exactly its dropout acts on."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.systems.checks import SPECS, batch, make, parameters
+
+WIDE = {"embedding": 40, "width": 36}
+DROPPED = {
+    "rctm": {(3, 6, 6): 1, (3, 5, 6): 2},  # source; target, states before the output
+    "rnn_encoder_decoder": {(3, 6, 6): 1, (3, 5): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, c, target, maxout
+    "rnnsearch": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, maxout
+    "seq2seq": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5, 5): 2},  # of both layers on both sides, and before the output
+    "luong": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 2},  # of both layers on both sides, the upper of the decoder by steps; a
+    "gnmt": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 1, (3, 5, 10): 1},  # words, layers; words, a, [x ; a]
+    "convs2s": {(3, 6, 6): 1, (3, 8, 5): 2, (3, 5, 6): 2, (3, 7, 5): 2},  # words and convolutions on both sides, before the output
+    "lstmn_seq2seq": {(3, 6, 6): 1, (3, 5, 6): 1, (3, 5, 5): 1},  # words on both sides, before the output
+}
+"""By system: shape of what is dropped from (batch 3, source 6, target 5, sizes of `SPECS`) to how often in a training pass."""
+
+
+def drawn(program: Any) -> collections.Counter[tuple[int, ...]]:
+    """The shapes of random bits that a program draws, each place in it once, however often it runs."""
+    found: collections.Counter[tuple[int, ...]] = collections.Counter()
+    for equation in program.eqns:
+        if equation.primitive.name == "random_bits":
+            found[tuple(equation.outvars[0].aval.shape)] += 1
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                found += drawn(inner) if hasattr(inner, "eqns") else collections.Counter()
+    return found
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_what_is_dropped(name: str) -> None:
+    system, (source, target) = make(SPECS[name] | {"dropout": 0.5}), batch()
+
+    def run(params: Any, key: jax.Array) -> Any:
+        return system.apply({"params": params}, source, target, rngs={"dropout": key})
+
+    assert drawn(jax.make_jaxpr(run)(parameters(system), jax.random.key(0)).jaxpr) == DROPPED[name]
+
+
+@functools.cache
+def start(name: str, **changes: float) -> dict[str, np.ndarray]:
+    """The first parameters of a system of some width, by path."""
+    spec = {**SPECS[name], **(WIDE if "width" in SPECS[name] else {"embedding": 40, "encoder": 36, "decoder": 36, "maxout": 36})}
+    params = jax.jit(make({**spec, **changes}).init)(jax.random.key(0), *batch())["params"]
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+
+
+@pytest.mark.parametrize(("name", "forget", "bound"), [("luong", 0.0, 0.1), ("luong", 1.0, 0.1), ("gnmt", 1.0, 0.04)])
+def test_uniform_starts(name: str, forget: float, bound: float) -> None:
+    """All within the bound, up to it and as wide; the bias of a forget gate above that; the mechanism's own excepted."""
+    found = start(name, uniform=bound, **({"forget": forget} if name == "luong" else {}))
+    for path, leaf in found.items():
+        if path.startswith("search"):
+            continue
+        if path.endswith("of_input/bias"):
+            leaf = leaf - forget * (np.arange(leaf.size) // 36 == 1)
+        if path == "out/bias":
+            assert (leaf == 0.0).all()
+            continue
+        assert 0.9 * bound < np.abs(leaf).max() <= bound * (1 + 1e-4), path
+        assert leaf.std() == pytest.approx(bound / 3**0.5, rel=0.15), path
+
+
+def test_the_published_start_of_the_rnn_encoder_decoder() -> None:
+    """N(0, 0.01^2), orthogonal recurrences, biases at zero."""
+    for path, leaf in start("rnn_encoder_decoder", normal=0.01).items():
+        if path.endswith(("kernel", "embedding")):
+            assert leaf.std() == pytest.approx(0.01, rel=0.1), path
+        elif path.endswith("bias"):
+            assert (leaf == 0.0).all(), path
+        else:
+            for square in np.split(leaf, leaf.shape[1] // 36, axis=1):
+                np.testing.assert_allclose(square.T @ square, np.eye(36), atol=1e-5)
+
+
+def test_the_start_of_convs2s() -> None:
+    """Embeddings and places N(0, 0.1^2); weights N(0, p / n), four times that before a gate; p is 0.8 behind dropout, else 1."""
+    of_words = ("into_encoder", "into_decoder")
+    for path, leaf in start("convs2s", dropout=0.2).items():
+        if path.endswith(("embedding", "table")):
+            assert leaf.std() == pytest.approx(0.1, rel=0.1), path
+        elif path.endswith("/v"):
+            kept = 0.8 if "convolution" in path or path.startswith(("out/", *of_words)) else 1.0
+            gain = 2.0 if "convolution" in path else 1.0
+            assert leaf.std() == pytest.approx(gain * (kept / leaf.shape[0]) ** 0.5, rel=0.06), path
+            np.testing.assert_allclose(start("convs2s", dropout=0.2)[path[:-1] + "g"], np.sqrt((leaf**2).sum(axis=0)), rtol=1e-5)
+        elif path.endswith("bias"):
+            assert (leaf == 0.0).all(), path
