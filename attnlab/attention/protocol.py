@@ -78,6 +78,7 @@ class Capabilities:
       positions: the position hooks it lets in ("embedding", "query_key", "score").
       max_length: longest source, None without a limit.
       values: `remember_pairs` works (and with a cache `extend_pairs`): what is taken need not be what is looked at.
+      own: the context has a part of the query merged in, so that a system need not add it.
     """
 
     roles: frozenset[str] = frozenset({"self", "cross"})
@@ -90,6 +91,7 @@ class Capabilities:
     positions: frozenset[str] = frozenset({"embedding"})
     max_length: int | None = None
     values: bool = False
+    own: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

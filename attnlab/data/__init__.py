@@ -21,6 +21,7 @@ SOURCES = Table(
         "text": "attnlab.data.files:TextFiles",
         "associations": "attnlab.data.associations:Associations",
         "markers": "attnlab.data.markers:Markers",
+        "lookup": "attnlab.data.lookup:Lookup",
         "entailment": "attnlab.data.entailment:Entailment",
         "one_side": "attnlab.data.one_side:OneSide",
         "joined": "attnlab.data.joined:Joined",

@@ -34,17 +34,20 @@ class Texts:
     vocabulary: Vocabulary
     recalled: Mapping[str, Packed] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    _spelt: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # characters of a split, counted once
 
     def counts(self, split: str) -> dict[str, int]:
-        """Texts, tokens (every EOS is one), unknown ones, and characters (every end of a text is one)."""
+        """Texts, tokens (every EOS is one), unknown ones, and characters as the vocabulary sees them (every end of a text is one)."""
         ids = self.ids[split].ids
         by_character = self.vocabulary.settings["kind"] == "char"
-        characters = len(ids) if by_character else sum(len(text) + 1 for text in self.texts[split])
-        return {"texts": len(self.texts[split]), "tokens": len(ids), "unknown": int((ids == UNK).sum()), "characters": characters}
+        if split not in self._spelt:
+            spelt = (len(self.vocabulary.normalize(text)) for text in self.texts[split])
+            self._spelt[split] = len(ids) if by_character else sum(spelt) + len(self.texts[split])
+        return {"texts": len(self.texts[split]), "tokens": len(ids), "unknown": int((ids == UNK).sum()), "characters": self._spelt[split]}
 
     def spelt(self, split: str) -> bool:
-        """Whether every character of a split is in its ids: by characters, or by words or pieces of which none is unknown."""
-        return self.vocabulary.settings["kind"] == "char" or not (self.ids[split].ids == UNK).any()
+        """Whether every character of a split is in its ids, none of which is unknown."""
+        return not (self.ids[split].ids == UNK).any()
 
     def note(self, split: str) -> str:
         """The size of a split in words."""

@@ -35,9 +35,11 @@ from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
 from attnlab.attention.visibility import Causal, Rule, Visibility, Window
 from attnlab.attention.visibility import Dense as Allowed
+from attnlab.errors import UserError
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import LSTMStack, States
+from attnlab.registry import kind, made
 from attnlab.systems.lstm_lm import no_states, real
 from attnlab.systems.protocol import AttentionMap, Card, LanguageModel, looked
 
@@ -84,6 +86,16 @@ class AttentionLanguageModel(LanguageModel):
     parts = {"attention": MECHANISMS}
     needs = {"attention": Need(role="self", direction="causal", stepwise=True, dense=True, adrift=True)}
     card = Card(2017, "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural Language Modeling, ICLR 2017")
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`; `UserError` where the own output would be merged twice, or never."""
+        mechanism, merge = kind(made(MECHANISMS, chosen.get("attention", "single"))), chosen.get("merge", cls.merge)
+        if mechanism.capabilities.own and merge == "tanh":
+            raise UserError(f"system.merge='tanh': {mechanism.__name__} merges the own output itself; set system.merge='none'")
+        if not mechanism.capabilities.own and merge == "none":
+            raise UserError(f"system.merge='none': {mechanism.__name__} only says what it found, without the own output; set it to 'tanh'")
+        return cls.needs
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)

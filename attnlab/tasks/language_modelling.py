@@ -26,7 +26,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import MAPS
+from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.data import text
 from attnlab.data.batching import Batch, Examples, evaluation_batches
 from attnlab.data.corpus import has_vocabularies, save_vocabularies
@@ -48,13 +48,15 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
     """The system of a config.
 
     Raises:
-      UserError: another kind of system, a mechanism that cannot do what is asked of it or samples what it looks at, or no output bias
-        where `training.output_bias` is to set one.
+      UserError: another kind of system, a mechanism that cannot do what is asked of it, samples what it looks at or has a loss, or no
+        output bias where `training.output_bias` is to set one.
     """
     system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=vocabulary)
     shapes = jax.eval_shape(system.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2), jnp.int32))
     if shapes.get(SAMPLES):
         raise UserError(f"system={config.system.name}: it samples what it looks at, which language modelling does not train")
+    if shapes.get(LOSSES):
+        raise UserError(f"system={config.system.name}: its attention hands out a loss of its own, which language modelling does not add")
     if config.training.output_bias == "unigram" and OUTPUT_BIAS not in flax.traverse_util.flatten_dict(shapes["params"]):
         raise UserError(f"config.training.output_bias='unigram': {config.system.name} has no output bias; set it to 'zeros'")
     return system
@@ -78,6 +80,7 @@ class LanguageModelling:
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per token, ends of texts are tokens",
+        "perplexity": "per token",
         "accuracy": "next token",
         "unknown": "share of tokens that the vocabulary lacks",
         "bits_per_character": "ends of texts are characters",
@@ -202,12 +205,12 @@ class LanguageModelling:
         return [i for i, ids in enumerate(self._read(lines)) if len(ids) > limit] if self._apart else []
 
     def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
-        """Each line with what the system writes after it, up to the end of the line, by the method of `config.decoding`."""
+        """Each line as it is, and what the system writes after it up to the end of the line, by the method of `config.decoding`."""
         prompts = self._read(lines)
         batches = evaluation_batches(Examples(prompts, prompts), size=self._settings.batch, buckets=widths(self.config.batch.max_length))
         found = self._decoder(params, batches) if prompts else []
-        both = zip(prompts, found, strict=True)
-        return [[Response(self.data.vocabulary.decode([*prompt[1:], *one.tokens]), one.score) for one in best] for prompt, best in both]
+        every = zip(lines, prompts, found, strict=True)
+        return [[Response(self._written(line, prompt[1:], one.tokens), one.score) for one in best] for line, prompt, best in every]
 
     def pictured(self, split: str, number: int) -> list[Example]:
         """The beginnings of the first texts that are more than their end, as far as a picture shows them."""
@@ -227,6 +230,12 @@ class LanguageModelling:
         found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
         names = {"source": self.data.vocabulary.tokens(ids), "target": self.data.vocabulary.tokens([*ids[1:], EOS])}
         return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}, names
+
+    def _written(self, line: str, known: Sequence[int], more: Sequence[int]) -> str:
+        """A line, whose ids are `known`, and the text of the ids behind them, with a blank between words."""
+        vocabulary = self.data.vocabulary
+        line = line if vocabulary.settings["kind"] == "char" else line.rstrip()
+        return line + vocabulary.decode([*known, *more])[len(vocabulary.decode(known)) :]
 
     def _read(self, lines: Sequence[str]) -> list[np.ndarray]:
         """What is read of each text: what stands before the first token of all, and its ids."""

@@ -70,3 +70,22 @@ def test_what_can_be_recalled_goes_with_the_ids() -> None:
 def test_a_source_of_pairs_is_refused() -> None:
     with pytest.raises(UserError, match="config.data=dates: language modelling needs a source with texts"):
         load({"name": "dates"}, WORDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Blank(Few):
+    """The same texts with more blanks."""
+
+    def texts(self, split: str) -> list[str]:
+        return [f"  {text.replace(' ', '   ')} " for text in super().texts(split)]
+
+
+def test_blanks_that_no_token_stands_for_are_no_characters() -> None:
+    """Words are scored by the characters of what the vocabulary sees, not of what is in the file."""
+    data, loose = (load({"name": f"{__name__}:{name}"}, WORDS) for name in ("Few", "Blank"))
+    assert data.counts("valid") == loose.counts("valid")
+
+
+def test_a_split_with_an_unknown_character_is_not_spelt() -> None:
+    data = load(FEW, {**WORDS, "kind": "char"})
+    assert data.spelt("train") and not data.spelt("valid") and data.counts("valid")["unknown"] == 3

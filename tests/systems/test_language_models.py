@@ -172,6 +172,12 @@ def test_published_starts() -> None:
         ("lstm_lm", {"share": "output"}, "share='output' needs as wide an embedding as a layer, not embedding=5 and width=4"),
         ("attention_lm", {"window": 0}, "width=0 is too small; the least is 1"),
         ("attention_lm", {"attention": {"name": "key_value"}, "state": 7, "merge": "none"}, "7 wide, which cannot be cut.*6 or 8 can"),
+        (
+            "attention_lm",
+            {"attention": {"name": "key_value"}, "state": 8},
+            "merge='tanh': KeyValue merges .* itself; set system.merge='none'",
+        ),
+        ("attention_lm", {"merge": "none"}, "merge='none': Single only says what it found, .*set it to 'tanh'"),
         ("ngram_rnn", {"order": 1}, "order=1, must be at least 2"),
         ("lstmn_lm", {"span": 0}, "span=0, must be at least 1"),
         ("lstmn_lm", {"question": "words"}, "question='words'.*did you mean 'word'"),

@@ -196,6 +196,18 @@ def test_lines_are_continued_as_the_model_would(tmp_path: Path) -> None:
     assert task.respond(params, []) == []
 
 
+@pytest.mark.parametrize(("kind", "blank"), [("word", ""), ("word", "  "), ("char", "")])
+def test_a_line_stays_as_it_was_written(kind: str, blank: str) -> None:
+    """Also where a word is unknown, and with one blank before the next word."""
+    task = load(*APART, f"vocabulary.kind={kind}", "decoding.method=greedy", "decoding.max_ratio=0.0", "decoding.max_extra=4")
+    params = drawn(task)
+    params["out"]["bias"] = params["out"]["bias"].at[EOS].set(-50.0)
+    line = "Zebra  abc"
+    (answer,), *_ = task.respond(params, [line + blank])
+    assert answer.text.startswith(line) and len(answer.text) > len(line)
+    assert kind == "char" or (answer.text[len(line)] == " " and answer.text[len(line) + 1] != " ")
+
+
 def test_limits_and_what_is_drawn() -> None:
     task, params = apart()
     assert task.longer_than(4, ["abc", "abcd", ""]) == [1] and joined()[0].longer_than(1, ["abc"]) == []
@@ -268,6 +280,10 @@ def test_the_run_keeps_its_vocabulary(tmp_path: Path) -> None:
         (
             ["system=attention_lm", "system.attention=single", "batch.max_length=9"],
             "system.window=10: .*batch.max_length=9 tokens; take 9 or less",
+        ),
+        (
+            ["system=attention_lm", "system.attention=hops", "system.window=4"],
+            "system=attention_lm: its attention hands out a loss of its own, which language modelling does not add",
         ),
         (["system=lstmn_lm", "system.attention=single", "system.span=50"], "system.span=50: .*or less"),
         (

@@ -38,7 +38,7 @@ class KeyValue(Single):
     card = Card(
         "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
     )
-    capabilities = Capabilities(dropout=True)
+    capabilities = Capabilities(dropout=True, own=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:

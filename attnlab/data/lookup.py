@@ -1,0 +1,63 @@
+"""Pairs of a key and a value, then a key again; the label is its value. How much can a state of a given width hold?
+
+    c3 a7 f0 ... a   ->   7
+
+A pair is one word, so that it enters a memory as one; where key and value are two words (`associations`), finding the value takes two
+looks. A recurrence has to keep all pairs in one state, a tape keeps a slot for each.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import string
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnlab.data.generated import Sized, split_of
+from attnlab.errors import UserError
+
+
+@dataclass(frozen=True)
+class Lookup(Sized):
+    """Texts of `pairs` words of a letter and a digit, no letter twice, and one of these letters; all digits are equally likely.
+
+    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds.
+
+    Attributes:
+      pairs: of a text; one of its keys is asked for.
+      keys, values: different ones.
+
+    Raises:
+      UserError: a number out of range.
+    """
+
+    pairs: int = 16
+    keys: int = 20
+    values: int = 10
+
+    sentences: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.pairs <= self.keys <= len(string.ascii_lowercase):
+            limits = f"config.data.pairs={self.pairs} and config.data.keys={self.keys}"
+            raise UserError(f"{limits}: expected 1 <= pairs <= keys <= {len(string.ascii_lowercase)}")
+        if not 2 <= self.values <= len(string.digits):
+            raise UserError(f"config.data.values={self.values} must be in 2 ... {len(string.digits)}")
+        texts = math.perm(self.keys, self.pairs) * self.values**self.pairs * self.pairs
+        if texts < 200:  # about ten of them for validation
+            raise UserError(f"config.data.pairs={self.pairs}: {texts} texts are too few for three splits; take more pairs, keys or values")
+
+    def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
+        """The texts of `split`, each with its label."""
+        draw = random.Random(f"lookup {self.seed} {split}")
+        found: list[tuple[tuple[str, ...], str]] = []
+        while len(found) < self.count(split):
+            keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
+            values = [string.digits[int(draw.random() * self.values)] for _ in keys]
+            asked = int(draw.random() * self.pairs)
+            text = " ".join([*(key + value for key, value in zip(keys, values, strict=True)), keys[asked]])
+            if split_of(text) == split:
+                found.append(((text,), values[asked]))
+        return found
