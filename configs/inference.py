@@ -75,6 +75,7 @@ def _self_attentive() -> dict[str, Any]:
 def _self_attentive_paper() -> dict[str, Any]:
     """Lin et al. 2017 on SNLI: 30 hops of 300 units each way.
 
+    The paper clips every entry of the gradient to 0.5 and decays all weights; here the whole gradient is scaled down to a norm of 0.5.
     Penalty, batch, hidden layer, gated units and Adagrad at 0.01 are as others report them, not checked. Embeddings are learned from the
     start, not taken from elsewhere.
     """

@@ -6,9 +6,10 @@
 
 A bidirectional LSTM whose outputs are averaged is compared with attention over its outputs, with the structured self-attentive embedding
 (Lin et al. 2017) and with the LSTMN (Cheng et al. 2016; of pairs with shallow and with deep fusion). Without an argument: built-in
-sentences, whose label is the sum of two numbers hidden in them. With a folder of tables (train.tsv, valid.tsv, test.tsv, one row of
-names) those: the columns of the text, or of both, and of the label. Every system has as many parameters as the first. On tables the
-learning rate of every system is the better one of two on the validation split, found with the first seed (`pip install '.[search]'`).
+sentences, whose label is the sum of two numbers hidden in them, and the last states alone besides, which forget them. With a folder of
+tables (train.tsv, valid.tsv, test.tsv, one row of names) those: the columns of the text, or of both, and of the label. Every system has
+as many parameters as the first. On tables the learning rate of every system is the better one of two on the validation split, found with
+the first seed (`pip install '.[search]'`).
 """
 
 from __future__ import annotations
@@ -30,28 +31,35 @@ def get_experiment(argument: str = "") -> Experiment:
     folder, texts, label = _columns(argument)
     pairs = len(texts) == 2
     width, dropout = (128, 0.3) if folder else (32, 0.0)
+    units = 32 if folder and not pairs else 64  # of the first system each way, and of every scoring layer
     sizes = {"system.embedding": width, "system.dropout": dropout}
     hidden = {"system.hidden": width, **sizes}
+    look = {"system.attention": "single", "system.attention.score": "additive", "system.attention.score.hidden": units}
+    hops = {**HOPS, "system.attention.hops": 4, "system.attention.hidden": units, "auxiliary.hops": 0.01}
     systems: dict[str, dict[str, Any]] = {
         "mean": {"system": "bilstm_pooling", "system.pooling": "mean", **hidden},
-        "attention": {"system": "attention_pooling", "system.attention": "single", "system.attention.score": "additive", **hidden},
-        "four hops": {**HOPS, "system.attention.hops": 4, "auxiliary.hops": 0.01, **hidden},
+        "attention": {"system": "attention_pooling", **look, **hidden},
+        "four hops": {**hops, **hidden},
     }
-    intra = {"system.attention": "single", "system.attention.score": "additive", **sizes}
+    intra = {**look, **sizes}
     if pairs:
-        both = {"system": "lstmn_pair", "system.inter_attention": "single", "system.inter_attention.score": "additive", **intra}
+        both = {"system": "lstmn_pair", **{name.replace("attention", "inter_attention"): one for name, one in look.items()}, **intra}
         systems |= {f"LSTMN, {fusion}": {**both, "system.fusion": fusion} for fusion in ("shallow", "deep")}
     else:
         systems["LSTMN"] = {"system": "lstmn_classifier", **intra}
+    claim = Claim("Several looks at a sentence beat the mean of its words", (better("four hops", "mean"),))
+    if not folder:
+        systems["last states"] = {"system": "bilstm_pooling", "system.pooling": "last", **hidden}
+        claim = Claim("Who looks at all words finds what the last states forget", (better("four hops", "last states", by=0.4),))
     return Experiment(
         question="How is a sentence best made one vector?",
         config=f"configs/{'inference' if pairs else 'classification'}.py:bilstm_pooling",
-        base=of_tables(folder, texts, label) if folder else {"system.width": 64},
+        base={"system.width": units, **(of_tables(folder, texts, label) if folder else {})},
         compare=rows(systems),
         baseline="mean",
         measure=("accuracy", "max"),
         select=("accuracy", "max"),
-        claim=Claim("Several looks at a sentence beat the mean of its words", (better("four hops", "mean"),)),
+        claim=claim,
         budget=Budget(match="parameters", knob="system.width"),
         search=Search({"schedule.peak": choice(1e-3, 4e-3)}, sampler="grid", trials=2) if folder else None,
     )
