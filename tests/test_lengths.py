@@ -72,6 +72,7 @@ TAKEN = {
         "system.attention.alignment=local_m",
         "system.attention.alignment.reach=32",
     ),
+    "an LSTMN that sees one step back": ("classification.py:lstmn_classifier", "system.span=1", "system.origin=none"),
     "a checkpoint chosen by another score": ("classification.py:self_attentive", "checkpoint.by=macro_f1"),
     "one hop beside many heads": (
         "inference.py:lstmn_pair",

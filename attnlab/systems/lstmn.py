@@ -3,7 +3,8 @@
     x^0_t      = embedding of word t
     x^l_t      = LSTMN layer l over x^{l-1}                          each looks at its own past through the mechanism of `attention`
     logits_t   = x^L_t W_o + b                                       language model: of the word after t
-    logits     = MLP(mean over t of x^L_t)                           classifier; the MLP has two hidden layers with ReLU
+    logits     = MLP(mean over t of x^L_t)                           classifier; the MLP has two hidden layers with ReLU, and may be
+                                                                     given the last x^L instead of the mean
 
 The layer itself stands in `attnlab/layers/lstmn.py`; models of two texts in `lstmn_fusion.py`.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -189,6 +190,12 @@ def averaged(states: jax.Array, valid: jax.Array) -> jax.Array:
     return total / jnp.maximum(valid.sum(axis=1), 1).astype(total.dtype)[:, None]
 
 
+def final(states: jax.Array, valid: jax.Array) -> jax.Array:
+    """The last real one [B,H] of the states [B,T,H]; zeros where there is none."""
+    at = jnp.maximum(valid.sum(axis=1) - 1, 0)
+    return jnp.where(valid.any(axis=1)[:, None], jnp.take_along_axis(states, at[:, None, None], axis=1)[:, 0], 0)
+
+
 class LSTMNClassifier(Classifier):
     """LSTMN classifier (Cheng et al. 2016): LSTMN layers, the mean of the top one's states, and a small MLP.
 
@@ -199,9 +206,12 @@ class LSTMNClassifier(Classifier):
       layers: L.
       span: how many steps back can be seen; None for all.
       origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not ("none").
+      pooling: what becomes of the top layer's states: their "mean" (the paper), or the "last" one.
       question: what asks: "word and summary" (the paper) or "word" (only the encoder in the authors' code for SNLI).
       uniform: weights start uniform in [-uniform, uniform], 0.05 in that code, and 1 is added to the forget gates' biases all the same; 0
         for the laws of `Initial`. The mechanism's own start as it says.
+      deviation: of the first embeddings, N(0, deviation^2); 0 for the laws of `Initial`. Wide ones are better where words are few and seen
+        often, narrow ones where texts are few.
       dropout: rate on the input of every layer and before the last layer of the MLP.
     """
 
@@ -211,8 +221,10 @@ class LSTMNClassifier(Classifier):
     layers: int = 1
     span: int | None = None
     origin: Origin = "zeros"
+    pooling: Literal["mean", "last"] = "mean"
     question: Question = "word and summary"
     uniform: float = 0.0
+    deviation: float = 0.0
     dropout: float = 0.0
 
     lengths = {"span": "within"}
@@ -227,7 +239,8 @@ class LSTMNClassifier(Classifier):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        law = initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)
+        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=law)
         self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
         self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
         self.drop = Dropout(self.dropout)
@@ -237,7 +250,7 @@ class LSTMNClassifier(Classifier):
         valid, x = source != PAD, self.embed(source)
         for layer in self.reader:
             x = layer(self.drop(x), valid)[0].hidden
-        return self.verdict(averaged(x, valid))
+        return self.verdict(averaged(x, valid) if self.pooling == "mean" else final(x, valid))
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:

@@ -25,6 +25,7 @@ _ONE = {"name": "lstmn_classifier", "attention": _SINGLE, "embedding": E, "width
 _TWO = {"name": "lstmn_pair", "attention": _SINGLE, "inter_attention": _SINGLE, "embedding": E, "width": 8}
 CASES: dict[str, dict[str, Any]] = {
     "lstmn_classifier": _ONE,
+    "lstmn_classifier-last": {**_ONE, "pooling": "last"},
     "lstmn_classifier-span": {**_ONE, "layers": 1, "span": 2, "origin": "none", "question": "word"},
     "lstmn_pair-deep": _TWO,
     "lstmn_pair-shallow": {**_TWO, "fusion": "shallow"},

@@ -9,9 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
 from tests.systems.checks import SPECS, batch, make, parameters
 
+LSTMN = {"name": "lstmn_classifier", "attention": {"name": "single", "score": {"name": "additive", "hidden": 6}}, "width": 8}
 WIDE = {"embedding": 40, "width": 36}
 DROPPED = {
     "rctm": {(3, 6, 6): 1, (3, 5, 6): 2},  # source; target, states before the output
@@ -99,3 +103,11 @@ def test_the_start_of_convs2s() -> None:
             np.testing.assert_allclose(start("convs2s", dropout=0.2)[path[:-1] + "g"], np.sqrt((leaf**2).sum(axis=0)), rtol=1e-5)
         elif path.endswith("bias"):
             assert (leaf == 0.0).all(), path
+
+
+def test_how_wide_the_embeddings_of_an_lstmn_classifier_start() -> None:
+    """N(0, 1 / width), or as told."""
+    for deviation, expected in ((0.0, 40**-0.5), (1.0, 1.0)):
+        system = build(SYSTEMS, ConfigDict({**LSTMN, "embedding": 40, "deviation": deviation}), "system")(vocabulary=50, classes=3)
+        table = jax.jit(system.init)(jax.random.key(0), np.ones((1, 2), np.int32))["params"]["embed"]["embedding"]
+        assert table.std() == pytest.approx(expected, rel=0.05)

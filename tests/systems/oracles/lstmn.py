@@ -24,8 +24,10 @@ def lstmn_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.n
 def lstmn_classifier(params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
     """The classifier of one text: logits [B,C]."""
     width = len(params["reader_0"]["cell"]["past"])
-    means = [_mean([h for h, _ in _stack(params, settings, text)], width) for text in texts(source)]
-    return np.array([_verdict(params["verdict"], mean) for mean in means])
+    read = [[h for h, _ in _stack(params, settings, text)] for text in texts(source)]
+    last = settings.get("pooling") == "last"
+    found = [_mean(states[-1:] if last else states, width) for states in read]
+    return np.array([_verdict(params["verdict"], one) for one in found])
 
 
 def lstmn_pair(params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
