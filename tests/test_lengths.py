@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from attnlab import config as configs
-from attnlab import tasks
 from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.training import run
 
 REFUSED = {
     "a location score that ends too early": (
@@ -94,7 +95,7 @@ TAKEN = {
 def check(file: str, *overrides: str) -> None:
     """As a command does before it reads data."""
     config = configs.load(f"configs/{file}", list(overrides))
-    tasks.check(config)
+    run.check(TASKS.resolve(config.task), config)
 
 
 @pytest.mark.parametrize(("settings", "words"), REFUSED.values(), ids=REFUSED.keys())

@@ -36,8 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_no_trial(workdir)
     _check_workdir(workdir, config)
     session.start_jax()
+    from attnlab.tasks import TASKS
 
-    prepared = Prepared.prepare(config, workdir, ("train", "valid", "test"))
+    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"))
     with (
         RunLock(workdir),
         Interrupt() as interrupt,

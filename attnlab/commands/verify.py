@@ -77,11 +77,12 @@ def wanted(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
 
 def repeat(then: Manifest, folder: Path, until: int, began: float) -> int:
     """Train the recorded config anew in `folder` up to a step; the signal that stopped it before, 0 for none."""
+    from attnlab.tasks import TASKS
     from attnlab.training.run import Prepared
 
     config = configs.prepare(configs.from_dict(then.config))
     with Interrupt() as interrupt, Progress(until, every=config.training.log_every) as progress:
-        prepared = Prepared.prepare(config, folder, SPLITS)
+        prepared = Prepared.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
         prepared.fit(progress, interrupt, began, until)
     return interrupt.signal or 0
 

@@ -15,8 +15,8 @@ from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.experiments.axes import text
 from attnlab.experiments.flops import step_flops
-from attnlab.tasks import TASKS, check
-from attnlab.training.optimizers import build_optimizer
+from attnlab.tasks import TASKS
+from attnlab.training.run import check
 
 _FREE = ("seed", "schedule", "checkpoint", "decoding", "parallel", "training.steps", "training.log_every", "training.evaluate_every")
 """Settings that change neither parameters nor FLOPs, so that candidates that differ in them alone are counted once."""
@@ -53,8 +53,7 @@ class Builder:
         key = _key(overrides)
         if key not in self._configs:
             config = self.resolved(overrides)
-            check(config)
-            build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+            check(TASKS.resolve(config.task), config)
             self._configs[key] = config
         return self._configs[key]
 

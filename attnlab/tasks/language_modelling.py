@@ -231,7 +231,7 @@ class LanguageModelling:
         names = {"source": self.data.vocabulary.tokens(ids), "target": self.data.vocabulary.tokens([*ids[1:], EOS])}
         return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}, names
 
-    def _written(self, line: str, known: Sequence[int], more: Sequence[int]) -> str:
+    def _written(self, line: str, known: np.ndarray, more: np.ndarray) -> str:
         """A line, whose ids are `known`, and the text of the ids behind them, with a blank between words."""
         vocabulary = self.data.vocabulary
         line = line if vocabulary.settings["kind"] == "char" else line.rstrip()

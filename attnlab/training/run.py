@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from attnlab import tasks
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.manifest import Manifest
@@ -37,6 +36,28 @@ def start_jax() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+def check(kind: Any, config: ConfigDict) -> None:
+    """Check all of a config that needs no data, for a class of tasks.
+
+    Raises:
+      UserError: a checkpoint chosen by a score that is not known while training, or what task, optimizer and schedule find wrong.
+    """
+    from attnlab.training.optimizers import build_optimizer
+
+    if config.checkpoint.by not in kind.evaluated:
+        raise UserError(f"config.checkpoint.by={config.checkpoint.by!r}; {nearest(config.checkpoint.by, kind.evaluated)}")
+    kind.check(config)
+    build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+
+
+def check_scores(task: Any) -> None:
+    """Check that a task has, of the data it has read, the score that chooses the checkpoint; `UserError`."""
+    by = task.config.checkpoint.by
+    if by not in task.measures:
+        known = [name for name in task.evaluated if name in task.measures]
+        raise UserError(f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, known)}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Prepared:
     """A run that is ready to begin, or to go on from what its folder holds.
@@ -56,10 +77,11 @@ class Prepared:
     place: Any
 
     @classmethod
-    def prepare(cls, config: ConfigDict, workdir: Path, splits: Sequence[str]) -> Prepared:
+    def prepare(cls, kind: Any, config: ConfigDict, workdir: Path, splits: Sequence[str]) -> Prepared:
         """Check the config, find the devices and read the data; writes nothing.
 
         Args:
+          kind: the class of the task.
           config: of the run.
           workdir: its vocabularies are taken if a run has begun there.
           splits: of the data; what is not among them is never opened.
@@ -69,15 +91,13 @@ class Prepared:
         """
         if "test" in splits:
             check_test_split(workdir)
-        from attnlab.training.optimizers import build_optimizer
         from attnlab.training.parallel import backend
 
-        kind = tasks.check(config)
-        build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)  # complains early
+        check(kind, config)
         place = backend(config.parallel.backend, config.parallel.devices)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
-        tasks.check_scores(task)
+        check_scores(task)
         return cls(config, workdir, task, task.batches(place.count * config.training.accumulate), place)
 
     def fit(self, progress: Progress, interrupt: Interrupt, began: float, until: int | None = None) -> Outcome:

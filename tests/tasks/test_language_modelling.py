@@ -17,8 +17,8 @@ from attnlab import config as configs
 from attnlab.config import find_file
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
-from attnlab.tasks import check_scores
 from attnlab.tasks.language_modelling import LanguageModelling
+from attnlab.training.run import check_scores
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny_language import APART, JOINED, SHARED, SIZES, apart, drawn, joined, load, passed
 

@@ -13,6 +13,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.progress import Progress
+from attnlab.tasks import TASKS
 from attnlab.training import loop
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome
@@ -41,7 +42,7 @@ def config(folder: Path, *overrides: str) -> Any:
 
 
 def prepared(made: Any, workdir: Path) -> Prepared:
-    return Prepared.prepare(made, workdir, ("train", "valid"))
+    return Prepared.prepare(TASKS.resolve(made.task), made, workdir, ("train", "valid"))
 
 
 def progress(out: io.StringIO | None = None) -> Progress:

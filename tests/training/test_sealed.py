@@ -31,7 +31,7 @@ def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_wa
         with pytest.raises(UserError, match=closed):  # nor does code get there that goes round the commands
             report(ConfigDict(), None, workdir)
         with pytest.raises(UserError, match=closed):
-            Prepared.prepare(ConfigDict(), workdir, ("train", "test"))
+            Prepared.prepare(None, ConfigDict(), workdir, ("train", "test"))
     freeze(plan, tmp_path)
     check_test_split(chosen)
     with pytest.raises(UserError, match="was not chosen in the sweep .*: its test split stays closed"):

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab import tasks
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running.attempts import Attempt
@@ -163,16 +162,18 @@ def prepare(trials: Sequence[Trial], directory: Path, splits: Sequence[str]) -> 
       UserError: anything wrong with a config, the devices or the data.
     """
     from attnlab import config as configs
+    from attnlab.tasks import TASKS
     from attnlab.training.parallel import spread
-    from attnlab.training.run import Prepared
+    from attnlab.training.run import Prepared, check, check_scores
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
     folders = [trial.workdir(directory) for trial in trials]
     first = wanted[0]
-    kind = tasks.check(first)
+    kind = TASKS.resolve(first.task)
+    check(kind, first)
     begun = [folder for folder in folders if Manifest.read(folder) is not None and kind.saved(folder)]
     task = kind.load(first, begun[0] if begun else None, splits)
-    tasks.check_scores(task)
+    check_scores(task)
     place = spread(len(trials), first.parallel.devices)
     batches = (task.batches(one.training.accumulate, one.seed) for one in wanted)
     return [Prepared(one, folder, task, own, place) for one, folder, own in zip(wanted, folders, batches, strict=True)]

@@ -106,12 +106,13 @@ def write_output_to(log: Path) -> None:
 def fit(trial: Trial, directory: Path, began: float) -> tuple[Outcome, int]:
     """Train until the end or a signal, then write `valid.json`; how it ended, and the exit code."""
     from attnlab import config as configs
+    from attnlab.tasks import TASKS
     from attnlab.training.run import Prepared, start_jax
 
     config = configs.prepare(configs.from_dict(trial.config))
     start_jax()
     with Interrupt() as interrupt, Progress(config.training.steps, every=config.training.log_every) as progress:
-        prepared = Prepared.prepare(config, trial.workdir(directory), ("train", "valid"))
+        prepared = Prepared.prepare(TASKS.resolve(config.task), config, trial.workdir(directory), ("train", "valid"))
         outcome = prepared.fit(progress, interrupt, began)
     if outcome.state == "done":
         plan = Plan.read(directory)
