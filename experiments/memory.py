@@ -29,6 +29,7 @@ def get_experiment(argument: str = "") -> Experiment:
             "batch.buckets": (MANY + 2,),
             "batch.max_length": MANY + 2,
             "schedule": "constant",
+            "schedule.peak": 3e-3,
             "training.steps": 4000,
             "training.evaluate_every": 500,
         },
