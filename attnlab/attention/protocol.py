@@ -100,8 +100,7 @@ class Need:
 
     `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the queries before.
     `heads`: how many heads the visibility tells apart, 1 for none. `trees`: the system knows dependency trees.
-    `values`: the system hands over keys and values apart. `adrift`: where a memory begins means nothing, only how far apart are
-    query and key.
+    `values`: keys and values come apart. `adrift`: where a memory begins means nothing, only how far apart query and key are.
     """
 
     role: Literal["self", "cross"]
@@ -198,8 +197,7 @@ def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: st
         raise UserError(f"{where}: {scheme.__name__} relates positions of one sequence; between two choose 'none'")
     score = of["score"](parent=None) if "score" in of else None
     if "query_key" in scheme.hooks and score is not None and not score.rotary:
-        name = type(score).__name__
-        raise UserError(f"{where}: {scheme.__name__} turns queries and keys, which {name} does not allow; choose 'scaled_dot'")
+        raise UserError(f"{where}: {scheme.__name__} turns queries and keys, {type(score).__name__} does not allow it; choose 'scaled_dot'")
 
 
 def _listed(words: frozenset[str]) -> str:

@@ -129,6 +129,11 @@ class Vocabulary:
         text = "".join(pieces)
         return text if self.settings["kind"] == "char" else " ".join(text.replace(_MARK, " ").split())
 
+    def continued(self, text: str, known: Iterable[int], more: Iterable[int]) -> str:
+        """A text, whose ids are `known`, as it stands, and behind it that of the ids `more`, with a blank between words."""
+        text = text if self.settings["kind"] == "char" else text.rstrip()
+        return text + self.decode([*known, *more])[len(self.decode(known)) :]
+
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """One readable piece per id, specials included, for the axes of a picture (a blank character is shown as U+2423)."""
         return ["\u2423" if self._pieces[int(index)] == " " else self._pieces[int(index)] for index in ids]

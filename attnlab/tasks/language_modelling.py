@@ -48,8 +48,7 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
     """The system of a config.
 
     Raises:
-      UserError: another kind of system, a mechanism that cannot do what is asked of it, samples what it looks at or has a loss, or no
-        output bias where `training.output_bias` is to set one.
+      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no output bias where one is to be set.
     """
     system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=vocabulary)
     shapes = jax.eval_shape(system.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2), jnp.int32))
@@ -209,8 +208,8 @@ class LanguageModelling:
         prompts = self._read(lines)
         batches = evaluation_batches(Examples(prompts, prompts), size=self._settings.batch, buckets=widths(self.config.batch.max_length))
         found = self._decoder(params, batches) if prompts else []
-        every = zip(lines, prompts, found, strict=True)
-        return [[Response(self._written(line, prompt[1:], one.tokens), one.score) for one in best] for line, prompt, best in every]
+        continued, every = self.data.vocabulary.continued, zip(lines, prompts, found, strict=True)
+        return [[Response(continued(line, prompt[1:], one.tokens), one.score) for one in best] for line, prompt, best in every]
 
     def pictured(self, split: str, number: int) -> list[Example]:
         """The beginnings of the first texts that are more than their end, as far as a picture shows them."""
@@ -230,12 +229,6 @@ class LanguageModelling:
         found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
         names = {"source": self.data.vocabulary.tokens(ids), "target": self.data.vocabulary.tokens([*ids[1:], EOS])}
         return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}, names
-
-    def _written(self, line: str, known: np.ndarray, more: np.ndarray) -> str:
-        """A line, whose ids are `known`, and the text of the ids behind them, with a blank between words."""
-        vocabulary = self.data.vocabulary
-        line = line if vocabulary.settings["kind"] == "char" else line.rstrip()
-        return line + vocabulary.decode([*known, *more])[len(vocabulary.decode(known)) :]
 
     def _read(self, lines: Sequence[str]) -> list[np.ndarray]:
         """What is read of each text: what stands before the first token of all, and its ids."""

@@ -29,15 +29,11 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Task(Protocol):
-    """What is learned, as the loop sees it.
-
-    Attributes:
-      measures: which way a score is better, "min" or "max"; at least those that `evaluate` gives.
-    """
+    """What is learned, as the loop sees it."""
 
     @property
     def measures(self) -> Mapping[str, str]:
-        """See above."""
+        """Which way a score is better, "min" or "max"; at least those that `evaluate` gives."""
 
     def init(self, key: jax.Array) -> Any:
         """Fresh float32 parameters."""

@@ -88,7 +88,7 @@ def test_schemes_that_turn_go_with_scores_that_allow_it(score: str, scheme: str)
     if SCORES.resolve(score)(parent=None).rotary:
         SLOTS["encoder"].check(mechanism, "slot", chosen)
     else:
-        with pytest.raises(UserError, match=r"slot\.positions: .* turns queries and keys, which .* does not allow"):
+        with pytest.raises(UserError, match=r"slot\.positions: .* turns queries and keys, .* does not allow it"):
             SLOTS["encoder"].check(mechanism, "slot", chosen)
 
 
