@@ -9,13 +9,16 @@ weights of its attention that do nothing. Both are asked by their last state, fo
 
 from __future__ import annotations
 
+from attnlab.errors import UserError
 from attnlab.experiments import Claim, Experiment, better, cross, rows
 
 FEW, MANY = 4, 16  # pairs
 
 
 def get_experiment(argument: str = "") -> Experiment:
-    """The experiment; it takes no argument."""
+    """The experiment; it takes no argument, and raises `UserError` if it is given one."""
+    if argument:
+        raise UserError(f"experiments/memory.py:{argument}: it takes no argument, leave out ':{argument}'")
     systems = rows({"LSTM": {"system.span": 1, "system.origin": "none"}, "LSTMN": {}})
     pairs = rows({f"{count} pairs": {"data.pairs": count} for count in (FEW, MANY)})
     return Experiment(

@@ -52,6 +52,8 @@ class Initial:
         Glorot's law counts the outputs of all four gates and makes W small; with small embeddings too the gates hardly hear the words.
         Larger ones are learnt by heart sooner: classifiers of few texts do better with `embedding`, language models with 0.3.
         """
+        if not 0.0 < deviation < math.inf:
+            raise UserError(f"deviation={deviation}: expected a number above 0")
         return self._chosen(nn.initializers.normal(deviation))
 
     def bias(self) -> Initializer:

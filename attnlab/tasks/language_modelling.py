@@ -4,8 +4,7 @@
 `batch.size` lanes, and what the model knows after a step is where it goes on in the next, without a gradient between steps (truncated
 back-propagation). "in_turn": each lane reads texts one after another in this way, and knows nothing at the beginning of each. "apart":
 every text is read as a whole; so long ones are left out.
-A split is scored in the same way. Joined, it is cut into `decoding.batch` lanes: one is the exact score of the stream, several are
-faster, and the beginning of each is predicted from nothing.
+A split is scored in the same way, in `decoding.batch` lanes if joined: one is exact, more are faster, each begins from nothing.
 
 Axis letters: B batch, T length, V vocabulary.
 """

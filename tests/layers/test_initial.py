@@ -47,3 +47,9 @@ def test_normal_is_of_all_but_recurrences_and_biases() -> None:
 def test_what_is_no_width_is_refused(given: dict[str, float]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(given))}=.*expected a number of at least 0"):
         Initial(**given)
+
+
+@pytest.mark.parametrize("given", [-1.0, float("nan"), float("inf")])
+def test_embeddings_of_no_width_are_refused(given: float) -> None:
+    with pytest.raises(UserError, match=r"^deviation=.*: expected a number above 0$"):
+        Initial().word(given)
