@@ -17,7 +17,8 @@ from attnlab.errors import UserError
 class Initial:
     """A law for each kind of array; at most one of the first two is above 0.
 
-    Without either, matrices start Glorot uniform, recurrent ones orthogonal, embeddings N(0, 1 / width) (but see `word`) and biases at 0.
+    Without either, matrices start Glorot uniform, recurrent ones orthogonal, those of a last layer by their inputs alone (see `output`),
+    embeddings N(0, 1 / width) (but see `word`) and biases at 0.
 
     Attributes:
       uniform: all of them start uniform in [-uniform, uniform], as in Sutskever et al. 2014 (0.08) and Luong et al. 2015 (0.1).
@@ -34,9 +35,17 @@ class Initial:
             if not 0.0 <= value < math.inf:
                 raise UserError(f"{name}={value}: expected a number of at least 0; 0 for Glorot's law")
 
-    def kernel(self) -> Initializer:
-        """Of matrices for inputs and outputs."""
-        return self._chosen(GLOROT)
+    def kernel(self, blocks: int = 1) -> Initializer:
+        """Of matrices; `blocks`: so many stand side by side, as those of the gates of one cell do, each drawn as if it were alone."""
+        return self._chosen(side_by_side(GLOROT, blocks))
+
+    def output(self) -> Initializer:
+        """Of the matrix to the scores of a vocabulary: uniform with variance 1 / inputs.
+
+        Glorot's law divides by the mean of inputs and outputs: with thousands of words the first scores, and the slopes of everything
+        below them, would be several times smaller.
+        """
+        return self._chosen(nn.initializers.variance_scaling(1.0, "fan_in", "uniform"))
 
     def recurrent(self) -> Initializer:
         """Of square matrices from state to state."""
@@ -49,8 +58,7 @@ class Initial:
     def word(self, deviation: float) -> Initializer:
         """Of tables of embeddings that only LSTM layers read: N(0, deviation^2).
 
-        Glorot's law counts the outputs of all four gates and makes W small; with small embeddings too the gates hardly hear the words.
-        Larger ones are learnt by heart sooner: classifiers of few texts do better with `embedding`, language models with 0.3.
+        With small ones the gates hardly hear the words at first. Larger ones are learnt by heart sooner: classifiers of few texts do better with `embedding`, language models with 0.3.
         """
         if not 0.0 < deviation < math.inf:
             raise UserError(f"deviation={deviation}: expected a number above 0")
@@ -64,6 +72,18 @@ class Initial:
         if self.uniform:
             return symmetric(self.uniform)
         return nn.initializers.normal(self.normal) if self.normal else usual
+
+
+def side_by_side(law: Initializer, blocks: int) -> Initializer:
+    """The initializer that draws so many blocks of columns one by one."""
+
+    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
+        if blocks == 1:
+            return law(key, shape, dtype)
+        block = (*shape[:-1], shape[-1] // blocks)
+        return jnp.concatenate([law(one, block, dtype) for one in jax.random.split(key, blocks)], axis=-1)
+
+    return draw
 
 
 def symmetric(bound: float) -> Initializer:

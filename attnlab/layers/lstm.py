@@ -5,7 +5,7 @@
     h'         = o * tanh(c')
 
 where p = x W + b is the input's contribution. In W, U and b the gates stand in the order i, f, o, g (flax and torch have i, f, g, o).
-W starts Glorot uniform, each of the four blocks of U orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`).
+Each of the four blocks of W starts Glorot uniform, each of U orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`).
 No peepholes. Layers in a row and in both directions are in `stacked`.
 Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 1997, with the forget gate of F. Gers et al., 2000.
 
@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Initial, side_by_side
 
 GATES = 4  # in the order i, f, o, g
 
@@ -141,8 +141,8 @@ class LSTMCell(nn.Module):
     initial: Initial = Initial()
 
     def setup(self) -> None:
-        square, law = (self.width, self.width), self.initial.recurrent()
-        self.past = self.param("past", lambda key: jnp.concatenate([law(k, square) for k in jax.random.split(key, GATES)], axis=1))
+        law = side_by_side(self.initial.recurrent(), GATES)
+        self.past = self.param("past", law, (self.width, GATES * self.width))
 
     def __call__(self, state: LSTMState, contribution: jax.Array) -> LSTMState:
         """The state [B,H] and the input's contribution [B,4H] to the next state."""
@@ -167,7 +167,7 @@ class GateInputs(nn.Module):
         def bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
             return self.initial.bias()(key, shape, jnp.float32).at[self.width : 2 * self.width].add(self.initial.forget)
 
-        product = Dense(GATES * self.width, use_bias=False, kernel_init=self.initial.kernel(), name="kernel")(x)
+        product = Dense(GATES * self.width, use_bias=False, kernel_init=self.initial.kernel(GATES), name="kernel")(x)
         return product + self.param("bias", bias, (GATES * self.width,))
 
 

@@ -105,7 +105,7 @@ class AttentionLanguageModel(LanguageModel):
         if self.merge == "tanh":
             self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
             self.of_own = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
-        self.out = Dense(self.vocabulary, kernel_init=initial.kernel())
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def start(self, rows: int) -> Past:

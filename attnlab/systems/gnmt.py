@@ -115,9 +115,9 @@ class GNMT(Seq2Seq):
         self.reader = LSTMStack(self.width, self.encoder_layers - 1, self.dropout, RESIDUAL - 1, initial)
         self.search = self.attention(width=self.width if self.encoder_layers > 1 else 2 * self.width)
         self.lowest = LSTMLayer(self.width, initial)
-        self.of_context = Dense(GATES * self.width, use_bias=False, kernel_init=initial.kernel())
+        self.of_context = Dense(GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES))
         self.above = [LSTMLayer(self.width, initial) for _ in range(self.decoder_layers - 1)]
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.kernel())
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

@@ -64,7 +64,7 @@ class LSTMLanguageModel(LanguageModel):
         law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
         self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
-        self.out: Any = SharedOutput() if self.share == "output" else Dense(self.vocabulary, kernel_init=initial.kernel())
+        self.out: Any = SharedOutput() if self.share == "output" else Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def start(self, rows: int) -> States:

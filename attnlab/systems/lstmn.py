@@ -110,7 +110,7 @@ class LSTMNLanguageModel(LanguageModel):
         initial = Initial(uniform=self.uniform)
         self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
-        self.out = Dense(self.vocabulary, kernel_init=initial.kernel())
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def start(self, rows: int) -> tuple[Past, ...]:

@@ -233,7 +233,7 @@ class LSTMNTranslator(Seq2Seq):
         self.readers = TwoReaders(
             self.attention, self.inter_attention, self.width, self.fusion, self.origin, self.question, self.span, initial
         )
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.kernel())
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

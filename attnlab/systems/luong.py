@@ -111,9 +111,9 @@ class Luong(Seq2Seq):
         self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.search = self.attention(width=self.width)
         if self.feeding == "input":
-            self.of_last = Dense(GATES * self.width, use_bias=False, kernel_init=initial.kernel())
+            self.of_last = Dense(GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES))
         self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
-        self.out = Dense(self.target_vocabulary, use_bias=False, kernel_init=initial.kernel())
+        self.out = Dense(self.target_vocabulary, use_bias=False, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

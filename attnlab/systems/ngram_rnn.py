@@ -65,7 +65,7 @@ class NgramRNN(LanguageModel):
         self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = LSTMStack((self.order - 1) * self.width, self.layers, self.dropout, initial=initial)
         self.merge = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
-        self.out = Dense(self.vocabulary, kernel_init=initial.kernel())
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def start(self, rows: int) -> Past:

@@ -33,6 +33,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
+from attnlab.layers.initial import Initial
 from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
 STEEP = 4.0  # a sigmoid's slope at 0 is 1/4; windows start at twice that, as sigmoid after sigmoid levels out what it gets
@@ -115,7 +116,7 @@ class RCTM(Seq2Seq):
         self.of_sentence = Dense(self.width, use_bias=False)
         self.of_word = Dense(self.width)
         self.past = self.param("past", steep, (self.width, self.width))
-        self.out = Dense(self.target_vocabulary)
+        self.out = Dense(self.target_vocabulary, kernel_init=Initial().output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

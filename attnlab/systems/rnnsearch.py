@@ -102,7 +102,7 @@ class RNNsearch(Seq2Seq):
         self.out_state = dense(2 * self.maxout)
         self.out_word = dense(2 * self.maxout, use_bias=False)
         self.out_context = dense(2 * self.maxout, use_bias=False)
-        self.out = dense(self.target_vocabulary)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

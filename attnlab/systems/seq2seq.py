@@ -58,7 +58,7 @@ class SequenceToSequence(Seq2Seq):
         self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
-        self.out = Dense(self.target_vocabulary, kernel_init=initial.kernel())
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> States:
