@@ -1,8 +1,9 @@
-"""Made-up words to be said again in their order: what has to be carried from source to target is all there is to learn.
+"""Made-up words to be said again, in their order or from the last to the first: nothing to learn but what to carry over, and where it is.
 
-    g a q a c -> g a q a c
+    g a q a c -> g a q a c          g a q a c -> c a q a g
 
-How much that is stands in the config, as the number of words: the task of choice where the length of the source is the question.
+How much that is stands in the config, as the number of words: the task of choice where the length of the source is the question, or
+the order in which it is read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 import string
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from attnlab.data.generated import Alignment, Generated, Pair, split_of
 from attnlab.errors import UserError
@@ -19,7 +21,7 @@ _FEWEST = 1000  # different texts, so that every split has some
 
 @dataclass(frozen=True)
 class Copying(Generated):
-    """Texts of `shortest` to `longest` words, each length equally likely and each word one of `symbols` letters; the target is the source.
+    """Texts of `shortest` to `longest` words, each length equally likely and each word one of `symbols` letters, and the same words again.
 
     A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds. Short texts may occur more than
     once in a split. Positions of alignments are words (separated by blanks).
@@ -27,6 +29,7 @@ class Copying(Generated):
     Attributes:
       shortest, longest: words of a text.
       symbols: different words.
+      order: of the target's words, as in the source ("same") or from its last to its first ("reversed").
 
     Raises:
       UserError: `longest` below `shortest`, a number out of range, or too few different texts to keep the splits apart.
@@ -35,6 +38,7 @@ class Copying(Generated):
     shortest: int = 1
     longest: int = 20
     symbols: int = 20
+    order: Literal["same", "reversed"] = "same"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,11 +59,15 @@ class Copying(Generated):
             length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
             text = " ".join(string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length))
             if split_of(text) == split:
-                found.append((text, text))
+                found.append((text, " ".join(self._ordered(text.split()))))
         return found
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Every target word with the source word at its place."""
-        if pair[0] != pair[1]:
-            raise ValueError(f"{pair[1]!r} is no copy of {pair[0]!r}")
-        return frozenset((i, i) for i in range(len(pair[0].split())))
+        """Every target word with the source word that it repeats."""
+        source, target = (text.split() for text in pair)
+        if target != self._ordered(source):
+            raise ValueError(f"{pair[1]!r} does not repeat {pair[0]!r} (order {self.order!r})")
+        return frozenset(zip(self._ordered(list(range(len(source)))), range(len(source)), strict=True))
+
+    def _ordered(self, items: list[Any]) -> list[Any]:
+        return items if self.order == "same" else items[::-1]

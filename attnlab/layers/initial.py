@@ -58,7 +58,8 @@ class Initial:
     def word(self, deviation: float) -> Initializer:
         """Of tables of embeddings that only LSTM layers read: N(0, deviation^2).
 
-        With small ones the gates hardly hear the words at first. Larger ones are learnt by heart sooner: classifiers of few texts do better with `embedding`, language models with 0.3.
+        With small ones the gates hardly hear the words at first. Larger ones are learnt by heart sooner: classifiers of few texts do
+        better with `embedding`, language models with 0.3.
         """
         if not 0.0 < deviation < math.inf:
             raise UserError(f"deviation={deviation}: expected a number above 0")

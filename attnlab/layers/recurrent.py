@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Initial, side_by_side
+
+GATES = 3  # in the order r, z, n
 
 
 class GRUCell(nn.Module):
@@ -32,7 +34,7 @@ class GRUCell(nn.Module):
 
     def setup(self) -> None:
         orthogonal = nn.initializers.orthogonal()
-        self.gates = self.param("gates", lambda key: jnp.concatenate([orthogonal(k, (self.width,) * 2) for k in jax.random.split(key)], 1))
+        self.gates = self.param("gates", side_by_side(orthogonal, 2), (self.width, 2 * self.width))
         self.candidate = self.param("candidate", orthogonal, (self.width, self.width))
 
     def __call__(self, state: jax.Array, contribution: jax.Array) -> jax.Array:
@@ -60,8 +62,7 @@ class ContextGRUCell(nn.Module):
     width: int
 
     def setup(self) -> None:
-        orthogonal = nn.initializers.orthogonal()
-        self.past = self.param("past", lambda key: jnp.concatenate([orthogonal(k, (self.width,) * 2) for k in jax.random.split(key, 3)], 1))
+        self.past = self.param("past", side_by_side(nn.initializers.orthogonal(), GATES), (self.width, GATES * self.width))
 
     def __call__(self, state: jax.Array, contribution: jax.Array, context: jax.Array) -> jax.Array:
         """state [B,H], contribution [B,3H] and the context's contribution [B,3H] to the next state [B,H]."""
@@ -86,7 +87,7 @@ class GRULayer(nn.Module):
     initial: Initial = Initial()
 
     def setup(self) -> None:
-        self.of_input = Dense(3 * self.width, kernel_init=self.initial.kernel())
+        self.of_input = Dense(GATES * self.width, kernel_init=self.initial.kernel(GATES))
         self.cell = GRUCell(self.width)
 
     def __call__(self, x: jax.Array, valid: jax.Array, reverse: bool = False) -> jax.Array:

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.layers.initial import Initial
-from attnlab.layers.recurrent import ContextGRUCell, GRULayer
+from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
 from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
 
@@ -67,14 +67,14 @@ class RNNEncoderDecoder(Seq2Seq):
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
         table = functools.partial(nn.Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
-        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        dense, gates = (functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES))
         self.embed_source = table(self.source_vocabulary)
         self.embed_target = table(self.target_vocabulary)
         self.reader = GRULayer(self.encoder, initial)
         self.summary = dense(self.encoder, use_bias=False)
         self.first_state = dense(self.decoder, use_bias=False)
-        self.of_word = dense(3 * self.decoder)
-        self.of_context = dense(3 * self.decoder, use_bias=False)
+        self.of_word = gates(GATES * self.decoder)
+        self.of_context = gates(GATES * self.decoder, use_bias=False)
         self.cell = ContextGRUCell(self.decoder)
         self.out_state = dense(2 * self.maxout)
         self.out_word = dense(2 * self.maxout, use_bias=False)

@@ -36,7 +36,7 @@ from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.layers.initial import Initial
-from attnlab.layers.recurrent import BidirectionalGRU, GRUCell
+from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
 from attnlab.layers.steps import over_time
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
 
@@ -90,14 +90,14 @@ class RNNsearch(Seq2Seq):
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
         table = functools.partial(nn.Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
-        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        dense, gates = (functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES))
         self.embed_source = table(self.source_vocabulary)
         self.embed_target = table(self.target_vocabulary)
         self.reader = BidirectionalGRU(self.encoder, initial)
         self.first_state = dense(self.decoder, use_bias=False)
         self.search = self.attention(width=2 * self.encoder)
-        self.of_word = dense(3 * self.decoder)
-        self.of_context = dense(3 * self.decoder, use_bias=False)
+        self.of_word = gates(GATES * self.decoder)
+        self.of_context = gates(GATES * self.decoder, use_bias=False)
         self.cell = GRUCell(self.decoder)
         self.out_state = dense(2 * self.maxout)
         self.out_word = dense(2 * self.maxout, use_bias=False)

@@ -1,4 +1,4 @@
-"""Texts to be copied: lengths and words as asked, splits apart, gold alignment on the diagonal."""
+"""Texts to be copied: lengths and words as asked, splits apart, gold alignment on one of the diagonals."""
 
 from __future__ import annotations
 
@@ -31,8 +31,19 @@ def test_splits_are_apart_whatever_the_seed() -> None:
 
 def test_alignment_is_the_diagonal_and_a_wrong_pair_is_refused() -> None:
     assert Copying().alignment(("a b a", "a b a")) == {(0, 0), (1, 1), (2, 2)}
-    with pytest.raises(ValueError, match="'b a' is no copy of 'a b'"):
+    with pytest.raises(ValueError, match="'b a' does not repeat 'a b'"):
         Copying().alignment(("a b", "b a"))
+
+
+def test_a_reversed_target_is_the_source_from_behind() -> None:
+    kept, turned = Copying(examples=200), Copying(examples=200, order="reversed")
+    for (source, target), (same, reverse) in zip(kept.pairs("train"), turned.pairs("train"), strict=True):
+        assert source == same and reverse == target[::-1]
+        words = source.split()
+        assert all(reverse.split()[j] == words[i] for i, j in turned.alignment((source, reverse)))
+    assert turned.alignment(("a b a c", "c a b a")) == {(0, 3), (1, 2), (2, 1), (3, 0)}
+    with pytest.raises(ValueError, match="'a b' does not repeat 'a b'"):
+        turned.alignment(("a b", "a b"))
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(folder:
     [
         ("quickstart.py:fast", "experiments/quickstart.py:fast: it takes no argument"),
         ("memory.py:8", "experiments/memory.py:8: it takes no argument"),
+        ("order.py:window", "experiments/order.py:window: 'window'; did you mean 'windows'?"),
         ("bottleneck.py:{folder}:de", "{folder}:de: expected the endings of both languages, such as 'de-en'"),
         ("bottleneck.py:{folder}:fr-en", "cannot find {folder}/train.fr"),
         ("bottleneck.py:{folder}/nowhere", "cannot find {folder}/nowhere/train.de"),
