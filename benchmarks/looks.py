@@ -11,6 +11,8 @@ as a map of its own):
     last 1, 3, 5   lies on the last one, three and five
     together    of hops: the words that the mean of all hops is spread over
     overlap     of hops: the cosine of two of them, the mean over all pairs
+    evidence    of built-in labelled texts: the share of the weight on the words that the label follows from; of a text onto itself by
+                its last word alone, where the label is read (`--skip=0` where texts are short)
 
 A language model is given pieces of the test split of `--length` tokens, each from the beginning of its memory; the first `--skip` rows
 of a text onto itself are left out, for they have too little to look at.
@@ -30,13 +32,17 @@ import numpy as np
 
 from attnlab.attention.protocol import MAPS
 from attnlab.commands import session
+from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.progress import table
+from attnlab.registry import build
 from attnlab.systems.protocol import AttentionMap
 from benchmarks import rounds
 
 NEAR = (1, 3, 5)
-COLUMNS = ("run", "map", "rows", "words", "of", "back", *(f"last {n}" for n in NEAR), "together", "overlap")
+COLUMNS = ("run", "map", "rows", "words", "of", "back", *(f"last {n}" for n in NEAR), "together", "overlap", "evidence")
+
+Evidence = tuple[int, list[int]]  # words of a text, and the places of those that its label follows from
 
 
 def main() -> None:
@@ -52,18 +58,18 @@ def main() -> None:
     for workdir in chosen.workdirs:
         task, params, _, _ = session.trained_task(argparse.Namespace(workdir=workdir, config=None, overrides=[]), ("test",))
         found: dict[str, list[dict[str, float]]] = defaultdict(list)
-        for maps in seen(task, params, chosen.examples, chosen.length):
+        for maps, evidence in seen(task, params, chosen.examples, chosen.length):
             for name, one in maps.items():
                 for head, weights in enumerate(np.asarray(one.weights)):
                     title = f"{name}, head {head + 1}" if len(one.weights) > 1 else name
-                    found[title] += described(weights, one.query, one.query == one.key, chosen.skip)
+                    found[title] += described(weights, one.query, one.query == one.key, chosen.skip, evidence)
         rows += [(workdir, title, *means(each)) for title, each in found.items() if each]
     table("where they look", COLUMNS, rows)
     rounds.save(chosen.json, {"rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
 
 
-def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[dict[str, AttentionMap]]:
-    """The maps [H,Tq,Tk] of each example.
+def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
+    """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known.
 
     Raises:
       UserError: the system has no attention.
@@ -72,7 +78,7 @@ def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[dict[st
         raise UserError(f"{type(task.system).__name__} has no attention")
     if task.config.task != "language_modelling":
         for source, target in task.completed(params, task.pictured("test", examples)):
-            yield task.maps(params, source, target)[0]
+            yield task.maps(params, source, target)[0], evidence(task.config, source)
         return
     ids = np.concatenate([np.asarray(one) for one in task.data.ids["test"]])
     count = min(examples, len(ids) // length)
@@ -83,10 +89,17 @@ def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[dict[st
         return task.system.maps(collected[MAPS])  # type: ignore[no-any-return]
 
     for piece in ids[: count * length].reshape(count, 1, length):
-        yield {name: one.replace(weights=one.weights[0]) for name, one in jax.device_get(looked(jnp.asarray(piece))).items()}
+        yield {name: one.replace(weights=one.weights[0]) for name, one in jax.device_get(looked(jnp.asarray(piece))).items()}, None
 
 
-def described(weights: np.ndarray, query: str, itself: bool, skip: int) -> list[dict[str, float]]:
+def evidence(config: Any, text: str) -> Evidence | None:
+    """The number of words of a text and which of them its label follows from; None where the source of the data does not say."""
+    if config.vocabulary.kind != "word" or not hasattr(SOURCES.resolve(config.data.name), "evidence"):
+        return None
+    return len(text.split()), sorted(build(SOURCES, config.data, "config.data")().evidence(text))
+
+
+def described(weights: np.ndarray, query: str, itself: bool, skip: int, evidence: Evidence | None = None) -> list[dict[str, float]]:
     """What is said of the rows of weights [Tq,Tk]; of hops one statement of all together."""
     rows = []
     for i, row in enumerate(weights):
@@ -97,13 +110,15 @@ def described(weights: np.ndarray, query: str, itself: bool, skip: int) -> list[
             back = i - np.arange(len(row))
             said |= {"back": float((row * back).sum() / row.sum())}
             said |= {f"last {n}": float(row[(back >= 0) & (back <= n)].sum() / row.sum()) for n in NEAR}
+        if evidence is not None and (not itself or i == evidence[0] - 1):
+            said["evidence"] = float(row[evidence[1]].sum() / row.sum())
         rows.append(said)
     if query != "hops" or len(weights) < 2:
         return rows
     unit = weights / np.linalg.norm(weights, axis=1, keepdims=True)
     pairs = [float(unit[a] @ unit[b]) for a, b in itertools.combinations(range(len(unit)), 2)]
     both = {"together": spread(weights.mean(axis=0)), "overlap": float(np.mean(pairs))}
-    return [{**{name: float(np.mean([one[name] for one in rows])) for name in ("words", "of")}, **both}]
+    return [{**{name: float(np.mean([one[name] for one in rows])) for name in rows[0]}, **both}]
 
 
 def spread(row: np.ndarray) -> float:

@@ -3,15 +3,15 @@
     python launch.py sweep experiments/order.py --dir=runs/order
     python launch.py sweep experiments/order.py:reading --dir=runs/order-reading
 
-Without an argument, or with "windows": Luong et al. 2015 let attention see a window that goes on with the target (local-m), one whose place is predicted (local-p), or
-everything. What stands at the other end of the source is never in the first of them.
-reading: Sutskever et al. 2014 read the source from its last word, so that its first words are near to where the target begins. On a copy
-that must help; where the target itself is reversed, the plain order is the one that helps.
+Without an argument, or with "windows": Luong et al. 2015 let attention see a window that goes on with the target (local-m), one whose
+place is predicted (local-p), or everything. What stands at the other end of the source is never in the first of them.
+With "reading": Sutskever et al. 2014 read the source from its last word, so that its first words are near to where the target begins. On a
+copy that must help; where the target itself is reversed, the plain order is the one that helps.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from attnlab.errors import UserError, nearest
 from attnlab.experiments import Axis, Budget, Claim, Contrast, Experiment, better, cross, rows
@@ -34,8 +34,8 @@ def get_experiment(argument: str = "") -> Experiment:
 
 def windows() -> Experiment:
     """Three alignments of one system, 15 words, windows of five."""
-    near = {"system.attention.alignment.reach": 2}
-    systems = {
+    near: dict[str, Any] = {"system.attention.alignment.reach": 2}
+    systems: dict[str, dict[str, Any]] = {
         "global": {"system.attention.alignment": "softmax"},
         "local-m": {"system.attention.alignment": "local_m", **near},
         "local-p": {"system.attention.alignment": "local_p", **near},
@@ -72,7 +72,9 @@ def words(shortest: int, longest: int) -> dict[str, Any]:
     }
 
 
-def experiment(system: str, base: dict[str, Any], systems: Axis, claim: Claim, baseline: str, measure: tuple[str, str]) -> Experiment:
+def experiment(
+    system: str, base: dict[str, Any], systems: Axis, claim: Claim, baseline: str, measure: tuple[str, Literal["max", "min"]]
+) -> Experiment:
     """Every system on both orders of the target."""
     return Experiment(
         question="Does it matter in which order a source is read, and where attention may look?",

@@ -61,3 +61,8 @@ class Lookup(Sized):
             if split_of(text) == split:
                 found.append(((text,), values[asked]))
         return found
+
+    def evidence(self, text: str) -> frozenset[int]:
+        """The place of the pair that is asked for."""
+        *pairs, asked = text.split()
+        return frozenset(place for place, pair in enumerate(pairs) if pair[0] == asked)

@@ -63,3 +63,7 @@ class Markers(Sized):
             if split_of(text) == split:
                 found.append(((text,), str((one + other) % self.numbers)))
         return found
+
+    def evidence(self, text: str) -> frozenset[int]:
+        """The places of the two numbers."""
+        return frozenset(place for place, word in enumerate(text.split()) if word.isdecimal())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from benchmarks import by_length, looks
@@ -27,6 +28,24 @@ def test_hops_that_agree_and_hops_that_do_not() -> None:
     for weights, together, overlap in ((apart, 3.0, 0.0), (alike, 1.0, 1.0)):
         (said,) = looks.described(weights, "hops", False, 0)
         assert said["together"] == pytest.approx(together) and said["overlap"] == pytest.approx(overlap) and said["words"] == 1.0
+
+
+def test_what_lies_on_the_evidence() -> None:
+    """Of a text onto itself the row of its last word alone, here the third of four; of a look from outside, every row."""
+    weights = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.0, 0, 0, 1.0]])
+    said = looks.described(weights, "source", True, 0, (3, [1]))
+    assert [one.get("evidence") for one in said] == [None, None, 0.5, None]
+    assert [one["evidence"] for one in looks.described(weights, "query", False, 0, (3, [0, 1]))] == [1.0, 1.0, 0.75, 0.0]
+    (hops,) = looks.described(weights, "hops", False, 0, (3, [0, 1]))
+    assert hops["evidence"] == pytest.approx(2.75 / 4)
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), [("lookup", "a3 c7 f0 c", (4, [1])), ("markers", "ba 3 ko tu 4", (5, [1, 4]))])
+def test_sources_say_what_a_label_follows_from(name: str, text: str, expected: tuple[int, list[int]]) -> None:
+    config = ConfigDict({"data": {"name": name}, "vocabulary": {"kind": "word"}})
+    assert looks.evidence(config, text) == expected
+    assert looks.evidence(ConfigDict({**config, "vocabulary": {"kind": "char"}}), text) is None
+    assert looks.evidence(ConfigDict({**config, "data": {"name": "entailment"}}), text) is None
 
 
 def test_sentences_by_length() -> None:
