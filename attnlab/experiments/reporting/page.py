@@ -67,9 +67,12 @@ td:first-child { min-width: 8em; }
 ul { margin: .5rem 0 0; padding-left: 1.1rem; color: var(--quiet); font-size: .85rem; max-width: 75em; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; margin: 0 0 .4rem; color: var(--ink); }
 .swatch { width: 26px; height: 8px; margin-right: .4rem; vertical-align: middle; }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 380px), 1fr)); gap: 14px; align-items: start; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 380px), 1fr)); gap: 14px; align-items: start;
+  grid-auto-flow: dense; }
 figure, article { margin: 0; padding: 8px; background: var(--panel); border: 1px solid var(--line); border-radius: 6px; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; color: var(--ink); }
+.several { grid-column: 1 / -1; }
+.several > img { display: inline-block; vertical-align: top; max-width: max(33% - 8px, min(100%, 300px)); margin-right: 6px; }
 img { display: block; max-width: 100%; height: auto; margin: 0 0 6px; background: #ffffff; border-radius: 4px; }
 summary { cursor: pointer; color: var(--quiet); padding: .3rem 0; }
 footer { margin: 2.5rem 0 1rem; color: var(--quiet); font-size: .85rem; overflow-wrap: anywhere; }
@@ -171,7 +174,8 @@ def _pictures(contents: Contents) -> str:
         rest = {name: path for name, path in pictures.items() if name not in first}
         if first:
             more = f"<details><summary>self-attention</summary>{_images(row.name, rest)}</details>" if rest else ""
-            blocks.append(f"<article><h3>{_text(row.name)}</h3>{_images(row.name, first)}{more}</article>")
+            several = ' class="several"' if len(first) > 1 else ""
+            blocks.append(f"<article{several}><h3>{_text(row.name)}</h3>{_images(row.name, first)}{more}</article>")
     if not blocks:
         return ""
     note = f"First example of the test split, seed {contents.records.plan.seeds[0]}, best parameters on validation. Rows look at columns."
