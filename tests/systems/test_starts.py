@@ -78,6 +78,17 @@ def test_uniform_starts(name: str, forget: float, bound: float) -> None:
         assert leaf.std() == pytest.approx(bound / 3**0.5, rel=0.15), path
 
 
+@pytest.mark.parametrize("name", ["rnn_encoder_decoder", "rnnsearch", "seq2seq", "luong", "gnmt", "lstmn_seq2seq"])
+def test_outputs_and_gates_start_wide(name: str) -> None:
+    """The output layer by its 36 inputs alone; what the gates get, block by block as Glorot would have a matrix to 36 units."""
+    gates = [path for path in start(name) if any(part in path for part in ("of_input/", "of_word/", "of_context/", "of_last/"))]
+    bounds = {"out/kernel": (3 / 36) ** 0.5}
+    bounds |= {path: (6 / (start(name)[path].shape[0] + 36)) ** 0.5 for path in gates if path.endswith("kernel")}
+    assert len(bounds) >= 3
+    for path, bound in bounds.items():
+        assert 0.97 * bound < np.abs(start(name)[path]).max() <= bound, path
+
+
 def test_the_published_start_of_the_rnn_encoder_decoder() -> None:
     """N(0, 0.01^2), orthogonal recurrences, biases at zero."""
     for path, leaf in start("rnn_encoder_decoder", normal=0.01).items():
