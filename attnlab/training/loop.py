@@ -21,7 +21,7 @@ from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import Backend
-from attnlab.training.records import Metrics, State, Status
+from attnlab.training.records import Metrics, State, Status, standing
 from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step, seed_array
 
 Batches = Callable[[int], dict[str, np.ndarray]]
@@ -88,7 +88,7 @@ class Journal:
 
     Attributes:
       last: the last step of the run.
-      best: the best (s, loss) on validation so far; s is the score `checkpoint.by`, its sign turned where more is better.
+      best: the `standing` of the best validation so far.
       status: its `status.json`.
       metrics: its records.
     """
@@ -103,7 +103,7 @@ class Journal:
         label: str = "",
     ) -> None:
         self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
-        self._by, self._sign = config.checkpoint.by, {"min": 1.0, "max": -1.0}[measures[config.checkpoint.by]]
+        self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by]
         self.last = config.training.steps
         self.best = (math.inf, math.inf)
         self.status = Status(workdir, self.last)
@@ -143,9 +143,9 @@ class Journal:
         """Write the record of an evaluation. Returns whether it is the best so far; of equal ones that of the lower loss is."""
         self.metrics.write(step, "valid", scores)
         self._progress.note(f"{self._label}step {step}: valid " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()))
-        score = (self._sign * scores[self._by], scores["loss"])
-        improved = score < self.best
-        self.best = score if improved else self.best
+        reached = standing(scores, self._by, self._way)
+        improved = reached < self.best
+        self.best = reached if improved else self.best
         return improved
 
     def saves(self, step: int) -> bool:

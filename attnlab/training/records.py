@@ -8,10 +8,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -185,6 +186,21 @@ def read_records(path: str | Path) -> list[dict[str, Any]]:
     """
     path = Path(path)
     return [record for _, record in _records(path, path.read_bytes())] if path.exists() else []
+
+
+def standing(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
+    """What orders validations, least for the best: the score `by` (`way`: "min" or "max", which is better), of equal ones the loss."""
+    return (scores[by] if way == "min" else -scores[by], scores["loss"])
+
+
+def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[str, Any]:
+    """The validation record of the step whose parameters a run keeps as its best; the last one where no score is a number."""
+    found = [record for record in records if record["split"] == "valid"]
+    best, least = found[-1], (math.inf, math.inf)
+    for record in found:
+        if (reached := standing(record, by, way)) < least:
+            best, least = record, reached
+    return best
 
 
 class Status:

@@ -19,7 +19,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.events import Events
-from attnlab.training.records import Held, Metrics, RunLock, Status, is_held, read_records
+from attnlab.training.records import Held, Metrics, RunLock, Status, best_record, is_held, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -209,3 +209,14 @@ def test_launcher_side_does_not_import_jax_or_numpy() -> None:
     code = "import sys, attnlab.training.records; print(sorted({'jax', 'numpy', 'tensorboardX', 'orbax'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.quick
+def test_the_best_record_is_of_the_score_that_chooses_and_of_equal_ones_of_the_lower_loss() -> None:
+    scores = ((1, math.nan, math.nan), (2, 1.5, 0.5), (3, 1.0, 0.5), (4, 1.0, 0.5), (5, 2.0, 0.6), (6, 3.0, 0.6))
+    records = [{"step": step, "split": "valid", "loss": loss, "accuracy": score} for step, loss, score in scores]
+    records.insert(1, {"step": 1, "split": "train", "loss": 0.0})
+    assert best_record(records, "loss", "min")["step"] == 3
+    assert best_record(records, "accuracy", "max")["step"] == 5
+    assert best_record(records[:5], "accuracy", "max")["step"] == 3
+    assert best_record(records[:2], "loss", "min")["step"] == 1  # no number: the last there is, which no choice will take

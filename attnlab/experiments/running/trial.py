@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
@@ -27,7 +26,7 @@ from attnlab.experiments.running.state import recorded
 from attnlab.files import write_atomic
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import Held, RunLock, State, Status, read_records
+from attnlab.training.records import Held, RunLock, State, Status, best_record, read_records
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
@@ -141,7 +140,7 @@ def failed(error: BaseException, attempt: Attempt, trial: Trial, state: State = 
 
 
 def write_validation(prepared: Prepared, metric: str) -> None:
-    """Write `valid.json`: the scores at the step with the lowest validation loss, whose parameters are kept.
+    """Write `valid.json`: the scores at the best step on validation, whose parameters are kept.
 
     They stand in the metric stream already; only a metric of free-running text is decoded for now, with the parameters of that step.
 
@@ -149,7 +148,8 @@ def write_validation(prepared: Prepared, metric: str) -> None:
       UserError: the task has no such metric.
     """
     workdir = prepared.workdir
-    scores = best_record(read_records(workdir / "metrics.jsonl"))
+    by = prepared.config.checkpoint.by
+    scores = best_record(read_records(workdir / "metrics.jsonl"), by, prepared.task.measures[by])
     if metric not in scores:
         from attnlab.training.loop import best_params
 
@@ -159,12 +159,6 @@ def write_validation(prepared: Prepared, metric: str) -> None:
     if metric not in scores:
         raise UserError(f"select: the validation scores have no {metric!r}; they have {', '.join(scores)}")
     write_atomic(workdir / "valid.json", json.dumps({"split": "valid", **scores}, indent=1) + "\n")
-
-
-def best_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The validation record with the lowest loss, the first of equals; the last one where none is finite."""
-    found = [record for record in records if record["split"] == "valid"]
-    return min((record for record in found if math.isfinite(record["loss"])), key=lambda record: record["loss"], default=found[-1])
 
 
 if __name__ == "__main__":

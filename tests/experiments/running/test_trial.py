@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -12,11 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.experiments.running import attempts, trial
 from attnlab.experiments.running.attempts import Attempt
-from attnlab.experiments.running.trial import best_record, failed, write_validation
+from attnlab.experiments.running.trial import failed, write_validation
 from attnlab.training import loop
 from attnlab.training.manifest import Manifest
 from attnlab.training.records import RunLock, Status, read_records
@@ -83,16 +83,10 @@ def test_what_is_no_trial_is_one_line(tmp_path: Path) -> None:
         assert ended.returncode == 2 and words in ended.stderr and ended.stderr.count("\n") == 1
 
 
-@pytest.mark.quick
-def test_the_step_with_the_lowest_validation_loss_counts() -> None:
-    records = [{"step": step, "split": "valid", "loss": loss} for step, loss in ((1, math.nan), (2, 1.5), (3, 1.0), (4, 1.0))]
-    records.insert(1, {"step": 1, "split": "train", "loss": 0.0})
-    assert best_record(records)["step"] == 3
-    assert best_record(records[:2])["step"] == 1  # nothing finite: the last there is, which no choice will take
-
-
 class Task:
     """Decodes to one score."""
+
+    measures = {"loss": "min", "accuracy": "max", "exact": "max"}
 
     def score(self, params: Any, split: str) -> tuple[dict[str, float], list[str]]:
         assert (params, split) == ("best", "valid")
@@ -100,8 +94,9 @@ class Task:
 
 
 def test_text_scores_are_decoded_only_where_they_select(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared: Any = SimpleNamespace(workdir=tmp_path, config=None, task=Task())
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 6, "split": "valid", "loss": 1.0, "accuracy": 0.5}) + "\n")
+    prepared: Any = SimpleNamespace(workdir=tmp_path, config=ConfigDict({"checkpoint": {"by": "accuracy"}}), task=Task())
+    records = ({"step": step, "split": "valid", "loss": loss, "accuracy": score} for step, loss, score in ((3, 0.9, 0.4), (6, 1.0, 0.5)))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     write_validation(prepared, "accuracy")
     assert real.read(tmp_path / "valid.json") == {"split": "valid", "step": 6, "loss": 1.0, "accuracy": 0.5}
     monkeypatch.setattr(loop, "best_params", lambda *given: ("best", 6))
