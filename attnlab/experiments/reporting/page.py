@@ -73,6 +73,7 @@ figure, article { margin: 0; padding: 8px; background: var(--panel); border: 1px
 figure svg { display: block; width: 100%; height: auto; color: var(--ink); }
 .several { grid-column: 1 / -1; }
 .several > img { display: inline-block; vertical-align: top; max-width: max(33% - 8px, min(100%, 300px)); margin-right: 6px; }
+.several > .long { max-width: 100%; }
 img { display: block; max-width: 100%; height: auto; margin: 0 0 6px; background: #ffffff; border-radius: 4px; }
 summary { cursor: pointer; color: var(--quiet); padding: .3rem 0; }
 footer { margin: 2.5rem 0 1rem; color: var(--quiet); font-size: .85rem; overflow-wrap: anywhere; }
@@ -90,6 +91,7 @@ footer { margin: 2.5rem 0 1rem; color: var(--quiet); font-size: .85rem; overflow
 }
 @media print { body { font-size: 11px; } section, figure, article { break-inside: avoid; } }
 """
+_HALF = 600  # pixels
 _ASIDE = "self"  # maps of a sequence onto itself come after those onto another, folded away
 
 
@@ -174,7 +176,7 @@ def _pictures(contents: Contents) -> str:
         rest = {name: path for name, path in pictures.items() if name not in first}
         if first:
             more = f"<details><summary>self-attention</summary>{_images(row.name, rest)}</details>" if rest else ""
-            several = ' class="several"' if len(first) > 1 else ""
+            several = ' class="several"' if len(first) > 1 or any(map(_is_long, first.values())) else ""
             blocks.append(f"<article{several}><h3>{_text(row.name)}</h3>{_images(row.name, first)}{more}</article>")
     if not blocks:
         return ""
@@ -183,10 +185,18 @@ def _pictures(contents: Contents) -> str:
 
 
 def _images(variant: str, pictures: Mapping[str, Path]) -> str:
-    return "".join(
-        f'<img alt="{_text(f"{variant}: {name}")}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">'
-        for name, path in pictures.items()
-    )
+    found = []
+    for name, path in pictures.items():
+        kind = ' class="long"' if _is_long(path) else ""
+        data = base64.b64encode(path.read_bytes()).decode()
+        found.append(f'<img{kind} alt="{_text(f"{variant}: {name}")}" src="data:image/png;base64,{data}">')
+    return "".join(found)
+
+
+def _is_long(picture: Path) -> bool:
+    """Whether a PNG is too wide to be read in half a page; its width stands in its head."""
+    with picture.open("rb") as file:
+        return int.from_bytes(file.read(20)[16:]) > _HALF
 
 
 def _section(title: str, body: str) -> str:

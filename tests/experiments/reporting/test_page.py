@@ -12,7 +12,7 @@ import pytest
 
 from attnlab.experiments.reporting.contents import gather
 from attnlab.experiments.reporting.page import page
-from tests.experiments.synthetic import SCORES, sweep
+from tests.experiments.synthetic import PNG, SCORES, sweep
 
 VOID = {"meta", "img", "link", "br", "path", "use"}
 
@@ -96,3 +96,18 @@ def test_every_cell_carries_its_column_for_narrow_screens(tmp_path: Path) -> Non
     cells = [attributes for tag, attributes in tags if tag == "td"]
     assert cells and all("data-label" in attributes for attributes in cells)
     assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in tags
+
+
+@pytest.mark.parametrize(("width", "maps", "several", "long"), [(600, 1, 0, 0), (600, 2, 1, 0), (601, 1, 1, 1)])
+def test_pictures_that_are_many_or_long_get_the_whole_width(tmp_path: Path, width: int, maps: int, several: int, long: int) -> None:
+    """A system's only small picture shares its line with others; the width of a PNG stands in bytes 16 to 19."""
+    found = sweep(tmp_path, SCORES)
+    for folder in {path.parent for path in tmp_path.rglob("maps/test0*.png")}:
+        for path in folder.glob("*.png"):
+            path.unlink()
+        for place in range(maps):
+            (folder / f"test0-cross{place}.png").write_bytes(PNG[:16] + width.to_bytes(4) + PNG[20:])
+    shown = page(gather(found))
+    articles = shown.count("<article")
+    assert articles >= 2 and shown.count('<article class="several">') == several * articles
+    assert shown.count('<img class="long"') == long * articles
