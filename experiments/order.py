@@ -33,14 +33,15 @@ def get_experiment(argument: str = "") -> Experiment:
 
 
 def windows() -> Experiment:
-    """Three alignments of one system, 15 words, windows of five."""
+    """Three alignments of one system, 15 words, windows of five; a state of 64, for one of 128 carries most of 15 words by itself."""
     near: dict[str, Any] = {"system.attention.alignment.reach": 2}
     systems: dict[str, dict[str, Any]] = {
         "global": {"system.attention.alignment": "softmax"},
         "local-m": {"system.attention.alignment": "local_m", **near},
         "local-p": {"system.attention.alignment": "local_p", **near},
     }
-    base = {**words(15, 15), "system.order": "plain", "system.attention": "single", "system.attention.score": "general"}
+    small = {"system.width": 64, "system.order": "plain"}
+    base = {**words(15, 15), **small, "system.attention": "single", "system.attention.score": "general"}
     found = (better("local-m, copy", "local-m, reverse", by=0.3), better("local-p, reverse", "local-m, reverse", by=0.3))
     claim = Claim("A window that goes on with the target copies and cannot reverse; one whose place is predicted can", found)
     return experiment("luong", base, rows(systems), claim, "global, copy", ("exact", "max"))
