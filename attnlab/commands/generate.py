@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     session.add_ensemble(parser)
     parser.epilog = (
         "One line out for each line in, an empty one for an empty one. Where a system writes text, --config.decoding.n_best=N gives N\n"
-        "lines of 'line number TAB score TAB text' for each, best first; --config.decoding.method=beam|greedy|sample picks the method.\n\n"
-        + (parser.epilog or "")
+        "lines of 'line number TAB score TAB text' for each, best first, fewer where fewer end within the length limit;\n"
+        "--config.decoding.method=beam|greedy|sample picks the method.\n\n" + (parser.epilog or "")
     )
 
 

@@ -99,7 +99,8 @@ def beam_search(
 ) -> Hypotheses:
     """The `n_best` best hypotheses that a beam of width `beam` finds: score = log P / lp + cp (see `scoring`).
 
-    PAD and BOS are never emitted. A hypothesis cut at the length limit counts only where a sentence has no finished one.
+    PAD and BOS are never emitted. A hypothesis cut at the length limit counts only where a sentence has no finished one; where fewer than
+    `n_best` have finished, the rest of the places stay free (score -inf).
 
     Args:
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows` and are repeated for the beams here.

@@ -21,7 +21,7 @@ class Settings:
     Attributes:
       method: "beam", "greedy" or "sample".
       batch: sentences decoded at once.
-      n_best: hypotheses wanted for each sentence (beam), or samples (sample).
+      n_best: hypotheses wanted for each sentence (beam; fewer where fewer end within the limit), or samples (sample).
       beam, length_penalty, coverage: of beam search: its width, alpha and beta of GNMT's penalties.
       temperature, top_k, top_p, seed: of sampling.
       max_ratio, max_extra: at most ceil(max_ratio * source length) + max_extra tokens are emitted, both EOS counted.
