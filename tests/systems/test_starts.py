@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
+from tests.systems import language_models
 from tests.systems.checks import SPECS, batch, make, parameters
 
 LSTMN = {"name": "lstmn_classifier", "attention": {"name": "single", "score": {"name": "additive", "hidden": 6}}, "width": 8}
@@ -87,6 +88,15 @@ def test_outputs_and_gates_start_wide(name: str) -> None:
     assert len(bounds) >= 3
     for path, bound in bounds.items():
         assert 0.97 * bound < np.abs(start(name)[path]).max() <= bound, path
+
+
+@pytest.mark.parametrize("name", ["rctm", "lstm_lm", "attention_lm", "ngram_rnn", "lstmn_lm"])
+def test_other_outputs_start_by_their_inputs_alone(name: str) -> None:
+    spec = {**(SPECS[name] if name == "rctm" else language_models.SPECS[name]), "width": 36}
+    system: Any = make(spec) if name == "rctm" else language_models.make(spec)
+    kernel = np.asarray(system.init(jax.random.key(0), *batch()[: 2 if name == "rctm" else 1])["params"]["out"]["kernel"])
+    bound = (3 / kernel.shape[0]) ** 0.5
+    assert kernel.shape[0] >= 36 and 0.97 * bound < np.abs(kernel).max() <= bound
 
 
 def test_the_published_start_of_the_rnn_encoder_decoder() -> None:
