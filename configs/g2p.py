@@ -22,7 +22,12 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
     if system not in _SYSTEMS:
         raise UserError(f"configs/g2p.py has no system {system!r}; {nearest(system, _SYSTEMS)}")
-    shared: dict[str, Any] = {
+    return ConfigDict({**_shared(), **_SYSTEMS[system]()})
+
+
+def _shared() -> dict[str, Any]:
+    """What does not depend on the system."""
+    return {
         "task": "pronunciation",
         "seed": 0,
         "data": {"name": "spelling"},
@@ -38,6 +43,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
             "per": "token",
             "ema": 0.0,
             "compute": "float32",
+            "output_bias": "unigram",
             "log_every": 50,
             "evaluate_every": 250,
         },
@@ -47,7 +53,6 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
         "parallel": {"backend": "mesh", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 0.6},
     }
-    return ConfigDict({**shared, **_SYSTEMS[system]()})
 
 
 def _rnnsearch() -> dict[str, Any]:
@@ -67,7 +72,8 @@ def _transformer() -> dict[str, Any]:
     attention = {"name": "multihead", "heads": 4, "dropout": 0.0}
     factories = {"encoder_attention": attention, "decoder_attention": attention, "cross_attention": attention}
     system = {"name": "transformer", **factories, "positions": "sinusoidal", "dropout": 0.1, "share": "output"}
-    return {"system": system, "schedule": {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200}}
+    training = {**_shared()["training"], "output_bias": "zeros"}  # its scores have no bias
+    return {"system": system, "schedule": {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200}, "training": training}
 
 
 _SYSTEMS = {

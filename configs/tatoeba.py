@@ -41,6 +41,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
             "per": "token",
             "ema": 0.0,
             "compute": "float32",
+            "output_bias": "zeros",
             "log_every": 50,
             "evaluate_every": 1000,
         },

@@ -7,7 +7,7 @@ ended; for t = 1..T, with y_0 = BOS and a_0 = 0:
     h_t      = output of the top layer                      its input is x_t for the lowest layer
     c_t      = attention(h_t, ann)                          any registered mechanism; the paper's are all `single`, see below
     a_t      = tanh([c_t ; h_t] W_c)                        the attentional vector
-    logits_t = a_t W_s
+    logits_t = a_t W_s + b
 
 The paper's: scores dot, general, concat and location; alignments softmax (its "global"), local_m and local_p.
 The question is the state that has just read y_{t-1}, where RNNsearch (`rnnsearch.py`) asks with the state before.
@@ -15,8 +15,8 @@ The question is the state that has just read y_{t-1}, where RNNsearch (`rnnsearc
 Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015
 (arXiv 1508.04025), section 3. With `order` "reversed" the encoder reads from the last word to the first, as theirs does, but ann_j stays
 with word j of the source: a window around word t lies around word t, whichever way the source was read.
-Otherwise than in their code: the LSTMs have biases, their forget gates start open unless `forget` is 0, the end sign of the source can be
-attended, and states are not clipped.
+Otherwise than in their code: the LSTMs and the scores of the words have biases (without the last, a_t learns first, and for long, how
+often each word is), forget gates start open unless `forget` is 0, the end sign of the source can be attended, and states are not clipped.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a layer, L layers.
 """
@@ -113,7 +113,7 @@ class Luong(Seq2Seq):
         if self.feeding == "input":
             self.of_last = Dense(GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES))
         self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
-        self.out = Dense(self.target_vocabulary, use_bias=False, kernel_init=initial.output())
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:

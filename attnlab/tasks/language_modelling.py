@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,11 +35,10 @@ from attnlab.decoding.steps import largest
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, LanguageModel
 from attnlab.tasks.continuation import continuing
-from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
 from attnlab.tasks.protocol import Example, Response
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
-OUTPUT_BIAS = ("out", "bias")  # where a language model has it among its parameters
 
 
 def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
@@ -55,8 +53,7 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
         raise UserError(f"system={config.system.name}: it samples what it looks at, which language modelling does not train")
     if shapes.get(LOSSES):
         raise UserError(f"system={config.system.name}: its attention hands out a loss of its own, which language modelling does not add")
-    if config.training.output_bias == "unigram" and OUTPUT_BIAS not in flax.traverse_util.flatten_dict(shapes["params"]):
-        raise UserError(f"config.training.output_bias='unigram': {config.system.name} has no output bias; set it to 'zeros'")
+    check_output_bias(config, shapes["params"])
     return system
 
 
@@ -116,17 +113,11 @@ class LanguageModelling:
     # --- what the training loop asks for ---
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh float32 parameters; the output bias begins at the logarithm of how often each token is in the training split, plus one.
-
-        Else the first updates drive hidden units to their ends to learn just that, and a saturated read-out may not come back.
-        """
+        """Fresh float32 parameters; for the output bias see `with_output_bias`."""
         params = self.system.init(key, jnp.ones((1, 2), jnp.int32))["params"]
-        if self.config.training.output_bias == "zeros" or "train" not in self.data.ids:
+        if "train" not in self.data.ids:
             return params
-        counts = np.bincount(self.data.ids["train"].ids, minlength=self.data.vocabulary.size) + 1.0
-        flat = flax.traverse_util.flatten_dict(params)
-        flat[OUTPUT_BIAS] = jnp.asarray(np.log(counts / counts.sum()), flat[OUTPUT_BIAS].dtype)
-        return flax.traverse_util.unflatten_dict(flat)
+        return with_output_bias(self.config, params, self.data.ids["train"].ids, self.data.vocabulary.size)
 
     def carried(self) -> None:
         """The loss itself carries nothing."""

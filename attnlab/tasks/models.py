@@ -1,12 +1,14 @@
-"""What all tasks do to get from a config to a system, and the loss that all of them minimise."""
+"""What all tasks do to get from a config to a system, how its output bias starts, and the loss that all of them minimise."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import Attention
@@ -14,6 +16,8 @@ from attnlab.errors import UserError
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import System
+
+OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
 def system_factory(config: ConfigDict, base: type[System]) -> Any:
@@ -37,6 +41,31 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
 def _fitting(base: type[System]) -> str:
     """The registered systems that derive from `base`, as the tail of an error message."""
     return "choose from: " + ", ".join(name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base))
+
+
+def check_output_bias(config: ConfigDict, params: Any) -> None:
+    """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their shapes, do not have."""
+    if _of_frequencies(config) and OUTPUT_BIAS not in flax.traverse_util.flatten_dict(params):
+        raise UserError(f"config.training.output_bias='unigram': {config.system.name} has no output bias; set it to 'zeros'")
+
+
+def with_output_bias(config: ConfigDict, params: Any, tokens: np.ndarray, vocabulary: int) -> Any:
+    """First parameters, their output bias as `training.output_bias` says, given all tokens to be predicted in training.
+
+    "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws it. From zeros the first updates
+    drive hidden units to their ends to learn just that, and a read-out that ends in a tanh may be long in coming back.
+    """
+    if not _of_frequencies(config):
+        return params
+    counts = np.bincount(tokens, minlength=vocabulary) + 1.0
+    flat = flax.traverse_util.flatten_dict(params)
+    flat[OUTPUT_BIAS] = jnp.asarray(np.log(counts / counts.sum()), flat[OUTPUT_BIAS].dtype)
+    return flax.traverse_util.unflatten_dict(flat)
+
+
+def _of_frequencies(config: ConfigDict) -> bool:
+    """Configs of earlier versions and of others may not say; then nothing is set."""
+    return config.training.get("output_bias", "zeros") == "unigram"
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.Array:

@@ -23,7 +23,7 @@ from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validat
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
 from attnlab.tasks.protocol import Example, Response
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
@@ -34,12 +34,13 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
 
     Raises:
       UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible width, say), a loss has a weight
-        that nobody hands out, or hops have none for the penalty that keeps them apart.
+        that nobody hands out, hops have none for the penalty that keeps them apart, or there is no output bias where one is to be set.
     """
     factory = system_factory(config, Seq2Seq)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
     handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
+    check_output_bias(config, handed_out["params"])
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
@@ -99,9 +100,12 @@ class Translation:
     # --- what the training loop asks for ---
 
     def init(self, key: jax.Array) -> Any:
-        """Fresh float32 parameters."""
+        """Fresh float32 parameters; for the output bias see `with_output_bias`."""
         ids = jnp.ones((1, 2), jnp.int32)
-        return self.system.init(key, ids, ids)["params"]
+        params = self.system.init(key, ids, ids)["params"]
+        if "train" not in self.data.examples:
+            return params
+        return with_output_bias(self.config, params, self.data.examples["train"].packed[1].ids, self.vocabularies[1].size)
 
     def loss(
         self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None

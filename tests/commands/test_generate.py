@@ -25,7 +25,7 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
 
 def test_several_hypotheses_of_each_line(searched: Path) -> None:
     """Line number, score, text, best first; a blank line has none."""
-    flags = ["--config.decoding.method=beam", "--config.decoding.beam=10", "--config.decoding.n_best=3"]
+    flags = ["--config.decoding.method=beam", "--config.decoding.beam=20", "--config.decoding.n_best=3"]
     ended = called(["generate", f"--workdir={searched}", *flags], "3 of may 1967\n\n4.5.1999\n")
     assert ended.code == 0, ended.err
     rows = [line.split("\t") for line in ended.out.splitlines()]

@@ -89,7 +89,7 @@ def test_unfed_and_blind_to_the_context_it_is_sequence_to_sequence() -> None:
         return system.writer(system.embed_target(target), start=system.encode(source))[0]
 
     h = jax.jit(lambda params: plain.apply({"params": params}, method=tops))(same)
-    np.testing.assert_allclose(logits(one, blind), np.tanh(h) @ params["out"]["kernel"], atol=1e-6)
+    np.testing.assert_allclose(logits(one, blind), np.tanh(h) @ params["out"]["kernel"] + params["out"]["bias"], atol=1e-6)
 
 
 @functools.cache

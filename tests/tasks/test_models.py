@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
-from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
 
 
 @pytest.mark.quick
@@ -40,6 +40,21 @@ def test_a_slot_is_asked_what_it_needs() -> None:
     refused = {"name": "multihead", "positions": {"name": "rope"}}
     with pytest.raises(UserError, match=r"system.attention=multihead.positions: .* relates positions of one sequence"):
         system_factory(ConfigDict({"system": {"name": "attention_pooling", "attention": refused}}), Classifier)
+
+
+def test_the_output_bias_starts_where_the_config_says() -> None:
+    """log((n + 1) / (N + V)) of every token; as drawn by "zeros", and where a config says nothing."""
+    drawn = {"out": {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))}, "h": np.ones(1)}
+    node = ConfigDict({"system": {"name": "mine"}, "training": {"output_bias": "unigram"}})
+    found = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
+    np.testing.assert_allclose(found["out"]["bias"], np.log([1 / 8, 2 / 8, 1 / 8, 4 / 8]), rtol=1e-6)
+    assert found["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
+    for training in ({"output_bias": "zeros"}, {}):
+        assert with_output_bias(ConfigDict({"training": training}), drawn, np.array([3]), 4) is drawn
+        check_output_bias(ConfigDict({"training": training}), {"h": 1})
+    check_output_bias(node, drawn)
+    with pytest.raises(UserError, match="config.training.output_bias='unigram': mine has no output bias; set it to 'zeros'"):
+        check_output_bias(node, {"out": {"kernel": 1}})
 
 
 def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:

@@ -26,7 +26,7 @@ def luong(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in:
             states = [lowest, *above]
             context = _context(params.get("search", {}), settings["attention"], t, h, annotations)
             a = np.tanh(np.concatenate([context, h]) @ params["combine"]["kernel"])
-            logits[b, t] = a @ params["out"]["kernel"]
+            logits[b, t] = a @ params["out"]["kernel"] + params["out"]["bias"]
     return logits
 
 
