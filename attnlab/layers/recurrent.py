@@ -54,6 +54,8 @@ class ContextGRUCell(nn.Module):
 
     where p = x W + b is the input's contribution and q = c C the context's, both computed outside the loop. As in `GRUCell`, z is the
     share of the *new* candidate; the paper's z is 1 - z, which is the same unit with U_z, W_z and C_z negated. U starts orthogonal.
+    Without a context, q = 0, it is the unit of the DL4MT tutorial and of Nematus (Sennrich et al. 2017), whose reset gate acts after
+    the product.
 
     Attributes:
       width: H.
@@ -64,13 +66,16 @@ class ContextGRUCell(nn.Module):
     def setup(self) -> None:
         self.past = self.param("past", side_by_side(nn.initializers.orthogonal(), GATES), (self.width, GATES * self.width))
 
-    def __call__(self, state: jax.Array, contribution: jax.Array, context: jax.Array) -> jax.Array:
+    def __call__(self, state: jax.Array, contribution: jax.Array, context: jax.Array | float = 0.0) -> jax.Array:
         """state [B,H], contribution [B,3H] and the context's contribution [B,3H] to the next state [B,H]."""
         of_gates, of_candidate = jnp.split(contribution, [2 * self.width], axis=-1)
         past_gates, past_candidate = jnp.split(state @ self.past + context, [2 * self.width], axis=-1)
         reset, update = jnp.split(jax.nn.sigmoid(of_gates + past_gates), 2, axis=-1)
         new = jnp.tanh(of_candidate + reset * past_candidate)
         return state + update * (new - state)
+
+
+Unit = GRUCell | ContextGRUCell
 
 
 class GRULayer(nn.Module):
@@ -81,19 +86,21 @@ class GRULayer(nn.Module):
     Attributes:
       width: H.
       initial: how the matrix of its inputs starts; those from state to state start orthogonal.
+      unit: the kind of GRU.
     """
 
     width: int
     initial: Initial = Initial()
+    unit: type[Unit] = GRUCell
 
     def setup(self) -> None:
         self.of_input = Dense(GATES * self.width, kernel_init=self.initial.kernel(GATES))
-        self.cell = GRUCell(self.width)
+        self.cell = self.unit(self.width)
 
     def __call__(self, x: jax.Array, valid: jax.Array, reverse: bool = False) -> jax.Array:
         """x [B,T,E] and valid [B,T] to the states [B,T,H]; initial state zero; `reverse` reads from right to left."""
 
-        def step(cell: GRUCell, state: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def step(cell: Unit, state: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             contribution, real = inputs
             state = jnp.where(real[:, None], cell(state, contribution), state)
             return state, state
@@ -109,15 +116,16 @@ class BidirectionalGRU(nn.Module):
 
     Attributes:
       width: H, of each direction.
-      initial: see `GRULayer`.
+      initial, unit: see `GRULayer`.
     """
 
     width: int
     initial: Initial = Initial()
+    unit: type[Unit] = GRUCell
 
     def setup(self) -> None:
-        self.forward = GRULayer(self.width, self.initial)
-        self.backward = GRULayer(self.width, self.initial)
+        self.forward = GRULayer(self.width, self.initial, self.unit)
+        self.backward = GRULayer(self.width, self.initial, self.unit)
 
     def __call__(self, x: jax.Array, valid: jax.Array) -> jax.Array:
         """x [B,T,E] and valid [B,T] to the annotations [B,T,2H], forward half first."""

@@ -11,6 +11,7 @@ SYSTEMS = Table(
         "rnnsearch": "attnlab.systems.rnnsearch:RNNsearch",
         "luong": "attnlab.systems.luong:Luong",
         "gnmt": "attnlab.systems.gnmt:GNMT",
+        "cgru": "attnlab.systems.cgru:ConditionalGRU",
         "convs2s": "attnlab.systems.convs2s:ConvS2S",
         "transformer": "attnlab.systems.transformer:Transformer",
         "lstm_lm": "attnlab.systems.lstm_lm:LSTMLanguageModel",

@@ -14,8 +14,7 @@ the state reads a word: by the formulas above the attention for word i does not 
 Beyond the paper: dropout, and a decoder state whose width may differ from the encoder's. Its weights start as in the paper with
 normal=0.01: N(0, 0.01^2), recurrent ones orthogonal, biases at zero, and by the score "additive" itself the alignment model
 N(0, 0.001^2) and v at zero, so that attention starts uniform. With normal=0 Glorot uniform takes the first one's place.
-Not here: the conditional GRU of later code (two updates a word, with the look between them), and its first state from the mean of the
-annotations.
+Later code has two updates a word, with the look between them: `cgru.py`.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width, G decoder width.
 """

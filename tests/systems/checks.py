@@ -43,6 +43,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "rnnsearch-previous": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "previous"},
     "rnnsearch-released": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "released"},
     "rnnsearch-multihead": {**_SMALL_RNN, "attention": _HEADS},
+    "cgru": {"name": "cgru", "embedding": 6, "encoder": 5, "decoder": 7, "readout": 4, "attention": _ADDITIVE},
     "rctm": {"name": "rctm", "width": 6, "longest": 4},
     "convs2s": {**_SMALL_CONVOLUTIONS, "attention": _DOT, "positions": _PLACES},
     "convs2s-heads": {**_SMALL_CONVOLUTIONS, "attention": _HEADS, "positions": {"name": "none"}, "kernel": 1},

@@ -32,6 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
     "gnmt-current": {**SPECS["gnmt"], "query": "current", "first": "encoder", "decoder_layers": 3},
     "rnn_encoder_decoder": SPECS["rnn_encoder_decoder"],
     **{f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout} for readout in ("current", "previous", "released")},
+    "cgru": SPECS["cgru"],
     "rctm": SPECS["rctm"],
     "rctm-longer-than-laid-out": {**SPECS["rctm"], "longest": 2},
     "convs2s": SPECS["convs2s"],
@@ -82,7 +83,7 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
 
 
 READ = ("seq2seq-plain", "luong-concat-local_m", "luong-location-unfed", "luong-general-local_p", "gnmt-current")
-READ += ("rnn_encoder_decoder", "rnnsearch-current", "rctm", "convs2s", "transformer-pre-all")
+READ += ("rnn_encoder_decoder", "rnnsearch-current", "cgru", "rctm", "convs2s", "transformer-pre-all")
 
 
 @pytest.mark.parametrize("case", READ)

@@ -18,10 +18,12 @@ from tests.systems.checks import SPECS, batch, make, parameters
 
 LSTMN = {"name": "lstmn_classifier", "attention": {"name": "single", "score": {"name": "additive", "hidden": 6}}, "width": 8}
 WIDE = {"embedding": 40, "width": 36}
+GRUS = {"embedding": 40, "encoder": 36, "decoder": 36}
 DROPPED = {
     "rctm": {(3, 6, 6): 1, (3, 5, 6): 2},  # source; target, states before the output
     "rnn_encoder_decoder": {(3, 6, 6): 1, (3, 5): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, c, target, maxout
     "rnnsearch": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, maxout
+    "cgru": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, t
     "seq2seq": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5, 5): 2},  # of both layers on both sides, and before the output
     "luong": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 2},  # of both layers on both sides, the upper of the decoder by steps; a
     "gnmt": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 1, (3, 5, 10): 1},  # words, layers; words, a, [x ; a]
@@ -57,7 +59,7 @@ def test_what_is_dropped(name: str) -> None:
 @functools.cache
 def start(name: str, **changes: float) -> dict[str, np.ndarray]:
     """The first parameters of a system of some width, by path."""
-    spec = {**SPECS[name], **(WIDE if "width" in SPECS[name] else {"embedding": 40, "encoder": 36, "decoder": 36, "maxout": 36})}
+    spec = {**SPECS[name], **(WIDE if "width" in SPECS[name] else {**GRUS, "readout" if name == "cgru" else "maxout": 36})}
     params = jax.jit(make({**spec, **changes}).init)(jax.random.key(0), *batch())["params"]
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
@@ -79,7 +81,7 @@ def test_uniform_starts(name: str, forget: float, bound: float) -> None:
         assert leaf.std() == pytest.approx(bound / 3**0.5, rel=0.15), path
 
 
-@pytest.mark.parametrize("name", ["rnn_encoder_decoder", "rnnsearch", "seq2seq", "luong", "gnmt", "lstmn_seq2seq"])
+@pytest.mark.parametrize("name", ["rnn_encoder_decoder", "rnnsearch", "cgru", "seq2seq", "luong", "gnmt", "lstmn_seq2seq"])
 def test_outputs_and_gates_start_wide(name: str) -> None:
     """The output layer by its 36 inputs alone; what the gates get, block by block as Glorot would have a matrix to 36 units."""
     gates = [path for path in start(name) if any(part in path for part in ("of_input/", "of_word/", "of_context/", "of_last/"))]
@@ -99,9 +101,12 @@ def test_other_outputs_start_by_their_inputs_alone(name: str) -> None:
     assert kernel.shape[0] >= 36 and 0.97 * bound < np.abs(kernel).max() <= bound
 
 
-def test_the_published_start_of_the_rnn_encoder_decoder() -> None:
-    """N(0, 0.01^2), orthogonal recurrences, biases at zero."""
-    for path, leaf in start("rnn_encoder_decoder", normal=0.01).items():
+@pytest.mark.parametrize("name", ["rnn_encoder_decoder", "cgru"])
+def test_the_published_start_of_systems_with_grus(name: str) -> None:
+    """N(0, 0.01^2), orthogonal recurrences, biases at zero; that of the alignment model is its own."""
+    for path, leaf in start(name, normal=0.01).items():
+        if path.startswith("search"):
+            continue
         if path.endswith(("kernel", "embedding")):
             assert leaf.std() == pytest.approx(0.01, rel=0.1), path
         elif path.endswith("bias"):

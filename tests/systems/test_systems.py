@@ -25,6 +25,7 @@ LARGER = {
     "gnmt": {"embedding": 24, "width": 48, "encoder_layers": 1},
     "rnn_encoder_decoder": {"embedding": 24, "encoder": 24, "decoder": 24},
     "rnnsearch": {"embedding": 24, "encoder": 24, "decoder": 24},
+    "cgru": {"embedding": 24, "encoder": 24, "decoder": 24, "readout": 24},
     "rctm": {"width": 64},
     "convs2s": {"embedding": 24, "width": 24},
     "lstmn_seq2seq": {"embedding": 24, "width": 24},

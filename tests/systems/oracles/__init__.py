@@ -9,6 +9,7 @@ text, or two, [B,S] and [B,T], and returns the logits [B,C].
 from tests.systems.oracles.attention_lm import attention_lm
 from tests.systems.oracles.attention_pooling import attention_pooling
 from tests.systems.oracles.bilstm_pooling import bilstm_pooling
+from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
@@ -29,6 +30,7 @@ ORACLES = {
     "rnn_encoder_decoder": rnn_encoder_decoder,
     "rnnsearch": rnnsearch,
     "rctm": rctm,
+    "cgru": cgru,
     "convs2s": convs2s,
     "transformer": transformer,
     "lstm_lm": lstm_lm,
