@@ -6,8 +6,8 @@
 Arguments: rnnsearch, transformer, rnn_encoder_decoder, seq2seq, luong, gnmt, cgru, rctm, convs2s, lstmn_seq2seq (small, for two CPU
 cores), rnnsearch_paper, rnn_encoder_decoder_paper, seq2seq_paper, luong_paper, gnmt_paper, cgru_paper, rctm_paper, convs2s_paper,
 transformer_base (the published sizes).
-On two cores: rnnsearch 79 s, all test dates right, 1.0 GB; cgru all of them, convs2s after 500 and luong after 400 of its steps too; seq2seq
-0.888 after 400; rctm 0.003; every other size: not measured here.
+On two cores: rnnsearch 79 s, all test dates right, 1.0 GB; all of them too: cgru, convs2s after 500 steps, luong after 400; seq2seq 0.888
+after 400, rctm 0.003; every other size: not measured here.
 Your own text: --config.data=files --config.data.directory=my/folder --config.data.source=de --config.data.target=en
 (train.de, train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
 """

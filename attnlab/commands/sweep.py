@@ -151,12 +151,25 @@ def _arrangement(directory: Path, arguments: argparse.Namespace, slots: Sequence
 
 
 def show(plan: Plan) -> None:
-    """Print a plan: its candidates and how many trials they make."""
+    """Print a plan: its candidates and how many trials they make; of a search, how many it may come to."""
     from attnlab.progress import table
 
     rows = [(one.id, one.variant, one.parameters, one.flops, _settings(one.tuned)) for one in plan.candidates]
-    table(plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows)
-    print(f"{len(plan.trials())} trials: seeds {', '.join(map(str, plan.seeds))}")
+    if rows or plan.search is None:
+        table(plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows)
+    else:
+        print(f"{plan.question}\n{', '.join(plan.variants)}")
+    print(outlook(plan))
+
+
+def outlook(plan: Plan) -> str:
+    """How many trials there are, or may be."""
+    if plan.search is None:
+        return f"{len(plan.trials())} trials: seeds {', '.join(map(str, plan.seeds))}"
+    variants, (first, *others) = len(plan.variants), plan.seeds
+    searched = f"{plan.search['trials']} settings of {', '.join(plan.search['space'])} for each of {variants} variants, with seed {first}"
+    chosen = f"; the best of each with seeds {', '.join(map(str, others))} too" if others else ""
+    return f"{searched}{chosen}: at most {variants * (plan.search['trials'] + len(others))} trials"
 
 
 def _settings(tuned: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,14 @@ import pytest
 
 from attnlab.commands import sweep
 from attnlab.errors import UserError
-from attnlab.experiments import grid, planned
+from attnlab.experiments import Search, choice, grid, planned
 from attnlab.experiments.loading import Changes
 from attnlab.experiments.running.queue import Queue
 from attnlab.experiments.running.selection import freeze
 from attnlab.experiments.running.slots import Slot
 from attnlab.training.records import RunLock
 from tests.commands.tiny import called
-from tests.experiments import real, stub
+from tests.experiments import plans, real, stub
 
 
 @pytest.mark.quick
@@ -105,3 +106,16 @@ def test_the_launcher_starts_without_jax() -> None:
         "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=real.ROOT, check=False).returncode == 0
+
+
+@pytest.mark.quick
+def test_what_is_planned_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Candidates with their counts; before a search has any, what it will try."""
+    sweep.show(plans.plan())
+    shown = capsys.readouterr().out
+    assert "additive" in shown and "general" in shown and shown.endswith("4 trials: seeds 0, 1\n")
+    searched = plans.plan(search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3), seeds=(5, 1, 2))
+    sweep.show(dataclasses.replace(searched, candidates=()))
+    text = "3 settings of schedule.peak for each of 2 variants, with seed 5; the best of each with seeds 1, 2 too: at most 10 trials"
+    assert capsys.readouterr().out == f"{searched.question}\nadditive, general\n{text}\n"
+    assert sweep.outlook(dataclasses.replace(searched, seeds=(5,))).endswith("with seed 5: at most 6 trials")
