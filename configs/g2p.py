@@ -4,7 +4,7 @@
     python launch.py train --config=configs/g2p.py:convs2s --workdir=runs/g2p-convs2s
 
 Arguments: rnnsearch, rnn_encoder_decoder, convs2s, transformer (small, for two CPU cores).
-On two cores: rnnsearch says 4.8, 6.8 and 8.9 % of the test words wrong (seeds 0, 1, 2), 49 s a run; the others: not measured here.
+On two cores: rnnsearch says 4.8, 6.8 and 8.9 % of the test words wrong (seeds 0, 1, 2), in about 50 s a run; the others: not measured here.
 Your own dictionary, lines of WORD TAB PH PH PH in train.tsv, valid.tsv and test.tsv, plain or .gz (a word may have several lines; all of
 them should be in one split): --config.data=table --config.data.directory=my/folder
 """

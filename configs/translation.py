@@ -46,7 +46,7 @@ def _shared() -> dict[str, Any]:
             "per": "token",
             "ema": 0.0,
             "compute": "float32",
-            "output_bias": "unigram",  # starts at how often each token is; "zeros": as the system has it
+            "output_bias": "unigram",  # starts at how often each token is; "zeros": as the system has it, if it has one
             "log_every": 50,
             "evaluate_every": 250,
         },
@@ -175,8 +175,8 @@ def _seq2seq_paper() -> dict[str, Any]:
 def _luong_paper() -> dict[str, Any]:
     """Luong et al. 2015, their best single model: local-p, the score "general", input feeding, 12 epochs of 4.5 million pairs.
 
-    The rate is halved after the eighth epoch and each that follows. Otherwise than there: LSTMs have biases, and the matrix of the score
-    starts by Glorot's law, theirs like all others.
+    The rate is halved after the eighth epoch and each that follows. Otherwise than there: LSTMs and the words' scores have biases, and the
+    matrix of the attention's score starts by Glorot's law, theirs like all others.
     """
     attention = {"name": "single", "score": {"name": "general"}, "alignment": {"name": "local_p", "reach": 10}}
     sizes = {"embedding": 1000, "width": 1000, "layers": 4, "uniform": 0.1, "forget": 0.0, "dropout": 0.2}
@@ -291,24 +291,6 @@ def _transformer_base() -> dict[str, Any]:
     }
 
 
-_SYSTEMS = {
-    "rnnsearch": _rnnsearch,
-    "transformer": _transformer,
-    "rnn_encoder_decoder": _rnn_encoder_decoder,
-    "seq2seq": _seq2seq,
-    "luong": _luong,
-    "gnmt": _gnmt,
-    "cgru": _cgru,
-    "rctm": _rctm,
-    "convs2s": _convs2s,
-    "lstmn_seq2seq": _lstmn_seq2seq,
-    "rnnsearch_paper": _rnnsearch_paper,
-    "rnn_encoder_decoder_paper": _rnn_encoder_decoder_paper,
-    "seq2seq_paper": _seq2seq_paper,
-    "luong_paper": _luong_paper,
-    "gnmt_paper": _gnmt_paper,
-    "cgru_paper": _cgru_paper,
-    "rctm_paper": _rctm_paper,
-    "convs2s_paper": _convs2s_paper,
-    "transformer_base": _transformer_base,
-}
+_SMALL = (_rnnsearch, _transformer, _rnn_encoder_decoder, _seq2seq, _luong, _gnmt, _cgru, _rctm, _convs2s, _lstmn_seq2seq)
+_PAPER = (_rnnsearch_paper, _rnn_encoder_decoder_paper, _seq2seq_paper, _luong_paper, _gnmt_paper, _cgru_paper, _rctm_paper, _convs2s_paper)
+_SYSTEMS = {one.__name__[1:]: one for one in (*_SMALL, *_PAPER, _transformer_base)}

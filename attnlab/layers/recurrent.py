@@ -54,8 +54,8 @@ class ContextGRUCell(nn.Module):
 
     where p = x W + b is the input's contribution and q = c C the context's, both computed outside the loop. As in `GRUCell`, z is the
     share of the *new* candidate; the paper's z is 1 - z, which is the same unit with U_z, W_z and C_z negated. U starts orthogonal.
-    Without a context, q = 0, it is the unit of the DL4MT tutorial and of Nematus (Sennrich et al. 2017), whose reset gate acts after
-    the product.
+    Without a context, q = 0, it is the unit of the DL4MT tutorial's encoder and of Nematus (Sennrich et al. 2017), whose reset gate acts
+    after the product.
 
     Attributes:
       width: H.

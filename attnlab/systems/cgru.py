@@ -15,8 +15,9 @@ state comes from the first word's annotation, and whose output is a maxout; for 
 
 Source: R. Sennrich, O. Firat, K. Cho, A. Birch, B. Haddow, J. Hitschler, M. Junczys-Dowmunt, S. Läubli, A. V. Miceli Barone, J. Mokry,
 M. Nădejde, "Nematus: a Toolkit for Neural Machine Translation", EACL 2017 (arXiv 1703.04357), section 2; before that the released code of
-the DL4MT tutorial (2015). Otherwise than there: the first word is read as the embedding of BOS (theirs of nothing), embeddings are not
-tied, no factors, no layer normalisation, and dropout draws anew at every step. With normal=0.01 weights start as in `rnnsearch.py`.
+the DL4MT tutorial (2015). Otherwise than there: the first word is read as the embedding of BOS (theirs of nothing), the bias of GRU_2's
+candidate stands outside of its reset gate, the score "additive" has none, embeddings are not tied, no factors, no layer normalisation,
+and dropout draws anew at every step. With normal=0.01 weights start as in `rnnsearch.py`.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width, G decoder width.
 """

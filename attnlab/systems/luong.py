@@ -15,8 +15,9 @@ The question is the state that has just read y_{t-1}, where RNNsearch (`rnnsearc
 Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015
 (arXiv 1508.04025), section 3. With `order` "reversed" the encoder reads from the last word to the first, as theirs does, but ann_j stays
 with word j of the source: a window around word t lies around word t, whichever way the source was read.
-Otherwise than in their code: the LSTMs and the scores of the words have biases (without the last, a_t learns first, and for long, how
-often each word is), forget gates start open unless `forget` is 0, the end sign of the source can be attended, and states are not clipped.
+Otherwise than in their code: the LSTMs and the scores of the words have biases (the latter so that it can start at how often each word
+is, see `training.output_bias`), forget gates start open unless `forget` is 0, the end sign of the source can be attended, and states are
+not clipped.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a layer, L layers.
 """

@@ -102,6 +102,8 @@ class System(nn.Module):
 class Seq2Seq(System):
     """Base of the sequence-to-sequence systems.
 
+    Where the bias of the scores is a parameter "bias" [V] of a layer called `out`, `training.output_bias` can start it.
+
     Attributes:
       source_vocabulary: number of source ids.
       target_vocabulary: V.

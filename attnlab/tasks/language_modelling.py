@@ -53,7 +53,7 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
         raise UserError(f"system={config.system.name}: it samples what it looks at, which language modelling does not train")
     if shapes.get(LOSSES):
         raise UserError(f"system={config.system.name}: its attention hands out a loss of its own, which language modelling does not add")
-    check_output_bias(config, shapes["params"])
+    check_output_bias(config, shapes["params"], vocabulary)
     return system
 
 

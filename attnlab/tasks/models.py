@@ -43,14 +43,16 @@ def _fitting(base: type[System]) -> str:
     return "choose from: " + ", ".join(name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base))
 
 
-def check_output_bias(config: ConfigDict, params: Any) -> None:
+def check_output_bias(config: ConfigDict, params: Any, vocabulary: int) -> None:
     """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their shapes, do not have."""
-    if _of_frequencies(config) and OUTPUT_BIAS not in flax.traverse_util.flatten_dict(params):
-        raise UserError(f"config.training.output_bias='unigram': {config.system.name} has no output bias; set it to 'zeros'")
+    bias = flax.traverse_util.flatten_dict(params).get(OUTPUT_BIAS)
+    if _of_frequencies(config) and (bias is None or bias.shape != (vocabulary,)):
+        lacks = f"{config.system.name} has no parameter {'/'.join(OUTPUT_BIAS)} with a number for each token"
+        raise UserError(f"config.training.output_bias='unigram': {lacks}; set it to 'zeros'")
 
 
 def with_output_bias(config: ConfigDict, params: Any, tokens: np.ndarray, vocabulary: int) -> Any:
-    """First parameters, their output bias as `training.output_bias` says, given all tokens to be predicted in training.
+    """First parameters, their output bias as `training.output_bias` says, given the target tokens of the training split.
 
     "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws it. From zeros the first updates
     drive hidden units to their ends to learn just that, and a read-out that ends in a tanh may be long in coming back.

@@ -40,7 +40,7 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
     handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
-    check_output_bias(config, handed_out["params"])
+    check_output_bias(config, handed_out["params"], target_vocabulary)
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab import config as configs
+from attnlab.data.vocabulary import EOS
 from attnlab.errors import UserError
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
 from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
+from attnlab.tasks.translation import Translation
+from tests.tasks.tiny import load
 
 
 @pytest.mark.quick
@@ -51,10 +58,30 @@ def test_the_output_bias_starts_where_the_config_says() -> None:
     assert found["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
     for training in ({"output_bias": "zeros"}, {}):
         assert with_output_bias(ConfigDict({"training": training}), drawn, np.array([3]), 4) is drawn
-        check_output_bias(ConfigDict({"training": training}), {"h": 1})
-    check_output_bias(node, drawn)
-    with pytest.raises(UserError, match="config.training.output_bias='unigram': mine has no output bias; set it to 'zeros'"):
-        check_output_bias(node, {"out": {"kernel": 1}})
+        check_output_bias(ConfigDict({"training": training}), {"h": np.ones(1)}, 4)
+    check_output_bias(node, drawn, 4)
+    for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
+        with pytest.raises(UserError, match="output_bias='unigram': mine has no parameter out/bias with a number for each token; set"):
+            check_output_bias(node, other, 4)
+
+
+def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
+    """Of all target tokens, ends of sentences among them, in the ids of the target's vocabulary; a run without its data may draw it."""
+    task = load("rnnsearch", "vocabulary.shared=false")
+    params = jax.jit(task.init)(jax.random.key(0))
+    tokens = [EOS for _ in task.data.pairs["train"]]
+    for _, target in task.data.pairs["train"]:
+        tokens += task.vocabularies[1].encode_all([target])[0].tolist()
+    counts = np.array([tokens.count(one) + 1 for one in range(task.vocabularies[1].size)])
+    np.testing.assert_allclose(params["out"]["bias"], np.log(counts / counts.sum()), rtol=1e-6)
+    assert not load("rnnsearch", "training.output_bias=zeros").init(jax.random.key(0))["out"]["bias"].any()
+    bare = Translation(task.config, dataclasses.replace(task.data, examples={}))
+    assert jax.tree.map(np.shape, bare.init(jax.random.key(0))) == jax.tree.map(np.shape, params)
+
+
+def test_a_system_without_an_output_bias_says_so() -> None:
+    with pytest.raises(UserError, match="output_bias='unigram': transformer has no parameter out/bias .* each token; set it to 'zeros'"):
+        Translation.check(configs.load("configs/translation.py:transformer", ["training.output_bias=unigram"]))
 
 
 def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:
