@@ -41,14 +41,7 @@ from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
 from attnlab.layers.steps import over_time
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
-
-
-@flax.struct.dataclass
-class Encoded:
-    """The attention's memory of the annotations, and the decoder's first state s_0 [B,G]."""
-
-    attended: Any
-    first: jax.Array
+from attnlab.systems.rnnsearch import Encoded
 
 
 @flax.struct.dataclass
