@@ -11,7 +11,7 @@ Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
 
 The reset gate of all GRUs acts after the product with the state, see `ContextGRUCell`.
 It grew out of RNNsearch (`rnnsearch.py`), whose one update comes after the look (or before it, `readout` "released"), whose first
-state comes from the first word's annotation, and whose output is a maxout; for some years it was what systems of translation were.
+state comes from the first word's annotation, and whose output is a maxout.
 
 Source: R. Sennrich, O. Firat, K. Cho, A. Birch, B. Haddow, J. Hitschler, M. Junczys-Dowmunt, S. Läubli, A. V. Miceli Barone, J. Mokry,
 M. Nădejde, "Nematus: a Toolkit for Neural Machine Translation", EACL 2017 (arXiv 1703.04357), section 2; before that the released code of
