@@ -15,13 +15,15 @@ as a map of its own):
                 its last word alone, where the label is read (`--skip=0` where texts are short)
 
 A language model is given pieces of the test split of `--length` tokens, each from the beginning of its memory; the first `--skip` rows
-of a text onto itself are left out, for they have too little to look at.
+of a text onto itself are left out, for they have too little to look at. Of several runs those that cannot be looked at are named and passed
+over: systems without attention, and trials of a sweep that were not chosen, whose test split stays closed.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -56,26 +58,38 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = []
     for workdir in chosen.workdirs:
-        task, params, _, _ = session.trained_task(argparse.Namespace(workdir=workdir, config=None, overrides=[]), ("test",))
-        found: dict[str, list[dict[str, float]]] = defaultdict(list)
-        for maps, evidence in seen(task, params, chosen.examples, chosen.length):
-            for name, one in maps.items():
-                for head, weights in enumerate(np.asarray(one.weights)):
-                    title = f"{name}, head {head + 1}" if len(one.weights) > 1 else name
-                    found[title] += described(weights, one.query, one.query == one.key, chosen.skip, evidence)
-        rows += [(workdir, title, *means(each)) for title, each in found.items() if each]
+        try:
+            rows += looked_at(workdir, chosen)
+        except UserError as error:
+            if len(chosen.workdirs) == 1:
+                raise
+            print(f"passed over: {error}", file=sys.stderr)
+    if not rows:
+        raise UserError("none of these runs can be looked at")
     table("where they look", COLUMNS, rows)
     rounds.save(chosen.json, {"rows": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
 
 
-def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
-    """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known.
+def looked_at(workdir: str, chosen: argparse.Namespace) -> list[tuple[Any, ...]]:
+    """The rows of the table for one run.
 
     Raises:
-      UserError: the system has no attention.
+      UserError: not a trained run, one whose test split stays closed, or a system without attention.
     """
+    task, params, _, _ = session.trained_task(argparse.Namespace(workdir=workdir, config=None, overrides=[]), ("test",))
     if not task.system.needs:
-        raise UserError(f"{type(task.system).__name__} has no attention")
+        raise UserError(f"{workdir}: {type(task.system).__name__} has no attention")
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for maps, evidence in seen(task, params, chosen.examples, chosen.length):
+        for name, one in maps.items():
+            for head, weights in enumerate(np.asarray(one.weights)):
+                title = f"{name}, head {head + 1}" if len(one.weights) > 1 else name
+                found[title] += described(weights, one.query, one.query == one.key, chosen.skip, evidence)
+    return [(workdir, title, *means(each)) for title, each in found.items() if each]
+
+
+def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
+    """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known."""
     if task.config.task != "language_modelling":
         for source, target in task.completed(params, task.pictured("test", examples)):
             yield task.maps(params, source, target)[0], evidence(task.config, source)

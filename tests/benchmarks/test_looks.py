@@ -59,3 +59,22 @@ def test_sentences_by_length() -> None:
     assert by_length.bleu(lines, references, np.array([1]), False) < 1.0
     with pytest.raises(UserError, match="has 1 lines, the test split 2"):
         by_length.bleu(lines[:1], references, np.array([0]), False)
+
+
+def test_runs_that_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several they are named and passed over; one alone, or nothing but such, is an error."""
+
+    def rows(workdir: str, chosen: object) -> list[tuple[object, ...]]:
+        if workdir != "fine":
+            raise UserError(f"{workdir}: LSTM has no attention")
+        return [(workdir, "look", *(1 for _ in looks.COLUMNS[2:]))]
+
+    monkeypatch.setattr(looks, "looked_at", rows)
+    monkeypatch.setattr("sys.argv", ["looks", "bad", "fine"])
+    looks.main()
+    said = capsys.readouterr()
+    assert "passed over: bad: LSTM has no attention" in said.err and "fine" in said.out
+    for runs, message in ((["bad"], "bad: LSTM has no attention"), (["bad", "worse"], "none of these runs can be looked at")):
+        monkeypatch.setattr("sys.argv", ["looks", *runs])
+        with pytest.raises(UserError, match=message):
+            looks.main()
