@@ -55,7 +55,8 @@ def planned(directory: Path, **changes: Any) -> Plan:
 
 
 def behave(directory: Path, **endings: str) -> None:
-    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute", "wait"; all others are done soon."""
+    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute", "wait", "linger" (wait, and take a
+    second to save when asked to leave); all others are done soon."""
     (directory / "endings.json").write_text(json.dumps(endings))
 
 
@@ -109,10 +110,11 @@ def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
     with Interrupt() as interrupt, open(workdir / "steps", "ab", buffering=0) as steps:
         for step in range(len((workdir / "steps").read_text().split()), STEPS):
             steps.write(b"%d\n" % step)
-            until = time.monotonic() + (6 if ending == "wait" else 0.01)
+            until = time.monotonic() + (6 if ending in ("wait", "linger") else 0.01)
             while time.monotonic() < until and interrupt.signal is None:
                 time.sleep(0.005)
             if interrupt.signal is not None:
+                time.sleep(1 if ending == "linger" else 0)
                 break
     if interrupt.signal is not None:
         attempt.end("interrupted", 5, f"signal {interrupt.signal}")

@@ -122,7 +122,7 @@ def test_slurm_takes_a_node_back_and_another_worker_goes_on(tmp_path: Path) -> N
     """submitit's own machinery, without SLURM: the signal, the trial that saves, the job that is queued again, the end."""
     submitit = pytest.importorskip("submitit")
     plan = stub.planned(tmp_path, seeds=(0,))
-    stub.behave(tmp_path, additive_0="wait")
+    stub.behave(tmp_path, additive_0="linger")  # it leaves after the worker has heard the signal, however busy the machine
     executor = submitit.AutoExecutor(tmp_path / "slurm", cluster="local")
     executor.update_parameters(timeout_min=5)
     before = os.environ.get("PYTHONPATH", "")
