@@ -11,6 +11,7 @@ A contrast is c = sum over variants of w_v m_v >= a, with m the measure on the t
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -113,12 +114,17 @@ def _why(comparison: Comparison, values: Mapping[int, float], missing: list[str]
 
 
 def describe(weights: Mapping[str, float], at_least: float) -> str:
-    """A contrast in words: "additive - location >= 0.05"; weights other than 1 and -1 are written out."""
-    terms: list[str] = []
+    """A contrast in words: "additive - location >= 0.05", "mean(dot, general) - location >= 0"; other weights are written out."""
+    alike: dict[float, list[str]] = {}
     for variant, weight in weights.items():
+        alike.setdefault(weight, []).append(variant)
+    words = ""
+    for weight, variants in sorted(alike.items(), key=lambda one: one[0] < 0):
+        sign = " - " if weight < 0 else " + "
+        averaged = len(variants) > 1 and math.isclose(abs(weight) * len(variants), 1)
         size = "" if abs(weight) == 1 else f"{abs(weight):g} x "
-        terms.append(f"{'- ' if weight < 0 else '+ ' if terms else ''}{size}{variant}")
-    return f"{' '.join(terms)} >= {at_least:g}"
+        words += sign + (f"mean({', '.join(variants)})" if averaged else sign.join(size + one for one in variants))
+    return f"{words.removeprefix(' + ').lstrip()} >= {at_least:g}"
 
 
 def _seeds(number: int) -> str:

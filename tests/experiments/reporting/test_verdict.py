@@ -100,4 +100,8 @@ def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> No
 
 def test_contrasts_in_words() -> None:
     assert describe({"a": 1.0, "b": -1.0}, 0.05) == "a - b >= 0.05"
-    assert describe({"b": -1.0, "a": 0.5, "c": 0.5}, 0) == "- b + 0.5 x a + 0.5 x c >= 0"
+    assert describe({"b": -1.0, "a": 0.5, "c": 0.5}, 0) == "mean(a, c) - b >= 0"
+    assert describe({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": -0.5, "e": -0.5}, 0) == "mean(a, b, c) - mean(d, e) >= 0"
+    assert describe({"a": 0.5, "b": -0.5}, 0) == "0.5 x a - 0.5 x b >= 0"
+    assert describe({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0) == "a + d - b - c >= 0"
+    assert describe({"a": -1.0, "b": -0.25}, -2) == "- a - 0.25 x b >= -2"
