@@ -125,6 +125,7 @@ def test_a_wrong_config_is_one_line(toy: Callable[..., int], tmp_path: pathlib.P
         (UserError("two\nlines"), 2, "error: two lines\n"),
         (KeyboardInterrupt(), 130, ": interrupted\n"),
         (OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"), 2, "No space left on device: runs/a/metrics.jsonl"),
+        (ModuleNotFoundError("No module named 'flax'", name="flax"), 2, "'flax' for"),
     ],
 )
 def test_how_a_command_ends(
@@ -144,6 +145,8 @@ def test_an_error_of_our_own_keeps_its_traceback(toy: Callable[..., int]) -> Non
         toy(lambda arguments: 1 // 0)
     with pytest.raises(PermissionError):
         toy(lambda arguments: raised(PermissionError(errno.EACCES, "no")))
+    with pytest.raises(ModuleNotFoundError):
+        toy(lambda arguments: raised(ModuleNotFoundError("No module named 'attnlab.lost'", name="attnlab.lost")))
 
 
 def test_a_users_own_file_is_found_from_where_they_stand(toy: Callable[..., int], tmp_path: pathlib.Path) -> None:

@@ -102,8 +102,8 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     """Runs one command; `argv` is `sys.argv[1:]` unless given.
 
     Returns:
-      The command's exit code; 2 after a `UserError` or a full disk, 130 after Ctrl-C, 141 where the reader of a pipe has
-      gone. One line on stderr says why.
+      The command's exit code; 2 after a `UserError`, a missing package or a full disk, 130 after Ctrl-C, 141 where the reader
+      of a pipe has gone. One line on stderr says why.
     """
     program = pathlib.Path(sys.argv[0]).name or "attnlab"
     if os.getcwd() not in sys.path:
@@ -119,6 +119,10 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
         return 141
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
+            raise  # a slip of ours
+        message, code = f"{program}: error: {error} for {sys.executable}; 'pip install -e .' installs what attnlab needs", 2
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
