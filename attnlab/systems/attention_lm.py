@@ -10,7 +10,8 @@ The key-value model is the second line with the mechanism `key_value` and H = 2 
 and H = 3 k: these cut h into parts and end with h*_t = tanh(r_t W_r + own_t W_x).
 The window leaves out the present output. At the beginning of a text there are fewer than L earlier ones; before the first there is none,
 and what is found is that of one slot of zeros, so that r_1 = 0 in all three.
-A piece of T words is looked back from in blocks of L, each of which needs no more than 2 L outputs: O(T L) scores instead of O(T (T + L)).
+A piece of T words is looked back from in blocks of L, each of which needs no more than 2 L outputs, where that is less to do than all at
+once: O(T L) scores instead of O(T (T + L)).
 
 Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in Neural Language Modeling", ICLR 2017
 (arXiv 1702.04521), sections 2.1-2.3. When a text is read in pieces the authors' window does not reach back into the piece before
@@ -137,10 +138,10 @@ class AttentionLanguageModel(LanguageModel):
         Question t stands on slot L + t - 1, for what it looks for is not its own output.
         """
         length, size = outputs.shape[1], self.window
-        watched = any(self.is_mutable_collection(one) for one in (MAPS, LOSSES, SAMPLES))
-        if watched or length <= size:
+        more = -length % max(size, 1)  # `Window` refuses 0
+        at_once, in_blocks = length * (size + length), (length + more) * 2 * size  # scores of a row
+        if at_once <= in_blocks or any(self.is_mutable_collection(one) for one in (MAPS, LOSSES, SAMPLES)):
             return looked(self, self.look.read(outputs, self.look.remember(slots[:, :-1]), Visibility(_sight(size, filled[:, :-1]))))
-        more = -length % size
         asks, slots, filled = (jnp.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2)) for x in (outputs, slots, filled))
         memory, seen = self.look.remember(_neighbours(slots, size)), Visibility(_sight(size, _neighbours(filled, size)), offset=size - 1)
         found = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
