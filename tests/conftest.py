@@ -2,10 +2,10 @@
 so that equal programs compile once for all workers."""
 
 import ctypes
-import itertools
 import os
 import pathlib
 import tempfile
+from collections.abc import Iterator
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (  # yours come last, so they count
@@ -14,17 +14,16 @@ os.environ["XLA_FLAGS"] = (  # yours come last, so they count
 os.environ.setdefault("ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "attnlab-tests-cache"))
 
 import jax
+import pytest
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-TESTS = itertools.count(1)
-
-
-def pytest_runtest_teardown() -> None:
-    """Every fifty tests what they compiled is dropped and its room given back: thousands of programs would fill gigabytes."""
-    if next(TESTS) % 50 == 0:
-        jax.clear_caches()
-        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps what was freed; others have no such function, nor need it
+@pytest.fixture(autouse=True, scope="module")
+def programs_forgotten() -> Iterator[None]:
+    """What a file has compiled is dropped after it and its room given back: thousands of programs would fill gigabytes."""
+    yield
+    jax.clear_caches()
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps what was freed; others have no such function, nor need it
