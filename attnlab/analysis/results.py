@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,19 +13,23 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab.analysis.maps import save_arcs, save_arrays, save_curve, save_map
+from attnlab.errors import UserError
 from attnlab.files import write_atomic
 from attnlab.progress import table
 from attnlab.training.records import read_records
 from attnlab.training.sealed import check_test_split
 
+FAILED = "pictures_failed.txt"  # what could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
 ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
 def report(config: ConfigDict, task: Any, workdir: Path) -> None:
-    """Score the test split with the best parameters; print a table, write pictures, what the
-    system answers (`translations.txt`, say) and, last, `results.json`.
+    """Score the test split with the best parameters and print a table.
+
+    The files, in this order: what the system answers (`translations.txt`, say), `results.json`, pictures. A picture that fails costs no score:
+    it is a warning, and a line of `pictures_failed.txt`.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that can be used.
@@ -38,11 +44,36 @@ def report(config: ConfigDict, task: Any, workdir: Path) -> None:
     results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
-    pictures = [curves(workdir), *pictures_of_test(task, params, workdir)]
-    write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")  # last: where it is, everything is
+    write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
-    print(f"pictures: {', '.join(str(path) for path in pictures)}")
+    pictures = draw_all(task, params, workdir)
+    print(f"pictures: {', '.join(str(path) for path in pictures) or 'none'}")
     print(f"numbers:  {workdir / 'results.json'}")
+
+
+def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
+    """Draw the maps of the first test examples and, last, the curves.
+
+    What fails is a warning on stderr and a line of `pictures_failed.txt`, which is removed where nothing fails.
+
+    Returns:
+      The files worth a look.
+    """
+    paths: list[Path] = []
+    failed: list[str] = []
+    for what, drawing in (("maps", lambda: pictures_of_test(task, params, workdir)), ("curves", lambda: [curves(workdir)])):
+        try:
+            paths += drawing()
+        except Exception as error:  # a font, a disk, a mechanism's maps: the scores are worth more than any picture
+            failed.append(f"{what}: {type(error).__name__}: {str(error).strip() or 'no message'}".replace("\n", " "))
+            print(f"warning: pictures not drawn, {failed[-1]}", file=sys.stderr)
+    note = workdir / FAILED
+    if failed:
+        with contextlib.suppress(UserError, OSError):  # a full disk has had its warning
+            write_atomic(note, "".join(f"{line}\n" for line in failed))
+    else:
+        note.unlink(missing_ok=True)
+    return paths
 
 
 def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:

@@ -1,4 +1,4 @@
-"""Signals that ask a run to save and leave: SIGTERM (a scheduler's preemption) and SIGINT (Ctrl-C)."""
+"""Signals that ask a run to save and leave: SIGTERM (a scheduler's preemption), SIGINT (Ctrl-C) and SIGHUP (the terminal is gone)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPEAT = 1.0
 """Seconds in which a second signal is the first one come twice: a scheduler signals every process of a job, and so does the launcher."""
 
 
 class Interrupt:
     """While entered, the first of the signals is only remembered; a second one, unless it follows at once, acts as it always did.
+
+    SIGHUP that is ignored (under nohup) stays ignored.
 
     Attributes:
       signal: number of the signal that came, None before.
@@ -25,7 +27,8 @@ class Interrupt:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
-        self._before = {number: signal.signal(number, self._remember) for number in _SIGNALS}
+        wanted = [number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._remember) for number in wanted}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

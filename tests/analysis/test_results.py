@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.analysis.results import LEGIBLE, PICTURED, curves, draw, pictures_of_test, scores, show
+from attnlab.analysis.results import LEGIBLE, PICTURED, curves, draw, pictures_of_test, report, scores, show
 from attnlab.systems.protocol import AttentionMap
 
 
@@ -111,6 +111,28 @@ def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
 
     paths = draw(Long(), None, "s", None, tmp_path / "one")
     assert list(paths) == ["arrays"] and np.load(paths["arrays"])["look"].shape == (1, LEGIBLE + 1, LEGIBLE + 1)
+
+
+def test_a_picture_that_fails_costs_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The scores are on the disk before anything is drawn; the failure is a warning, and gone when drawing works again."""
+    scored = tmp_path / "results.json"
+
+    class Shy(Stand):
+        config = SimpleNamespace(system=SimpleNamespace(name="stand"), data=SimpleNamespace(name="none"))
+        outputs = "translations.txt"
+
+        def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+            assert json.loads(scored.read_text())["bleu"] == 12.0
+            raise ValueError("no such\nmap")
+
+    monkeypatch.setattr("attnlab.training.loop.best_params", lambda config, task, workdir: ({"w": np.zeros(3)}, 7))
+    report(Shy.config, Shy(), tmp_path)
+    err = capsys.readouterr().err
+    assert err == "warning: pictures not drawn, maps: ValueError: no such map\n"
+    assert (tmp_path / "pictures_failed.txt").read_text() == "maps: ValueError: no such map\n"
+    assert json.loads(scored.read_text())["step"] == 7 and (tmp_path / "curves.png").exists()
+    report(Shy.config, type("Able", (Shy,), {"maps": Stand.maps})(), tmp_path)
+    assert capsys.readouterr().err == "" and not (tmp_path / "pictures_failed.txt").exists()
 
 
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_first_signal_is_remembered_and_the_second_acts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
     caught: list[int] = []
     before = signal.signal(number, lambda which, frame: caught.append(which))
     try:
-        handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         with Interrupt() as interrupt:
             assert interrupt.signal is None
             signal.raise_signal(number)
@@ -60,6 +60,16 @@ def test_a_signal_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatc
             assert caught == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_run_under_nohup_goes_on_without_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupt() as interrupt:
+            signal.raise_signal(signal.SIGHUP)
+            assert interrupt.signal is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:

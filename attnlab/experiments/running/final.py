@@ -2,7 +2,8 @@
 
     python -m attnlab.experiments.running.final DIR additive-3f2a9c1b
 
-Needs the frozen choice. Exit codes as those of `attnlab.experiments.running.trial`; seeds that have their results are left alone.
+Needs the frozen choice. Exit codes as those of `attnlab.experiments.running.trial`; seeds that have their results are left alone,
+but for pictures that a kill has kept from being drawn.
 """
 
 from __future__ import annotations
@@ -37,20 +38,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
-    """Chosen candidate to its trials that are done and have no results yet; candidates without any are left out."""
+    """Chosen candidate to its trials that are done and lack results or pictures; candidates without any are left out."""
     chosen = {choice.candidate(variant) for variant in plan.variants}
     found: dict[str, list[Trial]] = {}
     for candidate in plan.candidates:
         trials = [Trial(candidate, seed) for seed in plan.seeds if candidate.id in chosen]
-        open_ = [one for one in trials if recorded(one, directory).state == "done" and not has_results(one, directory)]
+        done = [one for one in trials if recorded(one, directory).state == "done"]
+        open_ = [one for one in done if not (has_results(one, directory) and drawn(one.workdir(directory)))]
         if open_:
             found[candidate.id] = open_
     return found
 
 
 def has_results(trial: Trial, directory: Path) -> bool:
-    """Whether the test split has been evaluated with a trial; `results.json` is written last."""
+    """Whether the test split has been evaluated with a trial."""
     return (trial.workdir(directory) / "results.json").exists()
+
+
+def drawn(workdir: Path) -> bool:
+    """Whether pictures have been drawn or have failed: a process killed between scores and pictures leaves neither file."""
+    return (workdir / "curves.png").exists() or (workdir / "pictures_failed.txt").exists()
 
 
 def run(directory: Path, candidate: str) -> int:
@@ -77,8 +84,9 @@ def run(directory: Path, candidate: str) -> int:
 def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     """Read the test split once, then report every trial; 1 if one of them failed, else `HELD` if another process is at one."""
     from attnlab import config as configs
-    from attnlab.analysis.results import report
+    from attnlab.analysis.results import draw_all, report
     from attnlab.tasks import TASKS
+    from attnlab.training.loop import best_params
     from attnlab.training.run import start_jax
 
     start_jax()
@@ -90,10 +98,15 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
         write_output_to(workdir / "log.txt")
         try:
             with RunLock(workdir):
-                if has_results(trial, directory):  # by another process, in the meantime
+                if has_results(trial, directory) and drawn(workdir):  # by another process, in the meantime
                     continue
                 task = task or TASKS.resolve(config.task).load(config, workdir, ("test",))  # the seed is no part of it
-                report(config, task, workdir)
+                if has_results(trial, directory):
+                    draw_all(task, best_params(config, task, workdir)[0], workdir)
+                else:
+                    report(config, task, workdir)
+            if not drawn(workdir):  # not even a word on why: the disk is full
+                codes.append(1)
         except Held:
             codes.append(HELD)
         except Exception as error:  # the other seeds can be evaluated all the same

@@ -180,7 +180,7 @@ class Queue:
         elif job.kind == "train" and len(job.trials) > 1 and (code in (1, 2) or self._deaths[job.name] == FURTHER):
             self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
             self._waiting.extendleft(Job("train", (one,)) for one in reversed(job.left(self._directory)))
-        elif job.kind == "train" and code == 128 + signal.SIGTERM:  # somebody's wish, not a death: it does not count
+        elif job.kind == "train" and code in (128 + signal.SIGTERM, 128 + signal.SIGHUP):  # somebody's wish, not a death: it does not count
             self._board.note(f"{job.name}: was asked to leave and has saved; going on with it")
             self._waiting.append(job)
         elif self._deaths[job.name] < FURTHER:

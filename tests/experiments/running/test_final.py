@@ -50,6 +50,19 @@ def test_one_seed_that_cannot_be_evaluated_does_not_stop_the_others(copy: Path) 
     assert others and all((workdir / "results.json").exists() for workdir in others)
 
 
+def test_pictures_that_a_kill_has_prevented_are_drawn_by_the_next_launch(copy: Path) -> None:
+    """Scores are written first, so a kill can fall between the two; the scores stay as they are."""
+    plan = real.plan(copy)
+    (candidate,) = plan.of("additive")
+    first, second = (plan.trial(candidate.id, seed).workdir(copy) for seed in plan.seeds)
+    (first / "curves.png").unlink()
+    shutil.rmtree(first / "maps")
+    kept = [(path, path.stat().st_mtime_ns) for path in (first / "results.json", second / "results.json", second / "curves.png")]
+    assert called(copy, candidate.id).returncode == 0
+    assert (first / "curves.png").is_file() and (first / "maps" / "test0.npz").is_file()
+    assert kept == [(path, path.stat().st_mtime_ns) for path, _ in kept]
+
+
 def test_it_leaves_what_train_leaves_and_is_not_done_twice(swept: Swept) -> None:
     plan = real.plan(swept.directory)
     for variant in ("additive", "general"):

@@ -32,7 +32,7 @@ class Records:
                 ending = self.endings.get(f"{trial.candidate.variant}_{trial.seed}", "done")
                 if job.kind == "final":
                     assert Choice.read(self.directory) is not None
-                    (trial.workdir(self.directory) / "results.json").write_text("{}")
+                    stub.looked_at(trial, self.directory)
                 elif ending != "left":
                     stub.finish(trial, self.directory, ending)
         return []
