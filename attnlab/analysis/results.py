@@ -28,8 +28,8 @@ LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is k
 def report(config: ConfigDict, task: Any, workdir: Path) -> None:
     """Score the test split with the best parameters and print a table.
 
-    The files, in this order: what the system answers (`translations.txt`, say), `results.json`, pictures. A picture that fails costs no score:
-    it is a warning, and a line of `pictures_failed.txt`.
+    The files, in this order: what the system answers (`translations.txt`, say), `results.json`, pictures. A picture that
+    fails costs no score: it is a warning, and a line of `pictures_failed.txt`.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that can be used.
