@@ -37,7 +37,8 @@ What `init` returns under "params", by path, with the layout of each array. Kern
 [out, in]. Where heads lie side by side in one axis they stand in order, channel c of head h at h D + c. Beside the letters above:
 A hidden width of a score, Q width of the queries' own latent. Everything a mechanism may have is listed: `latent` without
 `query_latent` has `w_query/kernel` [dq, H (D + R)] alone, and `bias=True` gives each of the four projections of `multihead` a `bias`.
-The source of `single` is as wide as its context, ds = d. With another number of key heads K = H, [ds, K D] is [ds, d].
+The source of `single` is as wide as its context, ds = d; where K = H, [ds, K D] is [ds, d]. A score's parameters are those it has inside
+`single`; inside `multihead` it sees heads, so that its dq and d are D, and one set of them serves all heads.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -30,3 +31,8 @@ def test_layouts_are_those_of_the_arrays() -> None:
     assert layouts.of_part("alignment", "sink") == "`align/logit` [H]" and layouts.of_part("alignment", "softmax") == ""
     assert layouts.of_part("positions", "shaw") == "`scheme/keys` [2 k + 1, D], `scheme/values` [2 k + 1, D]"
     assert layouts.of_part("positions", "learned") == ""
+
+
+def test_inside_multihead_a_score_has_one_set_of_parameters_as_wide_as_a_head() -> None:
+    sizes = dataclasses.replace(layouts.MECHANISMS["multihead"], fields={"heads": 4, "score": "general"}, letters={"D": 6})
+    assert "`fit/w/kernel` [D, D]" in layouts.of_mechanism("multihead", sizes)
