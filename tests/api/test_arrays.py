@@ -41,7 +41,7 @@ def test_a_name_and_fields_make_modules_of_any_width() -> None:
             "mechanism.positions: Rope turns queries and keys, Concat does not allow it",
         ),
         ("talking_heads", {"kernel": "xla"}, "mechanism.kernel: TalkingHeads works on whole maps, which 'xla' never has"),
-        ("attnlab.layers.lstm:LSTMState", {}, "mechanism='attnlab.layers.lstm:LSTMState': expected a class derived from attnlab.attention"),
+        ("attnlab.layers.lstm:LSTMState", {}, "mechanism=attnlab.layers.lstm:LSTMState: expected a class derived from attnlab.attention"),
     ],
 )
 def test_mistakes_have_the_words_of_the_command_line(name: str, fields: dict[str, object], line: str) -> None:
