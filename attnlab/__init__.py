@@ -1,3 +1,32 @@
-"""attnlab: every attention mechanism behind one signature, trained, measured and compared with JAX and Flax."""
+"""attnlab: every attention mechanism behind one signature, trained, measured and compared with JAX and Flax.
+
+In Python (see `docs/python.md`): `load` a trained run, make a `mechanism` for arrays. What is bad input raises `UserError`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.api.arrays import mechanism
+    from attnlab.api.trained import Map, Run, load
 
 __version__ = "0.1.0"
+__all__ = ["Map", "Run", "UserError", "load", "mechanism"]
+
+_FOUND_IN = {"Map": "trained", "Run": "trained", "load": "trained", "mechanism": "arrays"}  # imported on first use: these need jax
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FOUND_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -24,9 +24,11 @@ from attnlab.config_tree import TABLES, Place, complete, config_hash, flat, from
 from attnlab.errors import UserError, nearest
 from attnlab.registry import Table, fields
 
-__all__ = ["TABLES", "call_file", "config_hash", "find_file", "flat", "from_dict", "load", "prepare", "to_dict", "validate"]
+__all__ = ["SHIPPED", "TABLES", "call_file", "config_hash", "find_file", "flat", "from_dict", "load", "prepare", "to_dict", "validate"]
 
-_FOLDER = pathlib.Path(__file__).parents[1]
+_INSIDE = pathlib.Path(__file__).parent / "_shipped"
+SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[1]
+"""Where attnlab's own `configs/` and `experiments/` are: inside an installed package, beside it in a clone."""
 
 
 def load(path_and_argument: str, overrides: Sequence[str] = (), tables: Mapping[str, Table] | None = None) -> ConfigDict:
@@ -34,7 +36,7 @@ def load(path_and_argument: str, overrides: Sequence[str] = (), tables: Mapping[
 
     Args:
       path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current folder is looked for
-        beside the package too. Without a colon `get_config` gets its own default, or "".
+        among attnlab's own files too. Without a colon `get_config` gets its own default, or "".
       overrides: "a.b=value" each, what stands after `--config.` on the command line.
       tables: top-level key to table; `TABLES` unless given.
 
@@ -100,12 +102,12 @@ def prepare(config: ConfigDict, overrides: Sequence[str] = (), tables: Mapping[s
 
 
 def find_file(path: str, kind: str) -> pathlib.Path:
-    """A config file or the like: as given, or beside the package.
+    """A config file or the like: as given, or among attnlab's own.
 
     Raises:
       UserError: there is none, with the near names.
     """
-    tried = [pathlib.Path(path), _FOLDER / path]
+    tried = [pathlib.Path(path), SHIPPED / path]
     for file in tried:
         if file.is_file():
             return file

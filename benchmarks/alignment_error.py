@@ -70,7 +70,8 @@ def main() -> None:
         raise UserError(f"--first={chosen.first} is neither --source={chosen.source} nor --target={chosen.target}")
     flip = chosen.first == chosen.target
     corpora = {prefix: read_pairs(prefix, chosen.source, chosen.target, flip=flip) for prefix in chosen.gold}
-    task, params, step, _ = session.trained_task(argparse.Namespace(workdir=chosen.workdir, config=None, overrides=overrides), ())
+    run = session.opened(session.stored_run(argparse.Namespace(workdir=chosen.workdir, config=None, overrides=overrides)))
+    task, params, step = run.task, run.params, run.step
     languages = (chosen.source, chosen.target) if chosen.spacing == "ordinary" else ("", "")
     rows: list[tuple[Any, ...]] = []
     for prefix, pairs in corpora.items():

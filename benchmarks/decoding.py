@@ -49,7 +49,8 @@ def main() -> None:
 def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[str, float]:
     """Translate a split twice; `arguments` has the workdir and overrides."""
     os.environ["ATTNLAB_CACHE"] = ""  # off: the first time compiles everything
-    task, params, _, _ = session.trained_task(arguments, (split,))
+    run = session.opened(session.stored_run(arguments), (split,))
+    task, params = run.task, run.params
     from attnlab.decoding import corpus_scores
 
     pairs = task.data.pairs[split][: sentences or None]

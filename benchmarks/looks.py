@@ -32,8 +32,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import attnlab
 from attnlab.attention.protocol import MAPS
-from attnlab.commands import session
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.progress import table
@@ -76,7 +76,8 @@ def looked_at(workdir: str, chosen: argparse.Namespace) -> list[tuple[Any, ...]]
     Raises:
       UserError: not a trained run, one whose test split stays closed, or a system without attention.
     """
-    task, params, _, _ = session.trained_task(argparse.Namespace(workdir=workdir, config=None, overrides=[]), ("test",))
+    run = attnlab.load(workdir, splits=("test",))
+    task, params = run.task, run.params
     if not task.system.needs:
         raise UserError(f"{workdir}: {type(task.system).__name__} has no attention")
     found: dict[str, list[dict[str, float]]] = defaultdict(list)

@@ -5,7 +5,8 @@ import ctypes
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (  # yours come last, so they count
@@ -15,6 +16,8 @@ os.environ.setdefault("ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) /
 
 import jax
 import pytest
+
+from tests.commands.tiny import Called, arguments, called
 
 jax.config.update("jax_compilation_cache_dir", os.path.join(os.environ["ATTNLAB_CACHE"], "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -27,3 +30,30 @@ def programs_forgotten() -> Iterator[None]:
     yield
     jax.clear_caches()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps what was freed; others have no such function, nor need it
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Called]]:
+    """`runs(system)`: the workdir of a finished run and how its command ended; trained on first use."""
+    finished: dict[str, tuple[Path, Called]] = {}
+
+    def trained(system: str) -> tuple[Path, Called]:
+        if system not in finished:
+            workdir = tmp_path_factory.mktemp(system) / "run"
+            finished[system] = workdir, called(arguments(system, workdir))
+            assert finished[system][1].code == 0, finished[system][1].err
+        return finished[system]
+
+    return trained
+
+
+@pytest.fixture(params=["rnnsearch", "transformer"])
+def trained(request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, Called]]) -> Path:
+    """The workdir of a finished run of each system."""
+    return runs(request.param)[0]
+
+
+@pytest.fixture
+def searched(runs: Callable[[str], tuple[Path, Called]]) -> Path:
+    """The workdir of a finished RNNsearch run, where one system is enough."""
+    return runs("rnnsearch")[0]

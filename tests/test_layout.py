@@ -23,7 +23,7 @@ from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attnlab"
-ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "commands")
+ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "api", "commands")
 # What each room may import besides itself and the foundation (files directly in the package).
 ALLOWED = {
     "attention": set(),
@@ -35,15 +35,17 @@ ALLOWED = {
     "training": set(),
     "analysis": {"data", "training"},
     "experiments": {"attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis"},
+    "api": set(ROOMS) - {"api", "commands"},
     "commands": set(ROOMS),
 }
-# The foundation imports no room, with one exception: checking a config asks the decoding settings, when it runs.
-EXCEPTIONS = {("config_checks", "decoding")}
+# The foundation imports no room, with two exceptions: checking a config asks the decoding settings, when it runs, and the package's own
+# names stand in `api`, from where they come when they are asked for.
+EXCEPTIONS = {("config_checks", "decoding"), ("__init__", "api")}
 LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
 LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
 LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
 LIGHT += ("attnlab.experiments.reporting.report",)
-LIGHT += ("attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
+LIGHT += ("attnlab.api.stored", "attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
 
 
 @functools.cache

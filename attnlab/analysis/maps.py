@@ -49,6 +49,11 @@ def save_map(
     Raises:
       ValueError: shapes that do not go with the tokens, or nothing to draw.
     """
+    _write(path, lambda file: file.write(map_png(weights, source_tokens, target_tokens, title)))
+
+
+def map_png(weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str], title: str = "") -> bytes:
+    """The picture of `save_map`."""
     maps = _checked(weights, source_tokens, target_tokens)
     sources, targets = ([label(token) for token in tokens] for tokens in (source_tokens, target_tokens))
     grid = _Grid.of(maps.shape, sources, targets)
@@ -62,7 +67,7 @@ def save_map(
             panel.set_title(f"head {head}", fontsize=8, pad=0, y=1 + (grid.top - 0.28) / grid.panel_height)
     bar = figure.colorbar(image, cax=figure.add_axes(grid.bar()), extend=_tips(maps))
     bar.ax.tick_params(labelsize=7)
-    _save(figure, path)
+    return _png(figure)
 
 
 def save_arcs(path: str | os.PathLike[str], weights: np.ndarray, tokens: Sequence[str], title: str = "") -> None:
@@ -278,8 +283,15 @@ def _has_glyph(sign: str) -> bool:
 
 
 def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Draws the figure into a PNG file. `Software` is left out, so that equal pictures are equal files."""
-    _write(path, lambda file: figure.savefig(file, format="png", metadata={"Software": None}))
+    """Draws the figure into a PNG file."""
+    _write(path, lambda file: file.write(_png(figure)))
+
+
+def _png(figure: Figure) -> bytes:
+    """The figure as a PNG. `Software` is left out, so that equal pictures are equal files."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def _write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], Any]) -> None:

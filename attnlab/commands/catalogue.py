@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
-from attnlab.commands import describe, listing
+from attnlab.commands import describe, layouts, listing
 
 COMMAND = "python launch.py list --markdown > docs/mechanisms.md"
 HEAD = f"""\
@@ -29,11 +30,23 @@ PARTS = {
     "Visibilities": ("visibilities", "What a system takes as a visibility: who may see whom."),
     "Kernels": ("kernels", "What a mechanism takes as `kernel`: how it is computed; none changes the result beyond rounding."),
 }
+PARAMETERS = """\
+## Parameters
+
+What `init` returns under "params", by path, with the layout of each array. Kernels are [in, out], as in Flax; torch keeps its own as
+[out, in]. Where heads lie side by side in one axis they stand in order, channel c of head h at h D + c. Beside the letters above:
+A hidden width of a score, Q width of the queries' own latent. Everything a mechanism may have is listed: `latent` without
+`query_latent` has `w_query/kernel` [dq, H (D + R)] alone, and `bias=True` gives each of the four projections of `multihead` a `bias`.
+The source of `single` is as wide as its context, ds = d; where K = H, [ds, K D] is [ds, d]. A score's parameters are those it has inside
+`single`; inside `multihead` it sees heads, so that its dq and d are D, and one set of them serves all heads.
+"""
 
 
+@functools.cache
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, _mechanisms(), *(_part(title, kind, text) for title, (kind, text) in PARTS.items())])
+    parts = (_part(title, kind, text) for title, (kind, text) in PARTS.items())
+    return "\n".join([HEAD, _mechanisms(), *parts, _parameters()])
 
 
 def _mechanisms() -> str:
@@ -56,6 +69,14 @@ def _part(title: str, kind: str, text: str) -> str:
     columns = (*listing.KINDS[kind].columns, "fields")
     rows = listing.component_rows(listing.components(kind), columns)
     return "\n".join([f"## {title}", "", text, "", *_table(("name", *columns), rows), ""])
+
+
+def _parameters() -> str:
+    rows = [(f"`{name}`", layouts.of_mechanism(name)) for name in listing.components("mechanisms").names()]
+    for field, kind in {"score": "scores", "alignment": "alignments", "positions": "positions"}.items():
+        found = ((name, layouts.of_part(field, name)) for name in listing.components(kind).names())
+        rows += [(f"`{field}={name}`", parameters) for name, parameters in found if parameters]
+    return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -17,13 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the scores of the run in `--workdir`; writes nothing."""
-    task, params, step, workdir = session.trained_task(arguments, (arguments.split,))
-    from attnlab.analysis.results import scores, show
-
-    results, _ = scores(task, params, arguments.split)
-    results["step"] = step
+    trained = session.opened(session.stored_run(arguments), (arguments.split,))
+    results = trained.evaluate(arguments.split)
     if arguments.json:
         print(json.dumps(results))
     else:
-        show(f"{workdir}, {arguments.split} split", results, task.units)
+        from attnlab.analysis.results import show
+
+        show(f"{trained.workdir}, {arguments.split} split", results, trained.task.units)
     return 0

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attnlab.commands import session
 from attnlab.data.files import alike
 from attnlab.errors import UserError
+
+if TYPE_CHECKING:
+    from attnlab.api.trained import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer every line."""
-    session.ensemble_of(arguments, session.trained_run(arguments)[1])  # complain before reading stdin
+    stored = session.stored_run(arguments)  # complain before reading stdin
     if arguments.output:
         _check_output(Path(arguments.output))
     lines = read_lines(arguments.input)
-    task, params, _, _ = session.trained_task(arguments, ())
-    output = _scored(task, params, lines) if arguments.score else _answered(task, params, lines)
+    trained = session.opened(stored)
+    output = _scored(trained, lines) if arguments.score else _answered(trained, lines)
     text = "".join(line + "\n" for line in output)
     if arguments.output:
         from attnlab.files import write_atomic
@@ -45,24 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _answered(task: Any, params: Any, lines: list[str]) -> list[str]:
+def _answered(trained: Run, lines: list[str]) -> list[str]:
     """The answers to all lines, one line each, or several."""
-    wanted = [number for number, line in enumerate(lines) if line.strip()]
-    limit = task.config.batch.max_length
-    longer = task.longer_than(limit, [lines[number] for number in wanted])
+    longer = trained.longer(lines)
     if longer:
-        first = wanted[longer[0]] + 1
-        print(
-            f"note: {len(longer)} of {len(wanted)} {task.examples} are longer than the {limit} tokens of training (first: line {first})",
-            file=sys.stderr,
-        )
-    found = dict(zip(wanted, task.respond(params, [lines[number] for number in wanted]), strict=True)) if wanted else {}
-    several = "decoding" in task.config and task.config.decoding.get("n_best", 1) > 1
+        of = f"{len(longer)} of {sum(bool(line.strip()) for line in lines)} {trained.task.examples}"
+        limit = trained.config.batch.max_length
+        print(f"note: {of} are longer than the {limit} tokens of training (first: line {longer[0] + 1})", file=sys.stderr)
+    several = "decoding" in trained.config and trained.config.decoding.get("n_best", 1) > 1
     output = []
-    for number in range(len(lines)):
-        answers = found.get(number, [])
+    for number, answers in enumerate(trained.respond(lines), start=1):
         if several:
-            output += [f"{number + 1}\t{one.score:.4f}\t{_on_one_line(one.text)}" for one in answers]
+            output += [f"{number}\t{one.score:.4f}\t{_on_one_line(one.text)}" for one in answers]
         else:
             output.append(_on_one_line(answers[0].text) if answers else "")
     return output
@@ -73,15 +70,13 @@ def _on_one_line(text: str) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _scored(task: Any, params: Any, lines: list[str]) -> list[str]:
+def _scored(trained: Run, lines: list[str]) -> list[str]:
     """Every pair with its log-probability before it; an empty line for an empty one."""
-    if not hasattr(task, "log_probs"):
-        raise UserError(f"generate --score: the task {task.config.task!r} has no targets to score; translation and pronunciation have")
     pairs = {number: line.split("\t") for number, line in enumerate(lines) if line.strip()}
     for number, pair in pairs.items():
         if len(pair) != 2 or not all(map(str.strip, pair)):
             raise UserError(f"generate --score, line {number + 1}: expected 'source TAB target', both not empty")
-    scores = task.log_probs(params, [(source, target) for source, target in pairs.values()]) if pairs else []
+    scores = trained.scores([(source, target) for source, target in pairs.values()])
     found = dict(zip(pairs, scores, strict=True))
     return [f"{found[number]:.6f}\t{line}" if number in found else "" for number, line in enumerate(lines)]
 

@@ -20,18 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and `<number>.npz` for each example."""
-    _, workdir = session.trained_run(arguments)
-    folder = Path(arguments.output) if arguments.output else workdir / "maps"
+    stored = session.stored_run(arguments)
+    folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"
     session.check_folder("--output", folder)
     examples = _examples(arguments)
-    task, params, _, _ = session.trained_task(arguments, ())
-    if not task.system.needs:
-        raise UserError(f"inspect: {task.config.system.name} has no attention to look at; it knows its texts by its state alone")
+    trained = session.opened(stored)
     from attnlab.analysis.results import draw
 
-    for number, (source, target) in enumerate(task.completed(params, examples)):
+    for number, (source, target) in enumerate(trained.completed(examples)):
         print(source if target is None else f"{source}  ->  {target}")
-        for path in draw(task, params, source, target, folder / f"{number}").values():
+        for path in draw(trained.task, trained.params, source, target, folder / f"{number}").values():
             print(f"  {path}")
     return 0
 

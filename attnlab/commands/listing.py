@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab.commands import describe
+from attnlab.config import SHIPPED
 from attnlab.errors import UserError, nearest
 from attnlab.progress import table
 from attnlab.registry import Table
@@ -48,11 +49,13 @@ KINDS: Mapping[str, Kind] = {
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
     "schedules": Kind("attnlab.training.optimizers:SCHEDULES", "--config.schedule=NAME"),
 }
+FILES: Mapping[str, str] = {"configs": "--config=FILE.py:ARGUMENT", "experiments": "sweep FILE.py:ARGUMENT"}
+"""Folders of files, and how a command names one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The kind and the name, both optional, and the flag for the page."""
-    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {', '.join([*KINDS, 'configs'])}; without it, the kinds")
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {', '.join([*KINDS, *FILES])}; without it, the kinds")
     parser.add_argument("name", nargs="?", metavar="NAME", help="all about one of them, its fields too; or package.module:Attribute")
     parser.add_argument("--markdown", action="store_true", help="mechanisms and their parts as a page, docs/mechanisms.md")
 
@@ -69,13 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     elif kind is None:
         kinds = [(one, entry.use) for one, entry in KINDS.items()]
         title = "kinds ('list KIND' shows one, 'list KIND NAME' all about one of them)"
-        table(title, ("kind", "how to choose one"), [*kinds, ("configs", "--config=FILE.py:ARGUMENT")])
-    elif kind == "configs" and name is None:
-        table("configs", ("file", "about"), config_rows(pathlib.Path("configs"), pathlib.Path(__file__).parents[2] / "configs"))
+        table(title, ("kind", "how to choose one"), [*kinds, *FILES.items()])
+    elif kind in FILES:
+        if name is not None:
+            raise UserError(f"list {kind}: takes no name")
+        table(kind, ("file", "about"), file_rows(kind))
     elif kind not in KINDS:
-        raise UserError(
-            f"list: unknown kind {kind!r}; {nearest(kind, [*KINDS, 'configs'])}" if kind != "configs" else "list configs: takes no name"
-        )
+        raise UserError(f"list: unknown kind {kind!r}; {nearest(kind, [*KINDS, *FILES])}")
     elif name is not None:
         show(kind, name)
     else:
@@ -138,11 +141,14 @@ def show(kind: str, name: str) -> None:
         print(f"\nformula\n\n{formula}")
 
 
-def config_rows(*folders: pathlib.Path) -> list[tuple[str, str]]:
-    """The config files of the first folder that exists, with the first line of their docstrings; they are not run."""
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    files = sorted(folder.glob("*.py")) if folder else []
-    return [(str(file), _about(file)) for file in files if not file.name.startswith("_")]
+def file_rows(kind: str) -> list[tuple[str, str]]:
+    """The files of the folder `kind` here, or else of attnlab's own, as commands name them, with the first line of their docstrings.
+
+    They are not run.
+    """
+    root = next((root for root in (pathlib.Path(), SHIPPED) if (root / kind).is_dir()), pathlib.Path())
+    files = sorted((root / kind).glob("*.py"))
+    return [(str(file.relative_to(root)), _about(file)) for file in files if not file.name.startswith("_")]
 
 
 def _about(file: pathlib.Path) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from attnlab.commands import listing
 from attnlab.commands.catalogue import page
+from attnlab.config import find_file
 from attnlab.errors import UserError
 from attnlab.registry import Table
 
@@ -121,4 +122,15 @@ def test_configs_are_read_not_run(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
     assert run("configs") == 0
     lines = capsys.readouterr().out.splitlines()[3:]
     assert lines[0].startswith("configs/broken.py  not readable") and lines[1].split(maxsplit=1) == ["configs/toy.py", "A toy."]
-    assert listing.config_rows(tmp_path / "nowhere") == []
+    (folder / "toy.py").unlink()
+    assert [file for file, _ in listing.file_rows("configs")] == ["configs/broken.py"]
+
+
+def test_attnlabs_own_files_are_listed_from_any_folder_by_the_names_that_find_them(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind, file in (("configs", "configs/translation.py"), ("experiments", "experiments/quickstart.py")):
+        assert run(kind) == 0
+        assert any(line.startswith(file) for line in capsys.readouterr().out.splitlines())
+        assert find_file(file, "file").is_file()

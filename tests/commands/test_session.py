@@ -1,4 +1,4 @@
-"""What commands share: which folder is a run, which config it has, and the compile cache."""
+"""What commands share: which folder is a run, and the compile cache; which config a run has is tested in `api`."""
 
 from __future__ import annotations
 
@@ -29,34 +29,10 @@ def asked(workdir: Path | None, *overrides: str, config: str | None = None) -> S
     return SimpleNamespace(workdir=None if workdir is None else str(workdir), overrides=list(overrides), config=config)
 
 
-@pytest.mark.quick
-def test_the_stored_config_with_overrides_of_its_use(run: Path) -> None:
-    config, workdir = session.trained_run(asked(run, "decoding.beam=9", "parallel.devices=2", "data.test=5"))
-    assert workdir == run and (config.decoding.beam, config.parallel.devices, config.data.test, config.training.steps) == (9, 2, 5, 7)
-    stored, _ = session.trained_run(asked(run))
-    assert stored == configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])  # tuples and all, through JSON
-    same, _ = session.trained_run(asked(run, "training.steps=7", "decoding.beam=2", config="configs/translation.py:rnnsearch"))
-    assert same.decoding.beam == 2
-
-
-@pytest.mark.parametrize(
-    ("overrides", "config", "words"),
-    [
-        (["training.steps=8"], None, "config.training.steps cannot change after training; these can: data.*, decoding.*, parallel.*"),
-        (["system.attention=multihead"], None, "config.system.attention cannot change after training"),
-        (["decoding.bean=2"], None, "config.decoding.bean: no such key; did you mean 'decoding.beam'"),
-        ([], "configs/translation.py:rnnsearch", "holds another config: training.steps: saved 7, wanted"),
-    ],
-)
-def test_another_model_is_refused(overrides: list[str], config: str | None, words: str, run: Path) -> None:
-    with pytest.raises(UserError, match=words.replace("*", r"\*")):
-        session.trained_run(asked(run, *overrides, config=config))
-
-
 def test_no_workdir_no_run_no_config(tmp_path: Path) -> None:
     for workdir, words in ((None, "no --workdir given"), (tmp_path, "holds no run; train one there"), (tmp_path / "x", "holds no run")):
         with pytest.raises(UserError, match=words):
-            session.trained_run(asked(workdir))
+            session.stored_run(asked(workdir))
     with pytest.raises(UserError, match="no --config given; for example"):
         session.wanted_config(None, [])
 

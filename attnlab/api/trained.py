@@ -1,0 +1,226 @@
+"""A trained run as an object: `run = attnlab.load("runs/first")`. What it gives are the values that the commands print."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.analysis.maps import map_png, save_map
+from attnlab.analysis.results import LEGIBLE, scores
+from attnlab.api.stored import Stored
+from attnlab.data import SPLITS
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.axes import flattened, text
+from attnlab.tasks import TASKS
+from attnlab.tasks.protocol import Example, Response
+from attnlab.training.loop import best_params
+
+Folder = str | os.PathLike[str]
+
+
+def load(
+    workdir: Folder, overrides: Mapping[str, Any] | None = None, *, ensemble: Sequence[Folder] = (), splits: Sequence[str] = ()
+) -> Run:
+    """The trained run in a folder, with its best parameters on validation.
+
+    Args:
+      workdir: the folder that `train` wrote, or a trial of a sweep.
+      overrides: {"decoding.beam": 8, ...}, settings of how it is used; keys begin with "data.", "decoding." or "parallel.".
+      ensemble: the folders of more trained runs of the same vocabulary, of all of which the mean probability counts.
+      splits: whose data is read at once, for `run.task.data`; `evaluate` reads what it needs.
+
+    Raises:
+      UserError: no such run, an override that would make it another model, runs that do not go together, the test split of a sweep's
+        trial that is still closed; in the words of the command line.
+    """
+    changes = [f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()]
+    folders = [ensemble] if isinstance(ensemble, str | os.PathLike) else ensemble
+    return opened(Stored.find(Path(workdir), changes, ensemble=[Path(one) for one in folders]), splits)
+
+
+def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
+    """A run that was found, with the data of `splits` read and its parameters; those of an ensemble are joined to it.
+
+    Raises:
+      UserError: a checkpoint or data that cannot be read, runs that do not go together, a test split that is still closed.
+    """
+    task = _task(stored, splits)
+    params, step = best_params(stored.config, task, stored.workdir)
+    if stored.members:
+        from attnlab.tasks.ensemble import together
+
+        named = [(str(stored.workdir), task, params)]
+        for folder, config in stored.members.items():
+            other = TASKS.resolve(config.task).load(config, folder, ())
+            named.append((str(folder), other, best_params(config, other, folder)[0]))
+        task, params = together(named)
+    return Run(stored, task, params, step)
+
+
+def _task(stored: Stored, splits: Sequence[str]) -> Any:
+    """The task of a run, with the data of these splits."""
+    stored.check_splits(splits)
+    return TASKS.resolve(stored.config.task).load(stored.config, stored.workdir, splits)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Map:
+    """Where a system looks: the weights of one attention for one example.
+
+    Attributes:
+      name: of the attention, its path in the system ("search", "decoder_0/cross_attention").
+      weights: [H,Tq,Tk] float32; a row is what one token looks at.
+      queries: the Tq tokens that look; for a decoder those that are being predicted.
+      keys: the Tk tokens that are looked at.
+    """
+
+    name: str
+    weights: np.ndarray
+    queries: list[str]
+    keys: list[str]
+
+    def save(self, path: Folder) -> None:
+        """Draw it as a PNG, one panel for each head."""
+        save_map(path, self.weights, self.keys, self.queries, title=self.name)
+
+    def __repr__(self) -> str:
+        heads, queries, keys = self.weights.shape
+        return f"Map({self.name!r}, {heads} heads, {queries} queries, {keys} keys)"
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows; None for what is too large to be read."""
+        if max(self.weights.shape[1:]) > LEGIBLE:
+            return None
+        return map_png(self.weights, self.keys, self.queries, title=self.name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A trained run, or several as one.
+
+    Attributes:
+      stored: where it is kept.
+      task: see `attnlab.tasks.protocol.Task`; `task.system` is the Flax module.
+      params: its parameters, those of `{"params": params}`; of an ensemble by "members_0", "members_1", ...
+      step: the step of training they are from.
+    """
+
+    stored: Stored
+    task: Any
+    params: Any
+    step: int
+    _of_split: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def config(self) -> ConfigDict:
+        """The whole config, with overrides."""
+        return self.stored.config
+
+    @property
+    def workdir(self) -> Path:
+        """Its folder."""
+        return self.stored.workdir
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were trained."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.params))
+
+    def __repr__(self) -> str:
+        folders = ", ".join(repr(str(one)) for one in (self.workdir, *self.stored.members))
+        names = f"system={self.config.system.name!r}, data={self.config.data.name!r}"
+        return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
+
+    def generate(self, texts: Sequence[str]) -> list[str]:
+        """What the system makes of each text, its best: a translation, a label, how the text goes on; "" for a blank one.
+
+        How it is searched for stands in `config.decoding`. A classifier of pairs takes both texts with a tab between them.
+
+        Raises:
+          UserError: one text instead of a list, or a text that the task cannot read.
+        """
+        return [answers[0].text if answers else "" for answers in self.respond(texts)]
+
+    def respond(self, texts: Sequence[str]) -> list[list[Response]]:
+        """As `generate`, all that `config.decoding.n_best` asks for, best first, each with `text` and `score`; [] for a blank text."""
+        if isinstance(texts, str):
+            raise UserError(f"generate takes a list of texts, not one text: write generate([{texts!r}])")
+        wanted = [number for number, one in enumerate(texts) if one.strip()]
+        found = dict(zip(wanted, self.task.respond(self.params, [texts[number] for number in wanted]), strict=True)) if wanted else {}
+        return [found.get(number, []) for number in range(len(texts))]
+
+    def longer(self, texts: Sequence[str]) -> list[int]:
+        """The places of the texts that have more tokens than any in training, `config.batch.max_length`."""
+        wanted = [number for number, one in enumerate(texts) if one.strip()]
+        return [wanted[one] for one in self.task.longer_than(self.config.batch.max_length, [texts[number] for number in wanted])]
+
+    def score(self, source: str, target: str) -> float:
+        """log P(target | source) in nats, the end of the target counted.
+
+        Raises:
+          UserError: a blank text, or a task without targets.
+        """
+        return self.scores([(source, target)])[0]
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """`score` of many pairs of source and target, in batches."""
+        if not hasattr(self.task, "log_probs"):
+            raise UserError(f"the task {self.config.task!r} has no targets to score; translation and pronunciation have")
+        for number, pair in enumerate(pairs, start=1):
+            if len(pair) != 2 or not all(map(str.strip, pair)):
+                raise UserError(f"pair {number}: expected a source and a target, both not empty")
+        found: list[float] = self.task.log_probs(self.params, list(pairs)) if pairs else []
+        return found
+
+    def maps(self, source: str, target: str | None = None) -> dict[str, Map]:
+        """Every attention map of one example, by name.
+
+        Args:
+          source: a text.
+          target: the second text where the task has two; in translation by default what the system writes itself.
+
+        Raises:
+          UserError: a blank text, a text too many or missing, or a system that does not attend.
+        """
+        ((source, target),) = self.completed([(source, target)])
+        found, tokens = self.task.maps(self.params, source, target)
+        return {name: Map(name, one.weights, list(tokens[one.query]), list(tokens[one.key])) for name, one in found.items()}
+
+    def completed(self, examples: Sequence[Example]) -> list[Example]:
+        """The examples that `maps` draws for these: a target that is missing is written by the system, where it writes one."""
+        if not self.task.system.needs:
+            raise UserError(f"{self.config.system.name} has no attention to look at; it knows its texts by its state alone")
+        for example in examples:
+            for name, one in zip(("source", "target"), example, strict=True):
+                if one is not None and not one.strip():
+                    raise UserError(f"{name}={one!r}: expected a text that is not empty")
+        completed: list[Example] = self.task.completed(self.params, examples)
+        return completed
+
+    def evaluate(self, split: str = "test") -> dict[str, Any]:
+        """The scores of a split, by name: what `evaluate --json` prints. Which of them are better large, `task.measures` says.
+
+        Raises:
+          UserError: no such split, data that cannot be read, or the test split of a sweep's trial that is still closed.
+        """
+        if split not in SPLITS:
+            raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
+        results, _ = scores(self._having(split), self.params, split)
+        return {**results, "step": self.step}
+
+    def _having(self, split: str) -> Any:
+        """The task with the data of a split."""
+        self.stored.check_splits((split,))
+        if split in self.task.data.fingerprints:
+            return self.task
+        if split not in self._of_split:
+            self._of_split[split] = _task(self.stored, (split,))
+            self._of_split[split].system = self.task.system  # an ensemble's is more than its first member's
+        return self._of_split[split]

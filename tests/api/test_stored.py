@@ -1,0 +1,46 @@
+"""Which folder is a trained run, and which config it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.api.stored import Stored
+from attnlab.errors import UserError
+from attnlab.training.manifest import Manifest
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A folder that has a manifest and nothing else."""
+    config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    Manifest.build(config, devices=None, data=None, command=[]).write(folder)
+    return folder
+
+
+@pytest.mark.quick
+def test_the_stored_config_with_overrides_of_its_use(run: Path) -> None:
+    found = Stored.find(run, ["decoding.beam=9", "parallel.devices=2", "data.test=5"])
+    config = found.config
+    assert found.workdir == run and (config.decoding.beam, config.parallel.devices, config.data.test, config.training.steps) == (9, 2, 5, 7)
+    assert Stored.find(run).config == configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])  # tuples and all, through JSON
+    same = Stored.find(run, ["training.steps=7", "decoding.beam=2"], "configs/translation.py:rnnsearch")
+    assert same.config.decoding.beam == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "config", "words"),
+    [
+        (["training.steps=8"], None, "config.training.steps cannot change after training; these can: data.*, decoding.*, parallel.*"),
+        (["system.attention=multihead"], None, "config.system.attention cannot change after training"),
+        (["decoding.bean=2"], None, "config.decoding.bean: no such key; did you mean 'decoding.beam'"),
+        ([], "configs/translation.py:rnnsearch", "holds another config: training.steps: saved 7, wanted"),
+    ],
+)
+def test_another_model_is_refused(overrides: list[str], config: str | None, words: str, run: Path) -> None:
+    with pytest.raises(UserError, match=words.replace("*", r"\*")):
+        Stored.find(run, overrides, config)
