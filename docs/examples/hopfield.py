@@ -56,4 +56,4 @@ class Hopfield(Attention):
             scores = self.beta * jnp.einsum("bhqd,bhkd->bhqk", state, memory.keys, preferred_element_type=jnp.float32)
             weights = softmax(scores, mask)
             state = jnp.einsum("bhqk,bhkd->bhqd", weights.astype(state.dtype), memory.keys)
-        return Reading(self.out(state[:, 0]), self.capture(weights))
+        return Reading(self.out(state[:, 0]), self.capture(weights, memory))

@@ -49,8 +49,9 @@ class Hard(Alignment):
             noisy = scores + jax.random.gumbel(self.make_rng("sample"), scores.shape)
             sampled = jax.random.bernoulli(self.make_rng("sample"), 1.0 - self.soft, sampled.shape)
         chosen = best(jax.lax.stop_gradient(noisy), mask)
-        self.sow(SAMPLES, "log_prob", jnp.where(sampled, chosen * logs, 0.0).sum(axis=-1))
-        self.sow(SAMPLES, "entropy", -(weights * logs).sum(axis=-1))
+        if not self.is_initializing():
+            self.sow(SAMPLES, "log_prob", jnp.where(sampled, chosen * logs, 0.0).sum(axis=-1))
+            self.sow(SAMPLES, "entropy", -(weights * logs).sum(axis=-1))
         return jnp.where(sampled, chosen, weights)
 
     @nn.nowrap

@@ -115,7 +115,7 @@ class Hops(Attention):
         if self.output == "side_by_side" and joined.shape[-1] != self.width:
             raise UserError(f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is asked to be {self.width}")
         found = self.out(joined) if self.output == "projected" else joined
-        return Reading(found, self.capture(weights), {"hops": overlap(weights)})
+        return Reading(found, self.capture(weights, memory), {"hops": overlap(weights)})
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

@@ -136,7 +136,7 @@ class MultiHead(Attention):
     def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
         context, weights = attend(self, self.look(query, memory, visibility), self.kernel)
-        return Reading(self.out(self.join(context, query)), self.capture(weights))
+        return Reading(self.out(self.join(context, query)), self.capture(weights, memory))
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection gets."""
