@@ -164,7 +164,7 @@ def parameters(module: Attention, seed: int = 0) -> Any:
     shapes = variables.get("params", {})
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
-    drawn = [rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0]) for leaf in leaves]
+    drawn = [(rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0])).astype(np.float32) for leaf in leaves]
     return jax.tree.unflatten(tree, drawn)
 
 

@@ -27,6 +27,7 @@ from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import Relation
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.scores import SCORES
@@ -152,7 +153,7 @@ class MultiHead(Attention):
         def score(queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
             scores = unfold(self.fit.pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
             more = bias(queries, i, j)
-            return scores if more is None else scores + more.astype(jnp.float32)
+            return scores if more is None else scores + widened(more)
 
         def bias(queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array) -> jax.Array | None:
             return self.scheme.bias(queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees))
