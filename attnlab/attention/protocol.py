@@ -54,7 +54,7 @@ class Reading:
 
     Attributes:
       context: [B,Tq,d].
-      weights: [B,H,Tq,Tk] float32, only while maps are being collected, else None.
+      weights: [B,H,Tq,Tk] float32, only while maps are being collected, else None; see `Attention.capture`.
       losses: auxiliary losses by name, [B,Tq] each: what every query adds, so that padding can be left out of the sum.
     """
 
@@ -271,10 +271,17 @@ class Attention(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
-    def capture(self, weights: jax.Array | None) -> jax.Array | None:
-        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, else None."""
-        if weights is None or not self.is_mutable_collection(MAPS):
+    def capture(self, weights: jax.Array | None, memory: Memory | None = None) -> jax.Array | None:
+        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, else None.
+
+        Slots of `memory` that nothing was written to are left out. In a program that takes the memory as an argument its length is not
+        known: there they stay, with weight 0, and whoever holds the result cuts it, `weights[..., :length]`. While parameters are made
+        nothing is recorded.
+        """
+        if weights is None or self.is_initializing() or not self.is_mutable_collection(MAPS):
             return None
+        if memory is not None and not isinstance(memory.length, jax.core.Tracer) and int(memory.length) < weights.shape[-1]:
+            weights = weights[..., : int(memory.length)]
         self.sow(MAPS, "weights", weights)
         return weights
 

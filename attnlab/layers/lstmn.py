@@ -214,7 +214,7 @@ class LSTMNLayer(nn.Module):
 
     def looked(self, reading: Reading) -> jax.Array:
         """The context [B,d] of a look with one query; the losses of the look go to the collection "losses", while that is mutable."""
-        if reading.losses:
+        if reading.losses and not self.is_initializing():
             self.sow(LOSSES, "looks", reading.losses)
         return reading.context[:, 0]
 

@@ -47,8 +47,16 @@ CARD = Card(2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Mach
 
 
 def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
-    """Maps with those of intra-attention cut to the steps that were read [B,H,T,T]; slot 0 and what was read before are left out."""
-    within = {name: one.weights[..., -one.weights.shape[2] :] for name, one in found.items() if one.query == one.key}
+    """Maps with those of intra-attention cut to the steps that were read [B,H,T,T]; slot 0 and what was read before are left out.
+
+    Of a single step nothing is left but itself, which no step sees; its slot is not there yet where spare slots are left out.
+    """
+
+    def own(weights: jax.Array) -> jax.Array:
+        steps = weights.shape[2]
+        return weights[..., -steps:] if steps > 1 else jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
+
+    within = {name: own(one.weights) for name, one in found.items() if one.query == one.key}
     return {name: AttentionMap(within.get(name, one.weights), one.query, one.key) for name, one in found.items()}
 
 

@@ -51,8 +51,11 @@ class Card:
 
 
 def looked(module: nn.Module, reading: Reading) -> jax.Array:
-    """The context of a look of a module; the losses of the look go to the collection "losses" in its name, while that is mutable."""
-    if reading.losses:
+    """The context of a look of a module; the losses of the look go to the collection "losses" in its name, while that is mutable.
+
+    While parameters are made they go nowhere.
+    """
+    if reading.losses and not module.is_initializing():
         module.sow(LOSSES, "looks", reading.losses)
     return reading.context
 

@@ -58,12 +58,19 @@ class Reinforce:
             raise UserError(f"reinforce.decay={self.decay!r}: expected a number of at least 0 and below 1")
 
 
+def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
+    """The shapes of what a pass over ids leaves in the collections "losses" and "samples"; parameters and ids may be shapes."""
+    watched = [LOSSES, SAMPLES]
+    aside: Mapping[str, Any] = jax.eval_shape(lambda params, *ids: system.apply({"params": params}, *ids, mutable=watched)[1], params, *ids)
+    return aside
+
+
 class Auxiliary:
     """The terms that one config adds to the loss of one system.
 
     Args:
       system: its class; a sequence-to-sequence system or a classifier.
-      handed_out: what its initialisation collects beside parameters, by collection; shapes will do.
+      handed_out: what a pass leaves aside, by collection, as `left_aside` says.
       config: the whole; read are the nodes `auxiliary`, weights by name (0 is off), `reinforce` and `system`.
       length: of the longest target; 1 of a classifier.
 

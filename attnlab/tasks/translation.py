@@ -22,7 +22,7 @@ from attnlab.data.vocabulary import BOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validate
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
-from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.auxiliary import Auxiliary, left_aside
 from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
 from attnlab.tasks.protocol import Example, Response
 
@@ -39,9 +39,9 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     factory = system_factory(config, Seq2Seq)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
-    handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
-    check_output_bias(config, handed_out["params"], target_vocabulary)
-    return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
+    params = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
+    check_output_bias(config, params, target_vocabulary)
+    return system, Auxiliary(type(system), left_aside(system, params, ids, ids), config, config.batch.max_length)
 
 
 class Translation:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card
+from attnlab.attention.precision import inner_dtype
 from attnlab.attention.projections import Dense
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
 from attnlab.attention.visibility import EVERYTHING
@@ -53,7 +54,7 @@ class Hopfield(Attention):
         mask = memory.valid[:, None, None] & (True if rules is None else rules)
         state = self.w_query(query)[:, None]
         for _ in range(self.steps):
-            scores = self.beta * jnp.einsum("bhqd,bhkd->bhqk", state, memory.keys, preferred_element_type=jnp.float32)
+            scores = self.beta * jnp.einsum("bhqd,bhkd->bhqk", state, memory.keys, preferred_element_type=inner_dtype(state, memory.keys))
             weights = softmax(scores, mask)
             state = jnp.einsum("bhqk,bhkd->bhqd", weights.astype(state.dtype), memory.keys)
-        return Reading(self.out(state[:, 0]), self.capture(weights))
+        return Reading(self.out(state[:, 0]), self.capture(weights, memory))

@@ -157,12 +157,14 @@ def make(name: str, config: dict[str, Any]) -> Attention:
 
 
 def parameters(module: Attention, seed: int = 0) -> Any:
-    """Parameters drawn so that no path is silent: N(0, 1/rows) for every array, zero-initialised ones too."""
+    """Parameters drawn so that no path is silent: N(0, 1/rows) for every array, zero-initialised ones too; `init` makes nothing else."""
     x = jnp.zeros((1, 2, WIDTH))
-    shapes = jax.eval_shape(module.init, jax.random.key(0), x, x).get("params", {})
+    variables = jax.eval_shape(module.init, jax.random.key(0), x, x)
+    assert set(variables) <= {"params"}, "something was sown while parameters were made"
+    shapes = variables.get("params", {})
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
-    drawn = [rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0]) for leaf in leaves]
+    drawn = [(rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0])).astype(np.float32) for leaf in leaves]
     return jax.tree.unflatten(tree, drawn)
 
 

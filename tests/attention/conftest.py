@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 
 import jax
-import jax.numpy as jnp
 import pytest
 from hypothesis import settings
 
@@ -42,8 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules compute in float64: what they know as `jnp.float32` is another type for the length of a test."""
-    monkeypatch.setattr(jnp, "float32", jnp.float64)
+def float64() -> Iterator[None]:
+    """Arrays may be float64 for the length of a test; what is computed from such is float64 (`attnlab.attention.precision`)."""
     with jax.enable_x64(True):
         yield

@@ -66,8 +66,8 @@ class SplitsDeadRows(MultiHead):
 class HalvesMaps(MultiHead):
     """Shows other weights than it uses."""
 
-    def capture(self, weights: Any) -> Any:
-        return super().capture(None if weights is None else weights / 2)
+    def capture(self, weights: Any, memory: Any = None) -> Any:
+        return super().capture(None if weights is None else weights / 2, memory)
 
 
 class ChangesUnderMaps(MultiHead):
@@ -76,6 +76,13 @@ class ChangesUnderMaps(MultiHead):
     def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
         reading = super().read(query, memory, visibility)
         return reading if reading.weights is None else reading.replace(context=reading.context + 1e-3)
+
+
+class ShowsSpareRoom(MultiHead):
+    """Hands out a column for every slot, written or not."""
+
+    def capture(self, weights: Any, memory: Any = None) -> Any:
+        return super().capture(weights)
 
 
 class NeverDrops(MultiHead):
@@ -125,6 +132,7 @@ LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
     (SplitsDeadRows, suite.test_dead_rows_give_zeros_and_zero_gradients, {}),
     (HalvesMaps, suite.test_maps_sum_to_one_and_leave_the_output_alone, {}),
     (ChangesUnderMaps, suite.test_maps_sum_to_one_and_leave_the_output_alone, {}),
+    (ShowsSpareRoom, memories.test_spare_room_is_left_out_of_maps, {}),
     (NeverDrops, suite.test_dropout_as_declared, {}),
     (ForgetsWhereItIs, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
     (ReadsSpareRoom, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),

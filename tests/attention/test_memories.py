@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.attention.protocol import Attention
+from attnlab.attention.protocol import MAPS, Attention
 from attnlab.attention.visibility import CAUSAL, Visibility
 from tests.attention.cases import TOLERANCE, WIDTH, first_settings, inputs, make, over_all, parameters, stepwise
 
@@ -66,6 +66,24 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
             context = call(x[:, here], memory, CAUSAL, method="read").context
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
+
+
+@every
+def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> None:
+    """Where the length is known; in a program that takes the memory as an argument it is not, and whoever holds the map cuts it."""
+    call = calls(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+
+    def grown(x: Any) -> Any:
+        return call(call(x[:, :4], capacity=CAPACITY, method="remember"), x[:, 4:], method="extend")
+
+    def look(x: Any, memory: Any) -> Any:
+        reading, collected = call(x, memory, CAUSAL, method="read", mutable=[MAPS])
+        assert len(collected[MAPS]["weights"]) == 1 and collected[MAPS]["weights"][0].shape == reading.weights.shape
+        return reading.weights
+
+    assert jax.eval_shape(lambda x: look(x, grown(x)), x).shape[2:] == (LENGTH, LENGTH)
+    assert jax.eval_shape(look, x, jax.eval_shape(grown, x)).shape[2:] == (LENGTH, CAPACITY)
 
 
 def stored(memory: Any) -> Any:

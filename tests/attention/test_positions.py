@@ -15,6 +15,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.learned import Learned
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.attention.positions.sinusoidal import Sinusoidal, sinusoid
+from attnlab.attention.precision import inner_dtype
 from attnlab.errors import UserError
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE
@@ -46,9 +47,9 @@ def prepared(case: int) -> tuple[Any, Any]:
 
     def hooks(scheme: PositionScheme, q: Any, k: Any, weights: Any, i: Any, j: Any) -> tuple[jax.Array, jax.Array]:
         relation = Relation(i, j, causal, SCALE)
-        scores = jnp.einsum("bhqd,bhkd->bhqk", scheme.of_query(q, i), scheme.of_key(k, j), preferred_element_type=jnp.float32) * SCALE
+        scores = jnp.einsum("bhqd,bhkd->bhqk", scheme.of_query(q, i), scheme.of_key(k, j), preferred_element_type=inner_dtype(q)) * SCALE
         bias, more = scheme.bias(q, relation), scheme.values(weights, relation, VALUE)
-        return scores + (0.0 if bias is None else bias), jnp.zeros((*q.shape[:3], VALUE)) if more is None else more
+        return scores + (0.0 if bias is None else bias), jnp.zeros((*q.shape[:3], VALUE), inner_dtype(q)) if more is None else more
 
     shapes = jax.eval_shape(functools.partial(scheme.init, method=hooks), jax.random.key(0), *inputs()).get("params", {})
     rng = np.random.default_rng(2)

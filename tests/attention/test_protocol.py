@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import MAPS, Attention, Capabilities, Need, Reading, written
 from attnlab.errors import UserError
 
@@ -51,6 +52,18 @@ def test_maps_have_one_switch_and_calling_is_remembering_and_reading() -> None:
     np.testing.assert_array_equal(reading.context, module.apply({}, x, module.apply({}, x, method="remember"), method="read").context)
     with pytest.raises(NotImplementedError):
         module.apply({}, None, x, method="extend")
+
+
+@pytest.mark.quick
+def test_initialising_sows_nothing() -> None:
+    """So the first maps and samples of a later pass with these variables are its own, and an optimizer gets parameters alone."""
+    x = jnp.ones((1, 3, 4))
+    module = MECHANISMS.resolve("single")(width=4, alignment="hard")
+    reading, variables = module.init_with_output(jax.random.key(0), x, x[:, :2])
+    assert set(variables) == {"params"} and reading.weights is None
+    _, collected = module.apply(variables, x, x, mutable=[MAPS, SAMPLES])
+    assert [one.shape for one in collected[MAPS]["weights"]] == [(1, 1, 3, 3)]
+    assert [one.shape for one in jax.tree.leaves(collected[SAMPLES])] == [(1, 1, 3)] * 2
 
 
 @pytest.mark.quick

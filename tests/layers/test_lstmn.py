@@ -40,7 +40,7 @@ class First(Single):
     """All the weight on slot 0."""
 
     def read(self, query: jax.Array, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        return Reading(memory.values[:, 0, :1])
+        return Reading(memory.values[:, 0, :1], losses={"none": jnp.zeros(query.shape[:2])})
 
 
 def draw(*shape: int, seed: int = 0) -> np.ndarray:
@@ -161,7 +161,9 @@ def fused(inter: Any, params: Any = None) -> tuple[np.ndarray, Any]:
         return module(X, VALID, other=module.remember(OTHER))[0].hidden  # type: ignore[no-any-return]
 
     if params is None:
-        shapes = jax.eval_shape(lambda: one.init(jax.random.key(0), method=run))["params"]
+        variables = jax.eval_shape(lambda: one.init(jax.random.key(0), method=run))
+        assert set(variables) == {"params"}  # no losses, no maps
+        shapes = variables["params"]
         leaves, tree = jax.tree.flatten(shapes)
         params = jax.tree.unflatten(tree, [draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)])
     return np.asarray(jax.jit(lambda: one.apply({"params": params}, method=run))()), params

@@ -59,10 +59,16 @@ def make(spec: dict[str, Any]) -> Seq2Seq:
     return system
 
 
+def alone(variables: Any) -> Any:
+    """The parameters of what `init` made, which is nothing else: no maps, no losses, no samples."""
+    assert set(variables) == {"params"}, "something was sown while parameters were made"
+    return variables["params"]
+
+
 def parameters(system: Seq2Seq, seed: int = 0) -> Any:
     """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero; lengths of normalised weights + 1."""
     ids = jnp.ones((1, 2), jnp.int32)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
+    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), ids, ids))
     leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
     rng = np.random.default_rng(seed)
     more = [float(jax.tree_util.keystr(path).endswith("['g']")) for path, _ in leaves]

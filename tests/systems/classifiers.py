@@ -15,6 +15,7 @@ from attnlab.data.vocabulary import EOS, PAD
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
+from tests.systems.checks import alone
 
 VOCABULARY, CLASSES = 17, 3
 SOURCE, TARGET = (6, 3, 1, 0), (5, 2, 4, 1)  # real tokens of the rows of `batch`
@@ -40,7 +41,7 @@ def make(spec: dict[str, Any]) -> Classifier:
 def parameters(system: Classifier, texts: int, seed: int = 0) -> Any:
     """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero; large enough for weights to differ."""
     ids = jnp.ones((1, 2), jnp.int32)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), *[ids] * texts)["params"]
+    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *[ids] * texts))
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
     return jax.tree.unflatten(tree, [2 * rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for s in leaves])

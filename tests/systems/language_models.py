@@ -16,6 +16,7 @@ from attnlab.data.vocabulary import PAD
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
+from tests.systems.checks import alone
 
 VOCABULARY = 13
 LENGTHS = (6, 3, 1, 0)  # of the texts of `batch`; the last one is nothing but padding
@@ -53,7 +54,7 @@ def make(spec: dict[str, Any]) -> LanguageModel:
 
 def parameters(system: Any, *arguments: Any, seed: int = 0) -> Any:
     """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero."""
-    shapes = jax.eval_shape(system.init, jax.random.key(0), *(arguments or (jnp.ones((1, 2), jnp.int32),)))["params"]
+    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *(arguments or (jnp.ones((1, 2), jnp.int32),))))
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
     return jax.tree.unflatten(tree, [rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max(1, s.shape[0])) for s in leaves])

@@ -68,6 +68,14 @@ def test_shallow_fusion_writes_step_by_step_as_in_one_pass() -> None:
     checks.check_cached_decoding({**_WRITING, "fusion": "shallow", "inter_attention": _HEADS})
 
 
+def test_the_map_of_a_single_step_holds_that_step_which_does_not_see_itself() -> None:
+    """Its slot is the last of a map with room to spare; where that is left out, the last one is the step's before."""
+    weights = np.array([0.25, 0.75, 0.0], np.float32).reshape(1, 1, 1, 3)
+    for collected in (weights, weights[..., :2]):
+        maps = checks.make(_WRITING).maps({"readers": {"decoder": {"look": {"weights": (collected,)}}}})
+        np.testing.assert_array_equal(maps["readers/decoder/look"].weights, np.zeros((1, 1, 1, 1)))
+
+
 # --- classifiers ---
 
 SOURCE, _ = checks.batch()

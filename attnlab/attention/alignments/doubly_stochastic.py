@@ -14,6 +14,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.precision import widened
+
 
 def doubly_stochastic(weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0) -> jax.Array:
     """The scalar loss of attention weights; arguments as of `uncovered`."""
@@ -29,7 +31,7 @@ def uncovered(weights: jax.Array, steps: jax.Array, valid: jax.Array | None = No
       valid: [B,Tk] bool, real locations; None means all are.
       tau: what each location should get in all.
     """
-    covered = jnp.where(steps[:, None, :, None], weights.astype(jnp.float32), 0.0).sum(axis=2)  # [B,H,Tk]
+    covered = jnp.where(steps[:, None, :, None], widened(weights), 0.0).sum(axis=2)  # [B,H,Tk]
     missing = (tau - covered) ** 2
     counted = missing if valid is None else jnp.where(valid[:, None], missing, 0.0)
     return counted.sum(axis=-1).mean(axis=1)

@@ -34,9 +34,10 @@ from jax.custom_derivatives import SymbolicZero
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
 from attnlab.attention.alignments.softmax import LOW
 from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.precision import widened
 from attnlab.errors import UserError
 
-HALVINGS = 32  # of an interval of width log Tk at most: past the resolution of float32
+HALVINGS = 32  # of an interval of width log Tk at most: past the resolution of float32; twice as many in float64
 BISECTION = 6 * HALVINGS + 12  # FLOPs for each pair
 LEAST = 1e-6  # alpha - 1 is not taken below; there entmax and softmax are one to float32
 
@@ -105,7 +106,7 @@ class LearnedEntmax(Alignment):
         """See `Alignment.__call__`."""
         start = math.log((self.alpha - 1.0) / (2.0 - self.alpha))
         logit = self.param("logit", nn.initializers.constant(start), (scores.shape[1],))
-        return entmax(scores, mask, jax.nn.sigmoid(logit.astype(jnp.float32))[:, None, None], bisected)
+        return entmax(scores, mask, jax.nn.sigmoid(widened(logit))[:, None, None], bisected)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -149,9 +150,9 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
         heavy = weights(middle).sum(axis=-1, keepdims=True) > 1.0
         return jnp.where(heavy, middle, low), jnp.where(heavy, high, middle)
 
-    least = jnp.zeros((*depth.shape[:-1], 1))  # there the best key alone weighs 1; at the other end equal keys would sum to 1
-    most = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(jnp.float32))) / excess
-    low, high = jax.lax.fori_loop(0, HALVINGS, halve, (least, least + most))
+    least = jnp.zeros((*depth.shape[:-1], 1), depth.dtype)  # there the best key alone weighs 1; at the other end equal keys would sum to 1
+    most = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
+    low, high = jax.lax.fori_loop(0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (least, least + most))
     found = weights((low + high) / 2)
     total = found.sum(axis=-1, keepdims=True)
     return found / jnp.where(total == 0.0, 1.0, total)
@@ -169,8 +170,11 @@ def entmax(scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float,
     Returns:
       Weights [..., Tk] float32: exactly 0 where masked; a row with nothing allowed is all zeros, with zero gradients.
     """
+    scores = widened(scores)
+    if not scores.shape[-1]:
+        return scores
     allowed = jnp.broadcast_to(whole(mask, scores.shape[-1]), scores.shape)
-    return _entmax(solve, scores.astype(jnp.float32), allowed, jnp.maximum(jnp.asarray(excess, jnp.float32), LEAST))
+    return _entmax(solve, scores, allowed, jnp.maximum(jnp.asarray(excess, scores.dtype), LEAST))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -203,7 +207,7 @@ def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Arr
     """d weights / d alpha, see the head of the file; `logs` are the logarithms of the weights, 0 off the support."""
     x = -excess * logs
     near = jnp.minimum(x, 0.5)  # there the difference exp(x) - 1 - x has lost its digits and the series is taken
-    series = jnp.polyval(jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2]), near)
+    series = jnp.polyval(jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near)
     far = jnp.maximum(x, 0.5)
     rest = jnp.where(x < 0.5, series, (jnp.expm1(far) - far) / far**2) * logs**2
 

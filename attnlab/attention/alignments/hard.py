@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import SAMPLES, Alignment, Place
 from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.precision import inner_dtype, widened
 from attnlab.errors import UserError
 
 
@@ -41,7 +42,7 @@ class Hard(Alignment):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`; a sample is a constant, an expectation has the gradient of softmax."""
-        scores = scores.astype(jnp.float32)
+        scores = widened(scores)
         weights, logs = softmax(scores, mask), log_softmax(scores, mask)
         sampled = jnp.ones((scores.shape[0], 1, 1, 1), bool)
         noisy = scores
@@ -49,8 +50,9 @@ class Hard(Alignment):
             noisy = scores + jax.random.gumbel(self.make_rng("sample"), scores.shape)
             sampled = jax.random.bernoulli(self.make_rng("sample"), 1.0 - self.soft, sampled.shape)
         chosen = best(jax.lax.stop_gradient(noisy), mask)
-        self.sow(SAMPLES, "log_prob", jnp.where(sampled, chosen * logs, 0.0).sum(axis=-1))
-        self.sow(SAMPLES, "entropy", -(weights * logs).sum(axis=-1))
+        if not self.is_initializing():
+            self.sow(SAMPLES, "log_prob", jnp.where(sampled, chosen * logs, 0.0).sum(axis=-1))
+            self.sow(SAMPLES, "entropy", -(weights * logs).sum(axis=-1))
         return jnp.where(sampled, chosen, weights)
 
     @nn.nowrap
@@ -92,7 +94,7 @@ class Gumbel(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         noise = jax.random.gumbel(self.make_rng("sample"), scores.shape) if self.has_rng("sample") else 0.0
-        return straight(scores.astype(jnp.float32) + noise, mask, self.tau)
+        return straight(widened(scores) + noise, mask, self.tau)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -102,12 +104,14 @@ class Gumbel(Alignment):
 
 def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float = 1.0) -> jax.Array:
     """Forward `best(scores, mask)`, backward the masked softmax of scores / tau; [..., Tk] float32."""
-    weights = softmax(scores.astype(jnp.float32) / tau, mask)
+    weights = softmax(widened(scores) / tau, mask)
     return best(scores, mask) + (weights - jax.lax.stop_gradient(weights))  # the bracket is exactly 0: masked entries stay so
 
 
 def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
     """One-hot of the largest allowed score along the last axis, the first of equals, float32; zeros where nothing is allowed."""
+    if not scores.shape[-1]:
+        return widened(scores)
     allowed = jnp.ones((), bool) if mask is None else mask
-    at = jnp.where(allowed, scores.astype(jnp.float32), LOW).argmax(axis=-1)
-    return jnp.where(allowed, jax.nn.one_hot(at, scores.shape[-1]), 0.0)
+    at = jnp.where(allowed, widened(scores), LOW).argmax(axis=-1)
+    return jnp.where(allowed, jax.nn.one_hot(at, scores.shape[-1], dtype=inner_dtype(scores)), 0.0)

@@ -17,7 +17,7 @@ windows over the reversed source. Real keys must stand first, padding last.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, Place
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense
 from attnlab.errors import UserError
 
@@ -82,20 +83,19 @@ class LocalP(Alignment):
     @nn.compact
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
-        raised = jnp.tanh(
-            Dense(place.query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(place.query.astype(jnp.float32))
-        )
-        v = self.param("v", _small, (place.query.shape[-1], scores.shape[1])).astype(jnp.float32)
-        p = self.times(place) * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]  # [B,H,Tq,1]
+        query = widened(place.query)
+        raised = jnp.tanh(Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query))
+        v = widened(self.param("v", _small, (query.shape[-1], scores.shape[1])))
+        p = self.times(place, raised.dtype) * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]  # [B,H,Tq,1]
         last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
         centre = jnp.minimum(jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last)  # a sigmoid rounded to 1 would step off the end
         distance = (place.j - p) / (self.reach / 2)
         return self.weigh(scores, windowed(mask, centre, self.reach, place), distance**2 / 2)
 
-    def times(self, place: Place) -> jax.Array:
+    def times(self, place: Place, dtype: Any) -> jax.Array:
         """What the sigmoid is multiplied with, [B,1,1,1] float32."""
         span = place.lengths if self.span == "n" else jnp.maximum(place.lengths - 1, 0)
-        return span.astype(jnp.float32)[:, None, None, None]
+        return span.astype(dtype)[:, None, None, None]
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
         """Scores, a mask and minus the logarithm of the Gaussian, [B,H,Tq,Tk] each, to weights."""
@@ -117,7 +117,7 @@ class RenormalisedLocalP(LocalP):
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
         """See `LocalP.weigh`."""
-        return softmax(scores.astype(jnp.float32) - far, window)
+        return softmax(widened(scores) - far, window)
 
 
 def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, place: Place) -> jax.Array:
@@ -126,6 +126,6 @@ def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, place: Place
     return near if mask is None else near & mask
 
 
-def _small(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
+def _small(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float) -> jax.Array:
     """The paper's start values, uniform in [-0.1, 0.1]."""
     return jax.random.uniform(key, shape, dtype, -0.1, 0.1)

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.precision import widened
 from attnlab.errors import UserError
 
 
@@ -53,13 +54,13 @@ class Monotonic(Alignment):
     @nn.compact
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
-        offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],)).astype(jnp.float32)
-        energy = scores.astype(jnp.float32) + offset[:, None, None]
+        offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
+        energy = widened(scores) + widened(offset)[:, None, None]
         if self.has_rng("sample"):
             energy = energy + self.noise * jax.random.normal(self.make_rng("sample"), energy.shape)
         allowed = whole(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
-        first = jnp.zeros((*scores.shape[:2], scores.shape[-1])).at[..., 0].set(1.0)
+        first = jnp.zeros((*scores.shape[:2], scores.shape[-1]), energy.dtype).at[..., :1].set(1.0)
         return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, first)
 
     @nn.nowrap
@@ -79,6 +80,8 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:
     Returns:
       a [B,H,Tq,Tk].
     """
+    if not stop.shape[-1]:
+        return stop
 
     def following(before: jax.Array, query: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         stop, live = query

@@ -11,12 +11,15 @@ cached decoding gives what the full pass gives. A fixed `bias`, minus the logari
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.precision import widened
 
 
 class Sigmoid(Alignment):
@@ -35,15 +38,16 @@ class Sigmoid(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         allowed = whole(mask, scores.shape[-1])
-        weights = jax.nn.sigmoid(scores.astype(jnp.float32) + self.shift(allowed, place))
+        scores = widened(scores)
+        weights = jax.nn.sigmoid(scores + self.shift(allowed, place, scores.dtype))
         return jnp.where(allowed, weights, 0.0)
 
-    def shift(self, allowed: jax.Array, place: Place) -> jax.Array:
+    def shift(self, allowed: jax.Array, place: Place, dtype: Any) -> jax.Array:
         """b, broadcastable to [B,H,Tq,1], of a mask whose last axis is Tk."""
         if self.bias is not None:
-            return jnp.float32(self.bias)
+            return jnp.asarray(self.bias, dtype)
         seen = allowed.sum(axis=-1, keepdims=True) if place.seen is None else place.seen
-        return -jnp.log(jnp.maximum(seen, 1).astype(jnp.float32))
+        return -jnp.log(jnp.maximum(seen, 1).astype(dtype))
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.precision import widened
 
 LOW = -1e30  # finite in float32: minus infinity would give NaN on a row nobody may see
 
@@ -48,7 +49,7 @@ class SoftmaxPlusOne(Softmax):
 
     def extra(self, heads: int) -> jax.Array | None:
         """See `Alignment.extra`."""
-        return jnp.zeros(heads)
+        return jnp.zeros(heads, jnp.float32)
 
 
 class Sink(Softmax):
@@ -60,7 +61,7 @@ class Sink(Softmax):
     @nn.compact
     def extra(self, heads: int) -> jax.Array | None:
         """See `Alignment.extra`."""
-        return self.param("logit", nn.initializers.zeros, (heads,)).astype(jnp.float32)
+        return widened(self.param("logit", nn.initializers.zeros, (heads,)))
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -79,7 +80,9 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
     Returns:
       Weights [..., Tk] float32: exactly 0 where masked; a row with nothing allowed is all zeros, with zero gradients.
     """
-    scores = scores.astype(jnp.float32)
+    scores = widened(scores)
+    if not scores.shape[-1]:
+        return scores  # no keys
     if mask is None and extra is None:
         return jax.nn.softmax(scores, axis=-1)
     allowed = jnp.ones((), bool) if mask is None else mask
@@ -95,8 +98,10 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
 
 def log_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
     """The logarithm of the masked softmax, [..., Tk] float32, stable for tiny weights; 0 where masked."""
+    if not scores.shape[-1]:
+        return widened(scores)
     allowed = jnp.ones((), bool) if mask is None else mask
-    scores = jnp.where(allowed, scores.astype(jnp.float32), LOW)
+    scores = jnp.where(allowed, widened(scores), LOW)
     below = scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     total = jnp.where(allowed, jnp.exp(below), 0.0).sum(axis=-1, keepdims=True)
     return jnp.where(allowed, below - jnp.log(jnp.where(total == 0.0, 1.0, total)), 0.0)

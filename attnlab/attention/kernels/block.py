@@ -55,6 +55,7 @@ class Block:
       heads, key_heads: H and K.
       functions: "rules", "bias" or "score", "relative", "align", each of its own closed arrays and what `Look` says.
       rate: of dropout.
+      dtype: the inner precision, of scores, sums and gradients.
     """
 
     grid: Grid
@@ -62,6 +63,7 @@ class Block:
     key_heads: int
     functions: dict[str, Callable[..., Any]]
     rate: float
+    dtype: Any
 
     def places(self, arrays: Arrays, row: Any, column: Any) -> tuple[jax.Array, jax.Array]:
         """Positions of the queries of a row and the keys of a column."""
@@ -81,17 +83,21 @@ class Block:
         """
         if "score" in self.functions:
             floats, others = split(arrays.closed["score"])
-            return jax.vjp(lambda floats, q, k: self.functions["score"](joined(floats, others), q, k, i, j), floats, queries, keys)
+
+            def scores_of(floats: Any, q: Any, k: Any) -> jax.Array:
+                return self.functions["score"](joined(floats, others), q, k, i, j).astype(self.dtype)  # type: ignore[no-any-return]
+
+            return jax.vjp(scores_of, floats, queries, keys)
         first, *rest = jax.tree.leaves(queries)
         tree = jax.tree.structure(queries)
         flat = fold(first, self.key_heads)
-        scores = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=jnp.float32), self.heads)
+        scores = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads)
 
         def back(grad: jax.Array) -> Any:
             low = fold(grad.astype(first.dtype), self.key_heads)
-            of_first = unfold(jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=jnp.float32), self.heads)
-            of_keys = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=jnp.float32)
-            of_queries = jax.tree.unflatten(tree, [of_first, *(jnp.zeros(x.shape, jnp.float32) for x in rest)])
+            of_first = unfold(jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype), self.heads)
+            of_keys = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=self.dtype)
+            of_queries = jax.tree.unflatten(tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in rest)])
             return [], of_queries, of_keys
 
         if "bias" not in self.functions:
@@ -104,7 +110,7 @@ class Block:
             closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
             return closed, jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more), of_keys
 
-        return scores + bias.astype(jnp.float32), both
+        return scores + bias.astype(self.dtype), both
 
     @property
     def scoring(self) -> str:
@@ -120,12 +126,12 @@ class Block:
         if arrays.key is None:
             return None
         shape = (arrays.values.shape[0], self.heads, self.grid.height, self.grid.width)
-        return dropped(jnp.ones(shape), self.rate, jax.random.fold_in(arrays.key, row * self.grid.columns + column))
+        return dropped(jnp.ones(shape, self.dtype), self.rate, jax.random.fold_in(arrays.key, row * self.grid.columns + column))
 
     def summed_values(self, weights: jax.Array, values: jax.Array) -> jax.Array:
         """sum_j w_ij v_j [B,H,b,Dv] float32 of weights [B,H,b,c] and values [B,K,c,Dv]."""
         low = fold(weights.astype(values.dtype), self.key_heads)
-        return unfold(jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=jnp.float32), self.heads)
+        return unfold(jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=self.dtype), self.heads)
 
     def relative(self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array) -> tuple[jax.Array | None, Back | None]:
         """What position schemes add to the context [B,H,b,Dv], and its gradients by closed arrays and weights; None for nothing."""

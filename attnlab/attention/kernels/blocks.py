@@ -59,7 +59,7 @@ class Grid:
 
     def each_row(self, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
         """The carry after body(row, carry) for all rows."""
-        return body(0, carry) if self.rows == 1 else jax.lax.fori_loop(0, self.rows, body, carry)
+        return body(0, carry) if self.rows == 1 else jax.lax.fori_loop(np.int32(0), np.int32(self.rows), body, carry)
 
     def each_block(self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry) -> Carry:
         """The carry after body(column, masked, carry) for the blocks of a row that somebody sees."""

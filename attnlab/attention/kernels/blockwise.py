@@ -33,7 +33,8 @@ from attnlab.attention.kernels import elementwise, normalised
 from attnlab.attention.kernels.block import Arrays, Block
 from attnlab.attention.kernels.blocks import cut, padded
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.kernels.tracing import hoisted
+from attnlab.attention.kernels.tracing import hoisted, split
+from attnlab.attention.precision import inner_dtype
 from attnlab.attention.projections import Dropout
 
 FORMS: dict[str, Callable[[Block, Arrays], jax.Array]] = {"normalised": normalised.run, "elementwise": elementwise.run}
@@ -95,22 +96,25 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         functions["score"] = hoisted(look.score, q, k, i, j)
     if look.relative:
         functions["relative"] = hoisted(look.relative, weights, i, j)
+    extra = look.align.extra(heads)
+    closed = {name: arrays for name, (_, arrays) in functions.items()}
+    dtype = inner_dtype(*jax.tree.leaves(split((look.queries, look.keys, look.values, asked, extra, closed))[0]))
     if look.align.form == "elementwise":
-        functions["align"] = hoisted(look.align, *aligned(size, place))
+        functions["align"] = hoisted(look.align, *aligned(size, place, dtype))
     first = look.place.i[0] if len(look.place.i) else jnp.int32(0)
     arrays = Arrays(
         queries=jax.tree.map(lambda x: padded(x, 2, queries), look.queries),
         keys=jax.tree.map(lambda x: padded(x, 2, keys), look.keys),
         values=padded(look.values, 2, keys),
         asked=padded(asked, 1, queries),
-        extra=look.align.extra(heads),
+        extra=extra,
         closed={name: arrays for name, (_, arrays) in functions.items()},
         valid=padded(jnp.asarray(look.memory.valid), 1, keys),
         first=first,
         lengths=lengths,
         key=look.drop.key(),
     )
-    return Block(grid, heads, shared, {name: pure for name, (pure, _) in functions.items()}, look.drop.rate), arrays
+    return Block(grid, heads, shared, {name: pure for name, (pure, _) in functions.items()}, look.drop.rate, dtype), arrays
 
 
 def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -118,6 +122,6 @@ def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def aligned(size: tuple[int, ...], place: Place) -> tuple[Any, ...]:
+def aligned(size: tuple[int, ...], place: Place, dtype: Any) -> tuple[Any, ...]:
     """Examples of what an elementwise alignment is called with."""
-    return of_shape(size, jnp.float32), of_shape(size, bool), place.replace(seen=of_shape((*size[:3], 1), jnp.int32))  # type: ignore[attr-defined]
+    return of_shape(size, dtype), of_shape(size, bool), place.replace(seen=of_shape((*size[:3], 1), jnp.int32))  # type: ignore[attr-defined]

@@ -42,7 +42,8 @@ class Auto:
 def attend(module: nn.Module, look: Look, kernel: str) -> tuple[jax.Array, jax.Array | None]:
     """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where maps are asked for, else None.
 
-    While a module makes its parameters every kernel is the plain one: those of a score are made where it is first called.
+    While a module makes its parameters every kernel is the plain one: those of a score are made where it is first called. A look without
+    rows, queries or keys is the plain kernel's too: there is nothing to cut into blocks.
 
     Args:
       module: the mechanism that looks; it knows whether maps are collected.
@@ -58,7 +59,8 @@ def attend(module: nn.Module, look: Look, kernel: str) -> tuple[jax.Array, jax.A
     reason = chosen.refuses(look)
     if reason:
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
-    if isinstance(chosen, Plain) or module.is_initializing():
+    empty = not (look.values.shape[0] and len(look.place.i) and len(look.place.j))
+    if isinstance(chosen, Plain) or module.is_initializing() or empty:
         return plain(look)
     context = chosen(look)
     return context, weigh(look) if module.is_mutable_collection(MAPS) else None

@@ -59,7 +59,7 @@ def gain(block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, coun
         weights = weights if factors is None else weights * factors
         more, _ = block.relative(here, weights, i, j)
         found = block.summed_values(weights, values)
-        return found if more is None else found + more.astype(jnp.float32)
+        return found if more is None else found + more.astype(block.dtype)
 
     of_row = (taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height))
     return context, (floats, *of_row, *taken((arrays.keys, arrays.values), column, grid.width))
@@ -77,16 +77,20 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
             function, given = gain(block, arrays, row, column, masked, counted)
             return context + function(*given)
 
-        return put(found, grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width))), row)
+        return put(found, grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width), block.dtype)), row)
 
-    return grid.each_row(of_row, jnp.zeros((*lead, grid.rows * grid.height, width)))
+    return grid.each_row(of_row, jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype))
 
 
 def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
     """The gradients of all floating-point arrays, float32, None in place of the others."""
     grid = block.grid
-    sums = zeros(split(arrays)[0])
-    by_column = jax.tree.map(lambda x: jnp.zeros((grid.columns, *x.shape[:2], grid.width, *x.shape[3:])), (arrays.keys, arrays.values))
+    sums = zeros(split(arrays)[0], block.dtype)
+
+    def by_block(x: jax.Array) -> jax.Array:
+        return jnp.zeros((grid.columns, *x.shape[:2], grid.width, *x.shape[3:]), block.dtype)
+
+    by_column = jax.tree.map(by_block, (arrays.keys, arrays.values))
 
     def of_row(row: Any, carry: Any) -> Any:
         closed, of_rows, of_columns = carry
@@ -99,7 +103,7 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
             of_columns = jax.tree.map(lambda x, y: x.at[column].add(y.astype(x.dtype)), of_columns, tuple(for_columns))
             return added(closed, for_closed), added(of_row, (for_asked, for_queries)), of_columns
 
-        begin = zeros((taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height)))
+        begin = zeros((taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height)), block.dtype)
         closed, (for_asked, for_queries), of_columns = grid.each_block(row, of_block, (closed, begin, of_columns))
         of_asked, of_queries = of_rows
         of_queries = jax.tree.map(lambda x, y: put(x, y, row), of_queries, for_queries)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels.plain import Look
+from attnlab.attention.precision import inner_dtype
 from attnlab.attention.projections import Dropout
 
 EXACT = "kernel='plain' and kernel='blockwise' do"
@@ -37,6 +38,8 @@ class Xla:
             return self.misfit(type(look.align))
         if look.relative is not None:
             return f"adds nothing to values, as this position scheme asks; {EXACT}"
+        if inner_dtype(*jax.tree.leaves((look.queries, look.keys, look.values))) == jnp.float64:
+            return f"softmaxes in float32, which is not enough for float64; {EXACT}"
         if not isinstance(look.drop, Dropout) or look.drop.active:
             return f"cannot drop weights; {EXACT}, or set dropout=0"
         return None

@@ -40,10 +40,10 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
     """The context [B,H,Tq,Dv], the largest score and the sum [B,H,Tq,1] of every query, float32."""
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
-    found = [jnp.zeros((*lead, grid.rows * grid.height, width)) for width in (arrays.values.shape[-1], 1, 1)]
-    low, one = jnp.full((*lead, grid.height, 1), LOW), jnp.zeros((*lead, grid.height, 1))
+    found = [jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype) for width in (arrays.values.shape[-1], 1, 1)]
+    low, one = (jnp.full((*lead, grid.height, 1), value, block.dtype) for value in (LOW, 0.0))
     if arrays.extra is not None:
-        low, one = jnp.broadcast_to(arrays.extra.astype(jnp.float32)[:, None, None], low.shape), one + 1.0
+        low, one = jnp.broadcast_to(arrays.extra.astype(block.dtype)[:, None, None], low.shape), one + 1.0
 
     def of_row(row: Any, found: list[jax.Array]) -> list[jax.Array]:
         queries = taken(arrays.queries, row, grid.height)
@@ -63,7 +63,8 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
             gained = block.summed_values(weights, values) + (0.0 if more is None else more)
             return context * shrink + gained, higher, total * shrink + raised.sum(axis=-1, keepdims=True)
 
-        context, top, total = grid.each_block(row, of_block, (jnp.zeros((*lead, grid.height, arrays.values.shape[-1])), low, one))
+        nothing = jnp.zeros((*lead, grid.height, arrays.values.shape[-1]), block.dtype)
+        context, top, total = grid.each_block(row, of_block, (nothing, low, one))
         context = context / jnp.where(total == 0.0, 1.0, total)
         return [put(x, y, row) for x, y in zip(found, (context, top, total), strict=True)]
 
@@ -77,10 +78,10 @@ def backward(block: Block, arrays: Arrays, context: jax.Array, top: jax.Array, t
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))  # u
     inner = (scaled * context).sum(axis=-1, keepdims=True)  # t
     sums, _ = split(arrays)
-    sums = zeros(sums)
+    sums = zeros(sums, block.dtype)
     closed = {name: sums.closed[name] for name in (block.scoring, "relative") if name in sums.closed}
-    by_column = jax.tree.map(lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width))), arrays.keys)
-    of_values = jnp.zeros((grid.columns, *arrays.values.shape[:2], arrays.values.shape[-1], grid.width))
+    by_column = jax.tree.map(lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width)), block.dtype), arrays.keys)
+    of_values = jnp.zeros((grid.columns, *arrays.values.shape[:2], arrays.values.shape[-1], grid.width), block.dtype)
 
     def of_row(row: Any, carry: Any) -> Any:
         closed, of_queries, *of_columns = carry
@@ -95,23 +96,23 @@ def backward(block: Block, arrays: Arrays, context: jax.Array, top: jax.Array, t
             raised = exponential(scores, m, block.allowed(arrays, row, column) if masked else None)
             factors = block.kept(arrays, row, column)
             weights = raised if factors is None else raised * factors
-            slope = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, values, preferred_element_type=jnp.float32), block.heads)
+            slope = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, values, preferred_element_type=block.dtype), block.heads)
             closed = dict(closed)
             more, of_relative = block.relative(arrays, weights, i, j)
             if more is not None and of_relative is not None:
                 of_table, through = of_relative(u.astype(more.dtype))
-                closed["relative"], slope = added(closed["relative"], of_table), slope + through.astype(jnp.float32)
+                closed["relative"], slope = added(closed["relative"], of_table), slope + through.astype(block.dtype)
             slope = raised * ((slope if factors is None else slope * factors) - t)
             weights, slope = together((weights, slope))
             low = fold(weights.astype(values.dtype), block.key_heads)
-            for_values = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=jnp.float32)
+            for_values = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=block.dtype)
             of_scoring, for_queries, for_keys = back(slope)
             if block.scoring in closed:
                 closed[block.scoring] = added(closed[block.scoring], of_scoring)
             of_keys = jax.tree.map(lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys)
             return closed, added(mine, for_queries), of_keys, of_values.at[column].add(for_values)
 
-        closed, mine, *of_columns = grid.each_block(row, of_block, (closed, zeros(queries), *of_columns))
+        closed, mine, *of_columns = grid.each_block(row, of_block, (closed, zeros(queries, block.dtype), *of_columns))
         return closed, jax.tree.map(lambda x, y: put(x, y, row), of_queries, mine), *of_columns
 
     closed, of_queries, of_keys, of_values = grid.each_row(of_row, (closed, sums.queries, by_column, of_values))
@@ -119,7 +120,7 @@ def backward(block: Block, arrays: Arrays, context: jax.Array, top: jax.Array, t
     sums = sums.replace(queries=of_queries, keys=of_keys, values=side_by_side(of_values.swapaxes(-1, -2)), closed={**sums.closed, **closed})
     if arrays.extra is None:
         return sums
-    return sums.replace(extra=-(jnp.exp(arrays.extra.astype(jnp.float32)[:, None, None] - top) * inner).sum(axis=(0, 2, 3)))
+    return sums.replace(extra=-(jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top) * inner).sum(axis=(0, 2, 3)))
 
 
 def exponential(scores: jax.Array, top: jax.Array, allowed: jax.Array | None) -> jax.Array:

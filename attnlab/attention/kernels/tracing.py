@@ -39,9 +39,9 @@ def joined(floats: Any, others: Any) -> Any:
     return jax.tree.map(lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None)
 
 
-def zeros(tree: Any) -> Any:
-    """Float32 zeros like every array of a tree, to add gradients up in."""
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), tree)
+def zeros(tree: Any, dtype: Any) -> Any:
+    """Zeros of a dtype like every array of a tree, to add gradients up in."""
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), tree)
 
 
 def added(total: Any, more: Any) -> Any:

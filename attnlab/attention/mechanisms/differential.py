@@ -22,6 +22,7 @@ from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.precision import widened
 from attnlab.attention.protocol import Rows
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
@@ -63,7 +64,7 @@ class Differential(MultiHead):
 
     def strength(self) -> jax.Array:
         """lam, [] float32."""
-        first, second = (jnp.vdot(a.astype(jnp.float32), b.astype(jnp.float32)) for a, b in ((self.a1, self.b1), (self.a2, self.b2)))
+        first, second = (jnp.vdot(widened(a), widened(b)) for a, b in ((self.a1, self.b1), (self.a2, self.b2)))
         return jnp.exp(first) - jnp.exp(second) + self.start
 
     def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
@@ -78,8 +79,8 @@ class Differential(MultiHead):
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """See `MultiHead.join`; context [B,H,Tq,2D]."""
-        wide = context.astype(jnp.float32)
-        normed = wide * jax.lax.rsqrt((wide**2).mean(axis=-1, keepdims=True) + EPSILON) * self.gain.astype(jnp.float32)
+        wide = widened(context)
+        normed = wide * jax.lax.rsqrt((wide**2).mean(axis=-1, keepdims=True) + EPSILON) * widened(self.gain)
         return super().join(((1.0 - self.start) * normed).astype(context.dtype), query)
 
     @nn.nowrap

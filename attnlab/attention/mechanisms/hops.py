@@ -24,6 +24,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels.plain import Look, plain
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.visibility import EVERYTHING, Visibility
@@ -100,10 +101,10 @@ class Hops(Attention):
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         batch, queries = query.shape[:2]
         look = Look(
-            queries=jnp.zeros((batch, self.hops, queries, 0)),
+            queries=jnp.zeros((batch, self.hops, queries, 0), query.dtype),
             keys=memory.scores,
             values=memory.values,
-            score=lambda q, k, i, j: jnp.broadcast_to(k.swapaxes(2, 3).astype(jnp.float32), (*q.shape[:3], k.shape[2])),
+            score=lambda q, k, i, j: jnp.broadcast_to(widened(k.swapaxes(2, 3)), (*q.shape[:3], k.shape[2])),
             memory=memory,
             visibility=visibility,
             align=self.align,
@@ -115,7 +116,7 @@ class Hops(Attention):
         if self.output == "side_by_side" and joined.shape[-1] != self.width:
             raise UserError(f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is asked to be {self.width}")
         found = self.out(joined) if self.output == "projected" else joined
-        return Reading(found, self.capture(weights), {"hops": overlap(weights)})
+        return Reading(found, self.capture(weights, memory), {"hops": overlap(weights)})
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
@@ -130,4 +131,4 @@ class Hops(Attention):
 def overlap(weights: jax.Array) -> jax.Array:
     """|| A A^T - I ||_F^2 of the hops [B,r,Tq,Tk] of each query, [B,Tq]."""
     gram = jnp.einsum("brqk,bsqk->bqrs", weights, weights)
-    return ((gram - jnp.eye(weights.shape[1])) ** 2).sum(axis=(2, 3))
+    return ((gram - jnp.eye(weights.shape[1], dtype=gram.dtype)) ** 2).sum(axis=(2, 3))

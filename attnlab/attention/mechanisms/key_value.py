@@ -70,7 +70,7 @@ class KeyValue(Single):
         seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
         rules = visibility.allows(i, j)
         seen = seen if rules is None else seen & rules
-        return Reading(jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0), self.capture(weights))
+        return Reading(jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0), self.capture(weights, memory))
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

@@ -132,7 +132,7 @@ class Latent(Attention):
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
         joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
-        return Reading(self.out(joined), self.capture(weights))
+        return Reading(self.out(joined), self.capture(weights, memory))
 
     def queries(self, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array]:
         """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D + R)."""

@@ -72,7 +72,7 @@ class MultiStep(Attention):
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
-        weights = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1))
+        weights = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1), memory)
         return Reading(total, weights, losses)
 
     @nn.nowrap

@@ -27,6 +27,7 @@ from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import Relation
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
 from attnlab.attention.scores import SCORES
@@ -136,7 +137,7 @@ class MultiHead(Attention):
     def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
         context, weights = attend(self, self.look(query, memory, visibility), self.kernel)
-        return Reading(self.out(self.join(context, query)), self.capture(weights))
+        return Reading(self.out(self.join(context, query)), self.capture(weights, memory))
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection gets."""
@@ -152,7 +153,7 @@ class MultiHead(Attention):
         def score(queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
             scores = unfold(self.fit.pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
             more = bias(queries, i, j)
-            return scores if more is None else scores + more.astype(jnp.float32)
+            return scores if more is None else scores + widened(more)
 
         def bias(queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array) -> jax.Array | None:
             return self.scheme.bias(queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees))

@@ -101,7 +101,7 @@ class Single(Attention):
     def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
         """See `Attention.read`."""
         found, weights = self.found(query, query, memory, visibility)
-        return Reading(found, self.capture(weights))
+        return Reading(found, self.capture(weights, memory))
 
     def found(self, asks: jax.Array, query: jax.Array, memory: SingleMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array | None]:
         """The sum of values [B,Tq,Dv], and weights where maps are collected; `asks` [B,Tq,A'] is what of a query the score gets."""

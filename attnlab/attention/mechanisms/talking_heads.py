@@ -20,11 +20,12 @@ from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
+from attnlab.attention.precision import widened
 from attnlab.attention.protocol import Rows
 from attnlab.attention.visibility import Visibility
 
 
-def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = float) -> jax.Array:
     """An initializer: the identity matrix of `shape` [n,n]."""
     return jnp.eye(shape[0], shape[1], dtype=dtype)
 
@@ -50,9 +51,9 @@ class TalkingHeads(MultiHead):
         look = super().look(query, memory, visibility)
 
         def align(scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
-            mixed = jnp.einsum("bhqk,hl->blqk", scores, self.mix_scores.astype(jnp.float32))
+            mixed = jnp.einsum("bhqk,hl->blqk", scores, widened(self.mix_scores))
             weights = self.align(mixed, mask, place)
-            return jnp.einsum("blqk,lm->bmqk", weights, self.mix_weights.astype(jnp.float32))
+            return jnp.einsum("blqk,lm->bmqk", weights, widened(self.mix_weights))
 
         return look.replace(align=align)
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.precision import inner_dtype
 
 
 class Alibi(PositionScheme):
@@ -33,8 +34,8 @@ class Alibi(PositionScheme):
 
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
         """See `PositionScheme.bias`: -m_h |i - j|, float32 [1,H,Tq,Tk]."""
-        slope = jnp.asarray(slopes(q.shape[1]), jnp.float32)[:, None, None] * self.strength
-        return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(jnp.float32))[None]
+        slope = jnp.asarray(slopes(q.shape[1]), inner_dtype(q))[:, None, None] * self.strength
+        return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(slope.dtype))[None]
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

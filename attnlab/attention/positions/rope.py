@@ -23,6 +23,7 @@ from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope_scaling import Unscaled
+from attnlab.attention.precision import inner_dtype, widened
 from attnlab.errors import UserError
 from attnlab.registry import Part, made
 
@@ -64,10 +65,11 @@ class Rope(PositionScheme):
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,n,T,D] at positions [T]; angles, sines and products in float32, the result in the dtype of x."""
         count = self.channels(x.shape[-1])
-        angle = positions.astype(jnp.float32)[:, None] * jnp.asarray(self.scaled.frequencies(self.base, count), jnp.float32)
+        frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
+        angle = positions.astype(frequencies.dtype)[:, None] * frequencies
         cosine, sine = (self.scaled.temperature * wave for wave in (jnp.cos(angle), jnp.sin(angle)))
         shape, axis = ((count // 2, 2), -1) if self.layout == "interleaved" else ((2, count // 2), -2)
-        a, b = jnp.unstack(x[..., :count].astype(jnp.float32).reshape(*x.shape[:-1], *shape), axis=axis)
+        a, b = jnp.unstack(widened(x[..., :count]).reshape(*x.shape[:-1], *shape), axis=axis)
         pairs = jnp.stack([a * cosine - b * sine, b * cosine + a * sine], axis=axis)
         return jnp.concatenate([pairs.reshape(*x.shape[:-1], count).astype(x.dtype), x[..., count:]], axis=-1)
 

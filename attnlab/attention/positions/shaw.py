@@ -20,6 +20,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.precision import inner_dtype, widened
 from attnlab.attention.projections import GLOROT
 from attnlab.errors import UserError
 
@@ -80,12 +81,12 @@ def clipped(distance: jax.Array, clip: int) -> jax.Array:
 
 def key_part(q: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
     """q_i . table[rows_ij]: q [...,Tq,D], table [R,D], rows [Tq,Tk] to float32 [...,Tq,Tk]."""
-    products = jnp.einsum("...qd,rd->...qr", q, table, preferred_element_type=jnp.float32)
+    products = jnp.einsum("...qd,rd->...qr", q, table, preferred_element_type=inner_dtype(q, table))
     return products.at[..., jnp.arange(rows.shape[0])[:, None], rows].get(mode="promise_in_bounds")
 
 
 def value_part(weights: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
     """sum_j weights_ij table[rows_ij]: weights [...,Tq,Tk], table [R,Dv], rows [Tq,Tk] to float32 [...,Tq,Dv]."""
-    sums = jnp.zeros((*weights.shape[:-1], table.shape[0]), jnp.float32)
-    sums = sums.at[..., jnp.arange(rows.shape[0])[:, None], rows].add(weights.astype(jnp.float32), mode="promise_in_bounds")
-    return jnp.einsum("...qr,rd->...qd", sums, table, preferred_element_type=jnp.float32)
+    sums = jnp.zeros((*weights.shape[:-1], table.shape[0]), inner_dtype(weights))
+    sums = sums.at[..., jnp.arange(rows.shape[0])[:, None], rows].add(widened(weights), mode="promise_in_bounds")
+    return jnp.einsum("...qr,rd->...qd", sums, table, preferred_element_type=inner_dtype(sums, table))

@@ -10,12 +10,15 @@ Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.precision import inner_dtype
 
 
 class Sinusoidal(PositionScheme):
@@ -31,8 +34,8 @@ class Sinusoidal(PositionScheme):
     card = Card("absolute", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T d")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,T,d] + PE[positions]; the table is computed in float32 and added in the dtype of x."""
-        return x + sinusoid(positions, x.shape[-1], self.base).astype(x.dtype)
+        """x [B,T,d] + PE[positions]; the table is computed in the inner precision and added in the dtype of x."""
+        return x + sinusoid(positions, x.shape[-1], self.base, inner_dtype(x)).astype(x.dtype)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -40,8 +43,8 @@ class Sinusoidal(PositionScheme):
         return Cost(flops=5 * at.queries * at.width // 2)  # half as many angles as sines and cosines
 
 
-def sinusoid(positions: jax.Array, width: int, base: float = 10000.0) -> jax.Array:
-    """PE at positions [...], float32 [..., width]."""
-    frequency = base ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
-    angle = positions.astype(jnp.float32)[..., None] * frequency
-    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*positions.shape, -1)[..., :width]
+def sinusoid(positions: jax.Array, width: int, base: float = 10000.0, dtype: Any = jnp.float32) -> jax.Array:
+    """PE at positions [...]: [..., width], computed in a dtype."""
+    frequency = base ** -(jnp.arange(0, width, 2, dtype=dtype) / width)
+    angle = positions.astype(dtype)[..., None] * frequency
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*positions.shape, 2 * len(frequency))[..., :width]

@@ -30,6 +30,7 @@ from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
 from attnlab.attention.positions.sinusoidal import sinusoid
+from attnlab.attention.precision import inner_dtype, widened
 from attnlab.attention.projections import GLOROT, matmul
 from attnlab.errors import UserError
 
@@ -58,9 +59,9 @@ class Syntax(PositionScheme):
             wanted = f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was given positions {positions.shape}"
             raise UserError(f"{wanted}; a system without dependency trees can use 'sinusoidal' or 'learned'")
         places = jnp.broadcast_to(jnp.arange(length), (batch, length))
-        both = jnp.concatenate([sinusoid(where, width, self.base) for where in (places, positions)], axis=-1)
+        both = jnp.concatenate([sinusoid(where, width, self.base, inner_dtype(x)) for where in (places, positions)], axis=-1)
         kernel = jnp.asarray(self.param("merge", GLOROT, (2 * width, width)))
-        return x + jnp.tanh(matmul(both, kernel.astype(jnp.float32))).astype(x.dtype)
+        return x + jnp.tanh(matmul(both, widened(kernel))).astype(x.dtype)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

@@ -21,6 +21,7 @@ import numpy as np
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.precision import inner_dtype, widened
 from attnlab.attention.projections import GLOROT
 
 _SMALL = nn.initializers.normal(0.02)
@@ -52,10 +53,12 @@ class TransformerXL(PositionScheme):
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
         """See `PositionScheme.bias`: scale * (q_i + w) . (R_{i-j} W_r), float32 [B,H,Tq,Tk]."""
         _, w, projection = self.weights(q.shape[1], q.shape[3])
-        frequency = jnp.asarray(self.base ** -(np.arange(0, projection.shape[0], 2) / projection.shape[0]), jnp.float32)
+        frequency = jnp.asarray(self.base ** -(np.arange(0, projection.shape[0], 2) / projection.shape[0]), inner_dtype(q, projection))
+        if not (len(relation.i) and len(relation.j)):
+            return jnp.zeros((*q.shape[:3], len(relation.j)), frequency.dtype)
         whole = _consecutive(relation.i) & _consecutive(relation.j)
-        asked = q.astype(jnp.float32) + w[:, None]
-        both = jax.lax.cond(whole, by_diagonals, by_pairs, asked, projection.astype(jnp.float32), frequency, relation.i, relation.j)
+        asked = widened(q) + w[:, None]
+        both = jax.lax.cond(whole, by_diagonals, by_pairs, asked, widened(projection), frequency, relation.i, relation.j)
         return relation.scale * both
 
     @nn.nowrap

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.precision import inner_dtype
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.protocol import Score, at_least
 
@@ -62,7 +63,7 @@ class Additive(Score):
 def perceptron(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     """v . tanh(q + k) for q [B,H,Tq,A], k [B,H,Tk,A] and v [A]: [B,H,Tq,Tk], summed in float32."""
     hidden = jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :])
-    return jnp.matmul(hidden, v, preferred_element_type=jnp.float32)
+    return jnp.matmul(hidden, v, preferred_element_type=inner_dtype(hidden, v))
 
 
 def perceptron_cost(at: Sizes, hidden: int) -> Cost:

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import GLOROT, Dense, matmul
 from attnlab.attention.scores.additive import Additive, perceptron_cost
 from attnlab.attention.scores.protocol import Score, at_least, same_width
@@ -86,7 +87,7 @@ class ConcatIdentity(Score):
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
-        return self.v(jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :]))[..., 0].astype(jnp.float32)
+        return widened(self.v(jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :]))[..., 0])
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

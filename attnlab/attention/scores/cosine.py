@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.products import Dot
@@ -61,7 +62,7 @@ class Cosine(Dot):
         """beta for queries [B,H,Tq,D]: a number, [1] or [B,H,Tq,1], float32."""
         if self.strength == "fixed":
             return self.beta
-        return self.positive(self.emit(q).astype(jnp.float32) if self.strength == "emitted" else 0.0)
+        return self.positive(widened(self.emit(q)) if self.strength == "emitted" else 0.0)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -73,5 +74,5 @@ class Cosine(Dot):
 
 def unit(x: jax.Array, epsilon: float) -> jax.Array:
     """x [...,D] / sqrt(max(x . x, epsilon^2)) in float32: length 1, and at the zero vector zero with a finite gradient."""
-    x = x.astype(jnp.float32)
+    x = widened(x)
     return x / jnp.sqrt(jnp.maximum((x * x).sum(axis=-1, keepdims=True), epsilon**2))

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.precision import widened
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.protocol import Score, above_zero, same_width
 
@@ -83,5 +84,5 @@ class Gaussian(Score):
 
 def squared_distance(q: jax.Array, k: jax.Array) -> jax.Array:
     """|q - k|^2 for q [B,H,Tq,D] and k [B,H,Tk,D]: [B,H,Tq,Tk], float32."""
-    difference = q[:, :, :, None, :].astype(jnp.float32) - k[:, :, None, :, :].astype(jnp.float32)
+    difference = widened(q)[:, :, :, None, :] - widened(k)[:, :, None, :, :]
     return (difference * difference).sum(axis=-1)

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.products import inner
 from attnlab.attention.scores.protocol import Score
@@ -92,7 +93,7 @@ class ActivatedGeneral(General):
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
-        return ACTS[self.act](inner(q, k) + self.b.astype(jnp.float32))
+        return ACTS[self.act](inner(q, k) + widened(self.b))
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.precision import widened
 from attnlab.attention.projections import Dense
 from attnlab.attention.scores.protocol import NEVER, Score, at_least
 
@@ -48,7 +49,7 @@ class Location(Score):
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
-        scores = jnp.take(q, j, axis=-1, mode="clip").astype(jnp.float32)
+        scores = widened(jnp.take(q, j, axis=-1, mode="clip"))
         return jnp.where(j < self.limit, scores, NEVER)
 
     @nn.nowrap

@@ -6,7 +6,8 @@ import math
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
+
+from attnlab.attention.precision import widened
 
 
 class Positive(nn.Module):
@@ -23,4 +24,4 @@ class Positive(nn.Module):
         """softplus(raw + shift), float32: [1], or the shape of a shift [...,1]."""
         inverse = self.start + math.log(-math.expm1(-self.start))
         raw = self.param("raw", nn.initializers.constant(inverse), (1,))
-        return jax.nn.softplus(raw.astype(jnp.float32) + shift)
+        return jax.nn.softplus(widened(raw) + shift)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.precision import inner_dtype
 from attnlab.attention.scores.protocol import Score, same_width
 
 
@@ -50,4 +51,4 @@ class ScaledDot(Dot):
 
 def inner(q: jax.Array, k: jax.Array) -> jax.Array:
     """q [B,H,Tq,A] and k [B,H,Tk,A] to q k^T [B,H,Tq,Tk], summed in float32."""
-    return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=jnp.float32)
+    return jnp.einsum("bhqa,bhka->bhqk", q, k, preferred_element_type=inner_dtype(q, k))

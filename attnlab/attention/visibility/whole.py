@@ -66,7 +66,7 @@ class Visibility:
     def positions(self, queries: int, keys: int, length: jax.Array | int) -> tuple[jax.Array, jax.Array]:
         """Where the queries [Tq] and the keys [Tk] of a memory with `length` slots written stand, int32 from 0."""
         first = length - queries if self.offset is None else self.offset
-        return first + jnp.arange(queries), jnp.arange(keys)
+        return (first + jnp.arange(queries, dtype=jnp.int32)).astype(jnp.int32), jnp.arange(keys, dtype=jnp.int32)
 
     def mask(self, queries: int, keys: int, length: jax.Array | int) -> jax.Array | None:
         """The rule as a boolean array broadcastable to [B,H,Tq,Tk], or None if every pair is allowed.
