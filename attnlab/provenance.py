@@ -195,9 +195,13 @@ def accepted(record: Record, code: Code, folder: Path, step: int | None = None) 
             source = code.modules[one.module]
             _write(folder / below / source.copy, source.content)
             modules[one.module] = _entry(source, f"{below}/{source.copy}")
-    changed = {one.module: {"was": one.was, "now": one.now} for one in found}
-    word = {"time": timestamp(), "by": _person(), "command": list(sys.argv), "step": step, "changed": changed}
-    return {**record, "modules": modules, "accepted": [*record["accepted"], word]}
+    return {**record, "modules": modules, "accepted": [*record["accepted"], word(digests(record), code.digests, step)]}
+
+
+def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
+    """Who accepts these hashes in place of those, module to hash, now; `step` is the last one done before."""
+    changed = {name: {"was": was.get(name), "now": now.get(name)} for name in {**was, **now} if was.get(name) != now.get(name)}
+    return {"time": timestamp(), "by": _person(), "command": list(sys.argv), "step": step, "changed": changed}
 
 
 def saved_step(workdir: Path) -> int | None:

@@ -19,7 +19,16 @@ from attnlab.training.run import start_jax
 from attnlab.training.sealed import check_test_split, sweep_of
 
 __all__ = [
-    *("add_acceptance", "add_ensemble", "changed_code", "check_folder", "existing_run", "start_jax", "trained_run", "trained_task"),
+    "add_acceptance",
+    "add_ensemble",
+    "changed_code",
+    "check_folder",
+    "check_unchanged",
+    "existing_run",
+    "start_jax",
+    "tell",
+    "trained_run",
+    "trained_task",
     "wanted_config",
 ]
 

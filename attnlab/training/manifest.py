@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -23,6 +24,8 @@ _PACKAGES = (
     *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
 )
 _SHOWN = 5
+LOOK = "look.json"
+"""What the last look of a sweep has read of the test split, beside the manifest of each trial that it has scored."""
 _VOCABULARY = "vocabulary"  # the folder of a run in which tasks keep what they have learned from the data
 
 
@@ -126,6 +129,13 @@ class Manifest:
                 f"delete it and run the 'train' command of this workdir again, which learns it from the same data"
             )
 
+    def read_data(self, workdir: str | Path) -> dict[str, str]:
+        """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and in a sweep's last look."""
+        found = dict(self.data) if isinstance(self.data, dict) else {}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            found |= json.loads((Path(workdir) / LOOK).read_bytes())["data"]
+        return found
+
     def check_data(self, found: Mapping[str, str], workdir: str | Path) -> None:
         """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.
 
@@ -133,7 +143,7 @@ class Manifest:
           found: split to its fingerprint now; those that the run has not read are left alone.
           workdir: for the message.
         """
-        before = self.data if isinstance(self.data, dict) else {}
+        before = self.read_data(workdir)
         changed = [split for split, digest in found.items() if before.get(split, digest) != digest]
         if changed:
             where = f"the data of workdir {workdir} has changed since it began"
