@@ -130,6 +130,21 @@ class Change:
         return f"{shown} {'is gone' if self.now is None else 'is new' if self.was is None else 'has changed'}"
 
 
+def check_record(record: Any) -> None:
+    """Raise `ValueError` unless what was read as a record has the form of one; None is one, too."""
+    if record is None:
+        return
+    try:
+        texts = [entry[key] for part in ("modules", "files") for entry in record[part].values() for key in ("file", "sha256")]
+        texts += [entry["copy"] for entry in record["modules"].values()]
+        words = [(word["by"], word["step"], word["changed"].values()) for word in record["accepted"]]
+        texts += [by for by, _, _ in words] + [change[key] or "" for _, _, found in words for change in found for key in ("was", "now")]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"own_code: {type(error).__name__}: {error}") from error
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(step, int | None) for _, step, _ in words):
+        raise ValueError("own_code: a name, a hash or a step is none")
+
+
 def digests(record: Record | None) -> dict[str, str]:
     """Module to hash, of a record; {} where nothing is known."""
     return {name: entry["sha256"] for name, entry in (record or {}).get("modules", {}).items()}

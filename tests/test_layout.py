@@ -40,6 +40,7 @@ ALLOWED = {
 # The foundation imports no room, with one exception: checking a config asks the decoding settings, when it runs.
 EXCEPTIONS = {("config_checks", "decoding")}
 LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
+LIGHT += ("attnlab.provenance",)
 LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
 LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
 LIGHT += ("attnlab.experiments.reporting.report",)

@@ -18,6 +18,7 @@ from typing import Any
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.axes import zipped
 from attnlab.files import write_atomic
+from attnlab.provenance import check_record
 
 VERSION = 1
 FILE = "plan.json"
@@ -248,6 +249,9 @@ class Plan(Asked):
             if version != VERSION:
                 raise UserError(f"{where} is of version {version!r}, this attnlab reads version {VERSION}; use another --dir")
             candidates = tuple(Candidate(**one) for one in fields.pop("candidates"))
+            check_record(fields.get("own_code"))
+            if not all(isinstance(one.code, dict | None) for one in candidates):
+                raise ValueError("the code of a candidate is no mapping")
             return cls(**{**fields, "tune": tuple(fields["tune"]), "seeds": tuple(fields["seeds"]), "candidates": candidates})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{where} is damaged ({type(error).__name__}: {error}): put back a good copy, or use another --dir") from error

@@ -17,7 +17,7 @@ from typing import Any
 from attnlab.config_tree import config_hash
 from attnlab.errors import UserError
 from attnlab.files import timestamp, write_atomic
-from attnlab.provenance import Changed, Record
+from attnlab.provenance import Changed, Record, check_record
 
 _PACKAGES = (
     *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections", "tensorflow-datasets", "numpy"),
@@ -103,6 +103,9 @@ class Manifest:
             manifest = cls(**json.loads(path.read_bytes()))
             if config_hash(manifest.config) != manifest.config_hash:
                 raise ValueError("the config does not have the recorded hash")
+            check_record(manifest.own_code)
+            if not isinstance(manifest.vocabulary, dict | None):
+                raise ValueError("vocabulary is no mapping")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, AttributeError) as error:
