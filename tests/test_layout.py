@@ -42,6 +42,7 @@ ALLOWED = {
 # names stand in `api`, from where they come when they are asked for.
 EXCEPTIONS = {("config_checks", "decoding"), ("__init__", "api")}
 LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
+LIGHT += ("attnlab.provenance",)
 LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
 LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
 LIGHT += ("attnlab.experiments.reporting.report",)

@@ -12,10 +12,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from attnlab import provenance
 from attnlab.analysis.maps import save_arcs, save_arrays, save_curve, save_map
 from attnlab.errors import UserError
 from attnlab.files import write_atomic
 from attnlab.progress import table
+from attnlab.training.manifest import Manifest
 from attnlab.training.records import read_records
 from attnlab.training.sealed import check_test_split
 
@@ -41,7 +43,7 @@ def report(config: ConfigDict, task: Any, workdir: Path) -> None:
 
     params, step = best_params(config, task, workdir)
     results, outputs = scores(task, params, "test")
-    results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
+    results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))} | _changed_code(config, workdir)
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
     write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")
@@ -74,6 +76,13 @@ def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
     else:
         note.unlink(missing_ok=True)
     return paths
+
+
+def _changed_code(config: ConfigDict, workdir: Path) -> dict[str, Any]:
+    """What of the user's code is not as it was when the run was last trained: that of numbers which are made with it, accepted or not."""
+    manifest = Manifest.read(workdir)
+    found = provenance.changes(manifest.own_code, provenance.of(config)) if manifest is not None else []
+    return {"changed_code": provenance.summary(found)} if found else {}
 
 
 def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:

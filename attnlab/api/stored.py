@@ -10,11 +10,20 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
+from attnlab import provenance
 from attnlab.errors import UserError
-from attnlab.training.manifest import Manifest
+from attnlab.training.manifest import Manifest, plain
 from attnlab.training.sealed import check_test_split, sweep_of
 
 CHANGEABLE = ("data", "decoding", "parallel")  # what may differ between training a model and using it
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a run was made from, and the user's code that it needs as that is now."""
+
+    manifest: Manifest
+    code: provenance.Code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,14 +34,23 @@ class Stored:
       config: the one it was trained with, with overrides of how it is used.
       workdir: its folder.
       members: the folders of more runs, which count with it as one, and the config of each.
+      origins: by folder, of it and of the members.
     """
 
     config: ConfigDict
     workdir: Path
     members: Mapping[Path, ConfigDict]
+    origins: Mapping[Path, Origin]
 
     @classmethod
-    def find(cls, workdir: Path, overrides: Sequence[str] = (), config: str | None = None, ensemble: Sequence[Path] = ()) -> Stored:
+    def find(
+        cls,
+        workdir: Path,
+        overrides: Sequence[str] = (),
+        config: str | None = None,
+        ensemble: Sequence[Path] = (),
+        accept_changed_code: bool = False,
+    ) -> Stored:
         """The trained run in a folder.
 
         Args:
@@ -40,31 +58,69 @@ class Stored:
           overrides: "decoding.beam=8" each; of how the run is used.
           config: a config file with its argument; with all overrides it must say what the run was trained with, apart from how it is used.
           ensemble: folders of more trained runs.
+          accept_changed_code: go on although code of the user's is not what it was.
 
         Raises:
           UserError: no such run, an override that would make it another model, or a run of the ensemble that is none or is named twice.
+          Changed: the vocabulary of one of them, or code of the user's that it needs, is not what it was made from.
         """
         check_folder("--workdir", workdir)
         manifest = Manifest.read(workdir)
         if manifest is None:
             raise UserError(f"--workdir={workdir} holds no run; train one there with 'train --config=... --workdir={workdir}'")
         changeable = CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]  # a trial's test files are no other split's either
-        members = _members(workdir, ensemble)
+        origins = {workdir: _origin(manifest, workdir, overrides, accept_changed_code)}
+        members = {}
+        for folder, other in _members(workdir, ensemble).items():
+            origins[folder] = _origin(other, folder, overrides, accept_changed_code)  # before anything of the user's is imported
+            members[folder] = configs.prepare(configs.from_dict(other.config), [])
         if config is not None:
             wanted = configs.load(config, overrides)
             manifest.check_config(wanted, workdir, ignore=changeable)
-            return cls(wanted, workdir, members)
+            return cls(wanted, workdir, members, origins)
         for override in overrides:
             if override.partition(".")[0] not in changeable:
                 key = override.partition("=")[0]
                 raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in changeable)}")
-        return cls(configs.prepare(configs.from_dict(manifest.config), overrides), workdir, members)
+        return cls(configs.prepare(configs.from_dict(manifest.config), overrides), workdir, members, origins)
 
     def check_splits(self, splits: Sequence[str]) -> None:
         """Raise `UserError` if one of these splits is the test split of a sweep's trial and still closed."""
         if "test" in splits:
             for folder in (self.workdir, *self.members):
                 check_test_split(folder)
+
+
+    def check_data(self, found: Mapping[str, str]) -> None:
+        """Raise `Changed` if a split of the run's own data is not what it has read; data of another config is the user's choice.
+
+        Args:
+          found: split to its fingerprint.
+        """
+        manifest = self.origins[self.workdir].manifest
+        if plain(self.config.data) == manifest.config["data"]:
+            manifest.check_data(found, self.workdir)
+
+    def notes(self) -> list[str]:
+        """What a person should know before the run is used with the user's code as it is now."""
+        found = ((origin.manifest.own_code, origin.code, folder) for folder, origin in self.origins.items())
+        return [line for one in found for line in provenance.notes(*one)]
+
+    def changed_code(self) -> dict[str, dict[str, str]]:
+        """The changes of the user's code that are accepted, to stand beside numbers; {} for none."""
+        found: dict[str, dict[str, str]] = {}
+        for origin in self.origins.values():
+            found |= provenance.summary(provenance.changes(origin.manifest.own_code, origin.code))
+        return found
+
+
+def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
+    """What a run was made from, checked; the code of its data source counts only if no other takes its place."""
+    manifest.check_vocabulary(folder)
+    other_data = any(one.partition("=")[0] in ("data", "data.name") for one in overrides)
+    code = provenance.of({key: node for key, node in manifest.config.items() if not (key == "data" and other_data)}, accept=accept)
+    provenance.check(manifest.own_code, code, folder)
+    return Origin(manifest, code)
 
 
 def check_folder(flag: str, folder: Path) -> None:
@@ -74,8 +130,8 @@ def check_folder(flag: str, folder: Path) -> None:
         raise UserError(f"{flag}={folder}: {there} is not a folder; name another")
 
 
-def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, ConfigDict]:
-    """The runs of an ensemble beside that of `workdir`, and the config that each was trained with."""
+def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
+    """The runs of an ensemble beside that of `workdir`, and the manifest of each."""
     named = [workdir, *folders]
     found = {}
     for number, folder in enumerate(folders, start=1):
@@ -84,5 +140,5 @@ def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, ConfigDict]:
             raise UserError(f"--ensemble: {folder} holds no run; name folders of trained runs, with commas between them")
         if folder.resolve() in {one.resolve() for one in named[:number]}:
             raise UserError(f"--ensemble: {folder} is named twice; a run counts once")
-        found[folder] = configs.prepare(configs.from_dict(manifest.config), [])
+        found[folder] = manifest
     return found

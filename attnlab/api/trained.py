@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,12 @@ Folder = str | os.PathLike[str]
 
 
 def load(
-    workdir: Folder, overrides: Mapping[str, Any] | None = None, *, ensemble: Sequence[Folder] = (), splits: Sequence[str] = ()
+    workdir: Folder,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    ensemble: Sequence[Folder] = (),
+    splits: Sequence[str] = (),
+    accept_changed_code: bool = False,
 ) -> Run:
     """The trained run in a folder, with its best parameters on validation.
 
@@ -35,14 +41,20 @@ def load(
       overrides: {"decoding.beam": 8, ...}, settings of how it is used; keys begin with "data.", "decoding." or "parallel.".
       ensemble: the folders of more trained runs of the same vocabulary, of all of which the mean probability counts.
       splits: whose data is read at once, for `run.task.data`; `evaluate` reads what it needs.
+      accept_changed_code: go on, with a warning, although code of yours that the config names is not what it was.
 
     Raises:
       UserError: no such run, an override that would make it another model, runs that do not go together, the test split of a sweep's
-        trial that is still closed; in the words of the command line.
+        trial that is still closed, a vocabulary, data or code of yours that is not what the run was made from; in the words of
+        the command line.
     """
     changes = [f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()]
     folders = [ensemble] if isinstance(ensemble, str | os.PathLike) else ensemble
-    return opened(Stored.find(Path(workdir), changes, ensemble=[Path(one) for one in folders]), splits)
+    members = [Path(one) for one in folders]
+    stored = Stored.find(Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code)
+    for line in stored.notes():
+        warnings.warn(line, stacklevel=2)
+    return opened(stored, splits)
 
 
 def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
@@ -67,7 +79,9 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
 def _task(stored: Stored, splits: Sequence[str]) -> Any:
     """The task of a run, with the data of these splits."""
     stored.check_splits(splits)
-    return TASKS.resolve(stored.config.task).load(stored.config, stored.workdir, splits)
+    task = TASKS.resolve(stored.config.task).load(stored.config, stored.workdir, splits)
+    stored.check_data(dict(task.data.fingerprints))
+    return task
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -213,7 +227,8 @@ class Run:
         if split not in SPLITS:
             raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
         results, _ = scores(self._having(split), self.params, split)
-        return {**results, "step": self.step}
+        changed = self.stored.changed_code()
+        return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}
 
     def _having(self, split: str) -> Any:
         """The task with the data of a split."""

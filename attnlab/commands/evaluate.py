@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="which part of the data (default: test)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     session.add_ensemble(parser)
+    session.add_acceptance(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

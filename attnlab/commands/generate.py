@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--score", action="store_true", help="lines are 'source TAB target': put log P(target | source), in nats, before each"
     )
     session.add_ensemble(parser)
+    session.add_acceptance(parser)
     parser.epilog = (
         "One line out for each line in, an empty one for an empty one. Where a system writes text, --config.decoding.n_best=N gives N\n"
         "lines of 'line number TAB score TAB text' for each, best first, fewer where fewer end within the length limit;\n"

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="TEXT", help="the second text of a pair; in translation by default the system's own")
     parser.add_argument("--pairs", metavar="FILE", help="instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)")
     parser.add_argument("--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)")
+    session.add_acceptance(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
+from attnlab import provenance
 from attnlab.api.stored import Stored, check_folder
 from attnlab.errors import UserError
 from attnlab.training.manifest import Manifest
@@ -19,7 +21,7 @@ from attnlab.training.run import start_jax
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
-__all__ = ["add_ensemble", "check_folder", "existing_run", "opened", "start_jax", "stored_run", "wanted_config"]
+__all__ = ["add_acceptance", "add_ensemble", "check_folder", "existing_run", "opened", "start_jax", "stored_run", "tell", "wanted_config"]
 
 
 def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
@@ -42,7 +44,8 @@ def existing_run(workdir: Path) -> Manifest | None:
     check_folder("--workdir", workdir)
     manifest = Manifest.read(workdir)
     if manifest is None and workdir.is_dir():
-        strangers = sorted(set(os.listdir(workdir)) - {".lock", "vocabulary", "status.json", ".status.json.tmp", ".manifest.json.tmp"})
+        ours = {".lock", "vocabulary", provenance.FOLDER, "status.json", ".status.json.tmp", ".manifest.json.tmp"}
+        strangers = sorted(set(os.listdir(workdir)) - ours)
         if strangers:
             raise UserError(f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name a new or empty folder")
     return manifest
@@ -54,12 +57,13 @@ def stored_run(arguments: Any) -> Stored:
     With `--config` it is that config with all overrides, which must be the stored one apart from how it is used.
 
     Raises:
-      UserError: no such run, or an override that would make it another model.
+      UserError: no such run, an override that would make it another model, or a vocabulary or code that is not what it was made from.
     """
     if not arguments.workdir:
         raise UserError("no --workdir given; name the folder of a trained run")
     folders = [Path(name.strip()) for name in (getattr(arguments, "ensemble", None) or "").split(",") if name.strip()]
-    return Stored.find(Path(arguments.workdir), arguments.overrides, arguments.config, folders)
+    accepted = getattr(arguments, "accept_changed_code", False)
+    return Stored.find(Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted)
 
 
 def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
@@ -68,7 +72,23 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
     start_jax()
     from attnlab.api import trained
 
+    tell(stored)
     return trained.opened(stored, splits)
+
+
+def tell(stored: Stored) -> None:
+    """Note on stderr what a person should know before a run is used with the user's code as it is now."""
+    for line in stored.notes():
+        print(f"note: {line}", file=sys.stderr)
+
+
+def add_acceptance(parser: argparse.ArgumentParser) -> None:
+    """`--accept-changed-code`, of all commands that use what a run holds."""
+    parser.add_argument(
+        provenance.FLAG,
+        action="store_true",
+        help="go on although code of yours, which the config names, is not what it was; what is made with it says so",
+    )
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:

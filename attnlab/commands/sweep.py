@@ -30,6 +30,7 @@ STACK = "train trials that differ in seed or numbers only as one program (auto: 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, the folder, and how to run."""
+    from attnlab.commands import session
     from attnlab.experiments.running import slurm
 
     parser.add_argument("file", metavar="FILE.py[:ARGUMENT]", help="the experiment")
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
     parser.add_argument("--no-final", action="store_true", help="stop before anything is chosen and the test split is read")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, run and write nothing")
+    session.add_acceptance(parser)
     slurm.add_arguments(parser)
     parser.epilog = EPILOG
 
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory = Path(arguments.dir or default_directory(arguments.file))
     check_folder("--dir", directory)
     _check_contents(directory)
-    changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds))
+    changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds), arguments.accept_changed_code)
     if arguments.dry_run:
         show(planned.draft(arguments.file, directory, changes))
         return 0
@@ -179,6 +181,6 @@ def _settings(tuned: object) -> str:
 def _check_contents(directory: Path) -> None:
     """Raise `UserError` if the folder is there and holds something that is no sweep."""
     if directory.is_dir() and not (directory / "plan.json").exists():
-        strangers = sorted(name for name in os.listdir(directory) if not name.startswith("."))
+        strangers = sorted(name for name in os.listdir(directory) if not name.startswith(".") and name != "code")
         if strangers:
             raise UserError(f"--dir={directory} is not empty and holds no sweep ({strangers[0]} is there); name a new or empty folder")

@@ -9,6 +9,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
+from attnlab import provenance
 from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
@@ -19,7 +20,8 @@ from attnlab.training.sealed import check_no_trial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No flags of its own."""
+    """`--accept-changed-code`."""
+    session.add_acceptance(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,17 +36,19 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("--workdir= is empty; name a folder, or leave the flag out for one below runs/")
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
     check_no_trial(workdir)
-    _check_workdir(workdir, config)
+    file = configs.find_file(arguments.config.partition(":")[0], "config file")
+    code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
+    _check_workdir(workdir, config, code)
     session.start_jax()
     from attnlab.tasks import TASKS
 
-    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"))
+    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"), code)
     with (
         RunLock(workdir),
         Interrupt() as interrupt,
         Progress(config.training.steps, every=config.training.log_every) as progress,
     ):
-        _check_workdir(workdir, config)  # nobody can begin there any more
+        _check_workdir(workdir, config, code)  # nobody can begin there any more
         outcome = prepared.fit(progress, interrupt, began)
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
@@ -66,8 +70,10 @@ def default_workdir(path: str, config: ConfigDict) -> str:
     return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
 
 
-def _check_workdir(workdir: Path, config: ConfigDict) -> None:
+def _check_workdir(workdir: Path, config: ConfigDict, code: provenance.Code) -> None:
     """Raise `UserError` if the folder holds anything but an earlier start of this very run."""
     manifest = session.existing_run(workdir)
     if manifest is not None:
         manifest.check_config(config, workdir)
+        if provenance.saved_step(workdir) is not None:
+            provenance.check(manifest.own_code, code, workdir)

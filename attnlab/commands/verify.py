@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import config as configs
+from attnlab import provenance
+from attnlab.api.stored import Stored
 from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.manifest import Manifest
+from attnlab.training.manifest import Manifest, differences
 from attnlab.training.records import read_records
 
 Record = dict[str, Any]
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, and how many steps."""
     parser.add_argument("workdir", metavar="WORKDIR", help="the folder of a run, or of one trial of a sweep")
     parser.add_argument("--steps", type=int, metavar="N", help="repeat only the first N steps (default: all that have records)")
+    session.add_acceptance(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,9 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
     """
     began, workdir = time.perf_counter(), Path(arguments.workdir)
     then, recorded = wanted(workdir, arguments.steps)
+    session.tell(Stored.find(workdir, accept_changed_code=arguments.accept_changed_code))
     session.start_jax()
     with tempfile.TemporaryDirectory(prefix="attnlab-verify-") as folder:
-        signal = repeat(then, Path(folder), recorded[-1]["step"], began)
+        signal = repeat(then, workdir, Path(folder), recorded[-1]["step"], began)
         found, now = read_records(Path(folder) / "metrics.jsonl"), Manifest.read(folder)
     difference = first_difference(recorded[: len(found)] if signal else recorded, found)
     if difference is None and signal:
@@ -75,14 +79,19 @@ def wanted(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
     return then, [record for record in records if steps is None or record["step"] <= steps]
 
 
-def repeat(then: Manifest, folder: Path, until: int, began: float) -> int:
-    """Train the recorded config anew in `folder` up to a step; the signal that stopped it before, 0 for none."""
+def repeat(then: Manifest, workdir: Path, folder: Path, until: int, began: float) -> int:
+    """Train the recorded config of `workdir` anew in `folder` up to a step; the signal that stopped it before, 0 for none.
+
+    Raises:
+      UserError: the data is not what the run has read.
+    """
     from attnlab.tasks import TASKS
     from attnlab.training.run import Prepared
 
     config = configs.prepare(configs.from_dict(then.config))
     with Interrupt() as interrupt, Progress(until, every=config.training.log_every) as progress:
         prepared = Prepared.prepare(TASKS.resolve(config.task), config, folder, SPLITS)
+        then.check_data(dict(prepared.task.data.fingerprints), workdir)
         prepared.fit(progress, interrupt, began, until)
     return interrupt.signal or 0
 
@@ -106,6 +115,12 @@ def changes(then: Manifest, now: Manifest) -> list[str]:
     data = {split: then.data.get(split) for split in now.data}
     devices = {name: value for name, value in then.devices.items() if name != "stacked"}
     found = dataclasses.replace(then, data=data, devices=devices).environment_changes(now)
+    if then.vocabulary is not None:
+        found += differences({"vocabulary": then.vocabulary}, {"vocabulary": now.vocabulary}, ignore=())
+    own, own_now = (provenance.digests(one.own_code) for one in (then, now))
+    found += differences({"own_code": own}, {"own_code": own_now}, ignore=()) if then.own_code is not None else []
+    for word in (then.own_code or {}).get("accepted", ()):
+        found.append(f"from step {word['step']} on it had other code ({', '.join(word['changed'])}), which {word['by']} accepted")
     if "stacked" in then.devices:
         found.append(f"it was trained as one program with {then.devices['stacked'] - 1} other trials, which rounds otherwise")
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnlab import provenance
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan
 from attnlab.training.manifest import Manifest, differences
@@ -57,6 +58,41 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
                 f"variant {candidate.variant!r}: {path.parent} was trained with another config: {'; '.join(wrong[:3])}. "
                 f"Use another --dir, or remove that folder to train it again"
             )
+
+
+def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
+    """Whether the user's own code of any candidate is not what the plan was made with.
+
+    Args:
+      plan: that is there.
+      directory: the sweep folder.
+      accept: to go on with trials that were trained with other code; without any such trial nobody has to be asked.
+
+    Raises:
+      Changed: trials of a candidate were trained with other code, and that is not accepted.
+    """
+    other = False
+    for candidate in plan.candidates:
+        code = provenance.of(candidate.config, accept=accept)
+        if (candidate.code or {}) == code.digests:
+            continue
+        other = other or candidate.code is not None
+        for workdir in begun(candidate, directory):
+            manifest = Manifest.read(workdir)
+            record = manifest.own_code if manifest else None
+            provenance.check(record, code, workdir)
+            other = other or bool(provenance.changes(record, code))
+    return other
+
+
+def begun(candidate: Candidate, directory: Path) -> list[Path]:
+    """The folders of its trials in which something is recorded or saved."""
+    folders = (path.parent for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")))
+    return [one for one in folders if provenance.saved_step(one) is not None or any(map(_filled, one.glob("metrics.jsonl")))]
+
+
+def _filled(file: Path) -> bool:
+    return file.stat().st_size > 0
 
 
 def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:

@@ -27,10 +27,12 @@ class Changes:
     Attributes:
       base: settings "a.b=value" for all variants, on top of the file's.
       seeds: instead of the file's, () to keep those.
+      accept: whether to go on where code of the user's has changed since trials were trained.
     """
 
     base: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
+    accept: bool = False
 
     def applied(self, experiment: Experiment) -> Experiment:
         """The experiment with these changes.

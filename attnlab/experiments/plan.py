@@ -18,6 +18,7 @@ from typing import Any
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.axes import zipped
 from attnlab.files import write_atomic
+from attnlab.provenance import check_record
 
 VERSION = 1
 FILE = "plan.json"
@@ -36,6 +37,8 @@ class Candidate:
       parameters: their number.
       flops: of one training step, see `attnlab.experiments.flops`.
       budget: {"wanted", "reached", "knob", "value", "matched", "note"}, None where there is no budget.
+      code: the user's own code that the config names, module to hash (see `attnlab.provenance`); None in plans that did not keep it.
+      wanted: the id of the `Wanted` it was made from; "" where that is its own, as it is without such code.
       promoted: with a search, whether it is the one of its variant that is trained with all seeds, not only with the first.
     """
 
@@ -48,6 +51,8 @@ class Candidate:
     flops: float
     budget: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     promoted: bool = False
+    code: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
+    wanted: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +138,7 @@ class Plan(Asked):
       hash: 12 hex digits of everything that defines the experiment.
       created: when it was planned first, UTC, ISO 8601.
       candidates: in the order of the variants, within one in the order of `tune`; those of a search behind.
+      own_code: the files of experiment and config, and who went on with other code of a candidate's: see `attnlab.provenance.Record`.
     """
 
     baseline: str
@@ -144,6 +150,7 @@ class Plan(Asked):
     hash: str
     created: str
     candidates: tuple[Candidate, ...]
+    own_code: Mapping[str, Any] | None = None
 
     def trials(self) -> list[Trial]:
         """All trials in running order: the first seed of every candidate, then the second of every candidate, and so on.
@@ -156,6 +163,10 @@ class Plan(Asked):
     def of(self, variant: str) -> list[Candidate]:
         """The candidates of a variant, in order."""
         return [candidate for candidate in self.candidates if candidate.variant == variant]
+
+    def made_of(self, wanted: str) -> Candidate | None:
+        """The candidate that was made of the `Wanted` with this id; None if there is none yet."""
+        return next((one for one in self.candidates if (one.wanted or one.id) == wanted), None)
 
     def trial(self, identity: str, seed: int) -> Trial:
         """The trial of a candidate's id and a seed.
@@ -238,6 +249,9 @@ class Plan(Asked):
             if version != VERSION:
                 raise UserError(f"{where} is of version {version!r}, this attnlab reads version {VERSION}; use another --dir")
             candidates = tuple(Candidate(**one) for one in fields.pop("candidates"))
+            check_record(fields.get("own_code"))
+            if not all(isinstance(one.code, dict | None) for one in candidates):
+                raise ValueError("the code of a candidate is no mapping")
             return cls(**{**fields, "tune": tuple(fields["tune"]), "seeds": tuple(fields["seeds"]), "candidates": candidates})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{where} is damaged ({type(error).__name__}: {error}): put back a good copy, or use another --dir") from error
@@ -280,4 +294,13 @@ def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]
     canonical = json.dumps({"config": config, "overrides": overrides}, sort_keys=True, separators=(",", ":"))
     words = [word for name in names for word in sorted(name.split(", ")) if word]
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:60].rstrip("-.") or "candidate"
+    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
+def with_code(identity: str, code: Mapping[str, str]) -> str:
+    """An id in which the hashes of the user's own code (module to hash) are a part; the same one where there is no such code."""
+    if not code:
+        return identity
+    slug, _, digits = identity.rpartition("-")
+    canonical = json.dumps([digits, code], sort_keys=True, separators=(",", ":"))
     return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"

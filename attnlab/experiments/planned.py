@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attnlab import provenance
 from attnlab.errors import UserError
-from attnlab.experiments.growth import check_growth
+from attnlab.experiments.growth import check_code, check_growth
 from attnlab.experiments.loading import AS_IT_IS, Changes, definition, definition_hash, load_experiment
 from attnlab.experiments.plan import Candidate, Plan
 
@@ -60,24 +61,27 @@ def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]])
     points = list(points)
     plan = _read(directory)
     wanted = [plan.want(variant, tuned).id for variant, tuned in points]
-    if not {*wanted} <= {one.id for one in plan.candidates}:
+    if None in [plan.made_of(one) for one in wanted]:
         _run([str(directory), "--grow"], json.dumps(points))
         plan = _read(directory)
-    known = {one.id: one for one in plan.candidates}
-    return [known[identity] for identity in wanted]
+    return [one for one in map(plan.made_of, wanted) if one is not None]
 
 
 def _flags(changes: Changes) -> list[str]:
     """Changes as flags of the planning process."""
-    return [*(f"--set={one}" for one in changes.base), *(f"--seed={seed}" for seed in changes.seeds)]
+    accept = [provenance.FLAG] if changes.accept else []
+    return [*(f"--set={one}" for one in changes.base), *(f"--seed={seed}" for seed in changes.seeds), *accept]
 
 
 def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | None:
     """The plan that is there, if it is of this very experiment; None if one has to be made."""
     defined = definition(load_experiment(file, changes), file)
     old = Plan.read(directory)
-    if old is None or old.hash == definition_hash(defined):
-        return old
+    if old is None:
+        return None
+    other = check_code(old, Path(directory), changes.accept)
+    if old.hash == definition_hash(defined):
+        return None if other else old
     check_growth(old, defined, Path(directory))
     return None
 
@@ -91,7 +95,7 @@ def _read(directory: str | Path) -> Plan:
 
 def _run(arguments: Sequence[str], given: str = "") -> str:
     """What the planning process prints; its one line of complaint becomes a `UserError`."""
-    command = [sys.executable, "-m", "attnlab.experiments.planning", *arguments]
+    command = [sys.executable, "-P", "-m", "attnlab.experiments.planning", *arguments]
     path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))  # attnlab may be run without being installed
     environment = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}  # shapes and counts only: accelerators are for the trials
     how: dict[str, Any] = {"capture_output": True, "text": True, "process_group": 0}  # Ctrl-C is for the launcher to pass on

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,13 +18,15 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
+from attnlab import provenance
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.budgets import solve
 from attnlab.experiments.building import Builder, naming
-from attnlab.experiments.growth import check_begun, check_growth
+from attnlab.experiments.growth import begun, check_begun, check_code, check_growth
 from attnlab.experiments.loading import AS_IT_IS, Changes, definition, definition_hash, load_experiment
-from attnlab.experiments.plan import Candidate, Plan, Wanted, locked
+from attnlab.experiments.plan import Candidate, Plan, Wanted, locked, with_code
 from attnlab.files import timestamp
+from attnlab.training.sealed import CHOICE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,14 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--draft", action="store_true", help="print the plan and write nothing")
     parser.add_argument("--grow", action="store_true", help="add candidates, from stdin: [[variant, {key: value}], ...]")
     parser.add_argument("--set", action="append", default=[], help="a.b=value: a setting of all variants")
+    parser.add_argument(provenance.FLAG, action="store_true", help="go on where code has changed since trials were trained")
     parser.add_argument("--seed", action="append", default=[], type=int, help="one of the seeds, instead of the file's")
     arguments = parser.parse_args(argv)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # behind all else, as commands and trials have it: they must find the same modules
     try:
         if arguments.grow:
             add(arguments.words[0], json.load(sys.stdin))
         else:
             file, directory = arguments.words
-            plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed)))
+            plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed), arguments.accept_changed_code))
             print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
     except UserError as error:
         print(error, file=sys.stderr)
@@ -61,19 +67,22 @@ def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
     defined = definition(load_experiment(file, changes), file)
     identity, old = definition_hash(defined), Plan.read(directory)
     if old is not None:
-        if old.hash == identity:
+        other = check_code(old, directory, changes.accept)
+        if old.hash == identity and not other:
             return old
-        check_growth(old, defined, directory)
+        if old.hash != identity:
+            check_growth(old, defined, directory)
     plan = Plan(**defined, file=file, hash=identity, created=old.created if old else timestamp(), candidates=())
     plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
     wanted = listed(plan) if plan.search is None else found(plan, old)
     builder = Builder(plan.config, plan.seeds[0])
     if plan.search is not None:
         check_space(plan, builder)
-    plan = plan.grown(candidates(plan, wanted, builder)).promote(one.id for one in (old.candidates if old else ()) if one.promoted)
+    found_now = [_as_planned(one, old, directory, changes.accept) for one in candidates(plan, wanted, builder)]
+    plan = plan.grown(found_now).promote(one.id for one in (old.candidates if old else ()) if one.promoted)
     for candidate in plan.candidates:
         check_begun(candidate, directory)
-    return plan
+    return dataclasses.replace(plan, own_code=_own_code(plan, old))
 
 
 def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -85,8 +94,8 @@ def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
     plan = Plan.read(directory)
     if plan is None:
         raise UserError(f"{directory} holds no plan; run 'sweep' there first")
-    known = {one.id for one in plan.candidates}
-    wanted = {one.id: one for one in (plan.want(variant, tuned) for variant, tuned in points) if one.id not in known}
+    check_code(plan, Path(directory))
+    wanted = {one.id: one for one in (plan.want(variant, tuned) for variant, tuned in points) if plan.made_of(one.id) is None}
     made = candidates(plan, list(wanted.values()), Builder(plan.config, plan.seeds[0]))
     for candidate in made:
         check_begun(candidate, Path(directory))
@@ -151,7 +160,38 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
         config = builder.config(overrides)
         parameters, flops = int(builder.count(config, "parameters")), builder.count(config, "flops")
     stored = json.loads(json.dumps(configs.to_dict(config)))
-    return Candidate(wanted.id, wanted.variant, wanted.tuned, overrides, stored, parameters, flops, budget)
+    code = provenance.of(stored).digests
+    identity = with_code(wanted.id, code)
+    before = wanted.id if identity != wanted.id else ""
+    return Candidate(identity, wanted.variant, wanted.tuned, overrides, stored, parameters, flops, budget, code=code, wanted=before)
+
+
+def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept: bool) -> Candidate:
+    """The candidate under the id it was planned with, if its code is the same or trials of it are kept although it is not."""
+    before = old.made_of(candidate.wanted or candidate.id) if old else None
+    if before is None:
+        return candidate
+    if before.code not in (None, candidate.code) and not begun(before, directory) and not (directory / CHOICE).exists():
+        return candidate
+    unknown = before.code is None and bool(candidate.code) and not accept  # what was not kept cannot be known now
+    return dataclasses.replace(candidate, id=before.id, code=None if unknown else candidate.code, wanted=before.wanted)
+
+
+def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
+    """`Plan.own_code`: the files now, and what has been accepted so far."""
+    accepted = list((old.own_code or {}).get("accepted", ())) if old else []
+    now = {one.id: one.code for one in plan.candidates}
+    for one in old.candidates if old else ():
+        code = now.get(one.id)
+        if code and one.code != code:
+            accepted.append(provenance.word(one.code or {}, code) | {"candidate": one.id})
+    return {**_files(plan).record(), "accepted": accepted}
+
+
+def _files(plan: Plan) -> provenance.Code:
+    """Experiment and config file, and what they import."""
+    config = configs.find_file(plan.config.partition(":")[0], "config file")
+    return provenance.of(config_file=config, experiment_file=configs.find_file(plan.file.partition(":")[0], "experiment file"))
 
 
 def _matched(plan: Plan, wanted: Wanted, builder: Builder) -> dict[str, Any]:
@@ -206,6 +246,7 @@ def _check_metrics(plan: Plan, task: Any) -> None:
 
 def _write(plan: Plan, directory: str) -> None:
     with locked(directory):
+        _files(plan).keep(Path(directory))
         plan.write(directory)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -15,12 +17,16 @@ from typing import Any
 from attnlab.config_tree import config_hash
 from attnlab.errors import UserError
 from attnlab.files import timestamp, write_atomic
+from attnlab.provenance import Changed, Record, check_record
 
 _PACKAGES = (
     *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections", "tensorflow-datasets", "numpy"),
     *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
 )
 _SHOWN = 5
+LOOK = "look.json"
+"""What the last look of a sweep has read of the test split, beside the manifest of each trial that it has scored."""
+_VOCABULARY = "vocabulary"  # the folder of a run in which tasks keep what they have learned from the data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Manifest:
       data: fingerprint of the data, as the caller computes it.
       command: the command line.
       created: UTC, ISO 8601.
+      vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; None in runs that did not keep it.
+      own_code: the user's code, see `attnlab.provenance`; None in runs that did not keep it.
     """
 
     config: dict[str, Any]
@@ -49,9 +57,13 @@ class Manifest:
     data: Any
     command: list[str]
     created: str
+    vocabulary: dict[str, str] | None = None
+    own_code: Record | None = None
 
     @classmethod
-    def build(cls, config: Mapping[str, Any], *, devices: Any, data: Any, command: Sequence[str] | None = None) -> Manifest:
+    def build(
+        cls, config: Mapping[str, Any], *, devices: Any, data: Any, command: Sequence[str] | None = None, own_code: Record | None = None
+    ) -> Manifest:
         """Describe this process.
 
         Args:
@@ -59,6 +71,7 @@ class Manifest:
           devices: anything JSON can hold, for example kind and count.
           data: anything JSON can hold.
           command: default `sys.argv`.
+          own_code: see `attnlab.provenance`.
         """
         return cls(
             config=plain(config),
@@ -71,6 +84,7 @@ class Manifest:
             data=plain(data),
             command=list(sys.argv if command is None else command),
             created=timestamp(),
+            own_code=own_code,
         )
 
     def write(self, workdir: str | Path) -> None:
@@ -89,6 +103,9 @@ class Manifest:
             manifest = cls(**json.loads(path.read_bytes()))
             if config_hash(manifest.config) != manifest.config_hash:
                 raise ValueError("the config does not have the recorded hash")
+            check_record(manifest.own_code)
+            if not isinstance(manifest.vocabulary, dict | None):
+                raise ValueError("vocabulary is no mapping")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -102,10 +119,56 @@ class Manifest:
             more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             raise UserError(f"workdir {workdir} holds another config: {'; '.join(wrong[:_SHOWN])}{more}. Use another --workdir")
 
+    def check_vocabulary(self, workdir: str | Path) -> None:
+        """Raise `Changed` if `workdir` (this manifest's) holds another vocabulary than it was trained with.
+
+        One that is lost or damaged is for the task to miss.
+        """
+        now, before = vocabulary_prints(workdir), self.vocabulary or {}
+        other = [name for name, digest in now.items() if before.get(name, digest) != digest]
+        if other:
+            raise Changed(
+                f"{Path(workdir) / _VOCABULARY / other[0]} is not the one that this run was trained with; put back a good copy, or "
+                f"delete it and run the 'train' command of this workdir again, which learns it from the same data"
+            )
+
+    def read_data(self, workdir: str | Path) -> dict[str, str]:
+        """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and in a sweep's last look."""
+        found = dict(self.data) if isinstance(self.data, dict) else {}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            found |= json.loads((Path(workdir) / LOOK).read_bytes())["data"]
+        return found
+
+    def check_data(self, found: Mapping[str, str], workdir: str | Path) -> None:
+        """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.
+
+        Args:
+          found: split to its fingerprint now; those that the run has not read are left alone.
+          workdir: for the message.
+        """
+        before = self.read_data(workdir)
+        changed = [split for split, digest in found.items() if before.get(split, digest) != digest]
+        if changed:
+            where = f"the data of workdir {workdir} has changed since it began"
+            raise Changed(f"{where} (split {', '.join(changed)}); put it back, or use another --workdir")
+
     def environment_changes(self, now: Manifest) -> list[str]:
         """What may break bit-for-bit equality on resume: packages, Python, devices, data and code that differ, "a.b: saved 3, wanted 4"."""
         parts = ("packages", "python", "devices", "data", "code")
         return differences({part: getattr(self, part) for part in parts}, {part: getattr(now, part) for part in parts}, ignore=())
+
+
+def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
+    """What tells the files of `<workdir>/vocabulary/` from others, by name: the checksum that stands in them, which their readers verify;
+    of a file without one, the SHA-256 of its bytes. {} where there is no such folder."""
+    found = {}
+    for path in sorted(one for one in (Path(workdir) / _VOCABULARY).glob("[!.]*") if one.is_file()):
+        content = path.read_bytes()
+        try:
+            found[path.name] = str(json.loads(content)["sha256"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            found[path.name] = hashlib.sha256(content).hexdigest()
+    return found
 
 
 def plain(config: Any) -> Any:

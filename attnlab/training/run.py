@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
+from attnlab import provenance
 from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
+from attnlab.provenance import Changed, Code
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.manifest import Manifest
+from attnlab.training.manifest import Manifest, vocabulary_prints
 from attnlab.training.records import State, Status
 from attnlab.training.sealed import check_test_split
 
@@ -68,6 +71,7 @@ class Prepared:
       task: with the data of the splits it was asked to read.
       batches: this process's share of each step's.
       place: the parallel backend.
+      code: the user's code that the config names, as it was when it was imported; None to look for it now.
     """
 
     config: ConfigDict
@@ -75,9 +79,10 @@ class Prepared:
     task: Any
     batches: Any
     place: Any
+    code: Code | None = None
 
     @classmethod
-    def prepare(cls, kind: Any, config: ConfigDict, workdir: Path, splits: Sequence[str]) -> Prepared:
+    def prepare(cls, kind: Any, config: ConfigDict, workdir: Path, splits: Sequence[str], code: Code | None = None) -> Prepared:
         """Check the config, find the devices and read the data; writes nothing.
 
         Args:
@@ -85,9 +90,10 @@ class Prepared:
           config: of the run.
           workdir: its vocabularies are taken if a run has begun there.
           splits: of the data; what is not among them is never opened.
+          code: see `Prepared`.
 
         Raises:
-          UserError: anything wrong with config, devices or data, or `workdir` holds a run of another config.
+          UserError: anything wrong with config, devices or data, or `workdir` holds a run of another config or another vocabulary.
         """
         if "test" in splits:
             check_test_split(workdir)
@@ -98,7 +104,7 @@ class Prepared:
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         check_scores(task)
-        return cls(config, workdir, task, task.batches(place.count * config.training.accumulate), place)
+        return cls(config, workdir, task, task.batches(place.count * config.training.accumulate), place, code)
 
     def fit(self, progress: Progress, interrupt: Interrupt, began: float, until: int | None = None) -> Outcome:
         """Train to the end, or until told to stop; `status.json` says how it ended. The caller holds the lock of `workdir`.
@@ -123,24 +129,55 @@ class Prepared:
         return outcome
 
     def describe(self, progress: Progress) -> None:
-        """Write vocabularies and manifest of a new run; of a resumed one, check the data and tell what else has changed."""
+        """Write vocabularies, the user's code and manifest of a new run; of a resumed one, check the data and tell what else has changed.
+
+        Raises:
+          Changed: data or code is not what the run began with.
+        """
         import jax
 
-        previous = _begun(self.workdir, self.config)
+        previous, code = _begun(self.workdir, self.config), self.code or provenance.of(self.config)
         devices = {"kind": jax.devices()[0].device_kind, "count": self.place.count, "processes": jax.process_count(), **self.place.about}
-        manifest = Manifest.build(self.config, devices=devices, data=dict(self.task.data.fingerprints))
-        if previous is not None and previous.data != manifest.data:
-            changed = [split for split, digest in manifest.data.items() if previous.data.get(split) != digest]
-            where = f"the data of workdir {self.workdir} has changed since it began"
-            raise UserError(f"{where} (split {', '.join(changed)}); use another --workdir")
-        if jax.process_index() == 0 and not (previous and self.task.saved(self.workdir)):
-            self.task.save(self.workdir)  # a vocabulary that was lost is learned again: it is a function of the data
-        if previous is None:
-            if jax.process_index() == 0:
+        manifest = Manifest.build(self.config, devices=devices, data=dict(self.task.data.fingerprints), own_code=code.record())
+        changes = self._resumed(previous, manifest, code, progress) if previous is not None else []
+        if jax.process_index() == 0:
+            if not (previous and self.task.saved(self.workdir)):
+                self._save_vocabulary(previous)
+            if previous is None:
+                code.keep(self.workdir)
+                manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
                 manifest.write(self.workdir)  # last: a workdir with a manifest is complete
-            return
+            elif changes:
+                step = provenance.saved_step(self.workdir)
+                before = previous.own_code if step is not None else None
+                if before is None:  # nothing of the code before is in this run
+                    code.keep(self.workdir)
+                record = code.record() if before is None else provenance.accepted(before, code, self.workdir, step)
+                dataclasses.replace(previous, own_code=record).write(self.workdir)
+
+    def _resumed(self, previous: Manifest, manifest: Manifest, code: Code, progress: Progress) -> list[provenance.Change]:
+        """Check data and code of a run that goes on, and tell what else has changed; the changes of code."""
+        previous.check_data(manifest.data, self.workdir)
+        if provenance.saved_step(self.workdir) is not None:
+            provenance.check(previous.own_code, code, self.workdir)
+            for line in provenance.notes(previous.own_code, code, self.workdir):
+                progress.note(f"note: {line}")
         for change in previous.environment_changes(manifest):
             progress.note(f"note: not what this run began with: {change}")
+        return provenance.changes(previous.own_code, code)
+
+    def _save_vocabulary(self, previous: Manifest | None) -> None:
+        """Keep what was learned from the data; one that was lost is learned again, for it is a function of the data.
+
+        Raises:
+          Changed: what was learned again is not what was lost.
+        """
+        if previous is not None:
+            with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
+                self.task.save(Path(folder))
+                if previous.vocabulary not in (None, vocabulary_prints(folder)):
+                    raise Changed(f"{self.workdir} has lost its vocabulary, and the data gives another one now; put back a good copy")
+        self.task.save(self.workdir)
 
 
 def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
@@ -148,6 +185,7 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
     manifest = Manifest.read(workdir)
     if manifest is not None:
         manifest.check_config(config, workdir)
+        manifest.check_vocabulary(workdir)
     return manifest
 
 

@@ -44,6 +44,7 @@ def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: 
     begun = tmp_path / "begun"
     assert session.existing_run(begun) is None
     (begun / "vocabulary").mkdir(parents=True)
+    (begun / "code").mkdir()
     for name in (".lock", ".manifest.json.tmp"):
         (begun / name).write_text("")
     assert session.existing_run(begun) is None

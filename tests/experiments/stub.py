@@ -17,6 +17,7 @@ from attnlab.experiments.running.selection import Choice
 from attnlab.experiments.running.slots import Slot
 from attnlab.experiments.running.state import recorded
 from attnlab.experiments.running.trial import HELD
+from attnlab.experiments.running.unchanged import CHANGED
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.records import Held, RunLock
 from tests.experiments import plans
@@ -55,7 +56,7 @@ def planned(directory: Path, **changes: Any) -> Plan:
 
 
 def behave(directory: Path, **endings: str) -> None:
-    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute", "wait", "linger" (wait, and take a
+    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute", "changed", "wait", "linger" (wait, and take a
     second to save when asked to leave); all others are done soon."""
     (directory / "endings.json").write_text(json.dumps(endings))
 
@@ -88,6 +89,10 @@ def work(directory: Path, job: Job, slot: Slot) -> int:
             return 0
         attempt = Attempt.start(workdir, slot)
         begin = time.time()
+        if ending == "changed":
+            (workdir / "log.txt").write_text("error: mine.py was edited\n")
+            attempt.end("interrupted", 0)
+            return CHANGED
         if ending == "mute":
             print("something went wrong at the very start")
             os._exit(3)

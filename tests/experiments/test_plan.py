@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import grid, rows
-from attnlab.experiments.plan import Candidate, Plan, Trial, candidate_id
+from attnlab.experiments.plan import Candidate, Plan, Trial, candidate_id, with_code
 from tests.experiments.plans import plan
 
 CONFIG = "configs/translation.py:rnnsearch"
@@ -117,3 +117,24 @@ def test_a_trial_keeps_its_config_apart_from_the_candidate() -> None:
     candidate = plan().candidates[0]
     Trial(candidate, 1).config["seed"] = 9
     assert candidate.config == {"seed": 0}
+
+
+def test_code_of_the_users_own_is_part_of_an_id() -> None:
+    """Which modules and what is in them; without such code an id is what it was before that was kept."""
+    code = {"mine": "a" * 64, "mine.aid": "b" * 64}
+    ids = {with_code("a-b-12345678", one) for one in (code, {"mine": "a" * 64}, {**code, "mine": "c" * 64}, {"other": "a" * 64})}
+    assert len(ids) == 4 and all(one.startswith("a-b-") and len(one) == len("a-b-12345678") for one in ids)
+    assert with_code("a-b-12345678", dict(reversed(code.items()))) in ids and with_code("a-b-12345678", {}) == "a-b-12345678"
+    assert with_code("a-b-12345679", code) not in ids
+
+
+def test_a_plan_of_before_code_was_kept_can_be_read(tmp_path: Path) -> None:
+    plan().write(tmp_path)
+    fields = json.loads((tmp_path / "plan.json").read_text())
+    del fields["own_code"]
+    for one in fields["candidates"]:
+        del one["code"], one["wanted"]
+    (tmp_path / "plan.json").write_text(json.dumps(fields))
+    found = Plan.read(tmp_path)
+    assert found is not None and found.own_code is None and [one.code for one in found.candidates] == [None, None]
+    assert found.made_of(found.want("general", {}).id) == found.candidates[1] and found.made_of("absent") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from attnlab import provenance
 from attnlab.errors import UserError
 from attnlab.experiments import planned
 from attnlab.experiments.loading import Changes
 from attnlab.experiments.plan import Plan
+from attnlab.training.manifest import Manifest
 from tests.experiments.plans import experiment_file, plan
 
 SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
@@ -35,6 +38,30 @@ def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path)
     assert made.seeds == (4, 2) and {one.config["training"]["steps"] for one in made.candidates} == {7}
     assert {trial.config["seed"] for trial in made.trials()} == {4, 2}
     assert planned.draft(file, tmp_path / "sweep", changes) == made != planned.draft(file, tmp_path / "sweep")
+
+
+def test_that_changed_code_is_accepted_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A begun trial of code that is no more: the launcher refuses it alone, and asks the planning process where it is accepted."""
+    file = experiment_file(tmp_path / "which.py", SCORES)
+    (tmp_path / "gone.py").write_text("class Own:\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = plan()
+    config = {**made.candidates[0].config, "name": "gone:Own"}
+    code = provenance.of(config)
+    candidates = (dataclasses.replace(made.candidates[0], config=config, code=code.digests), *made.candidates[1:])
+    made = dataclasses.replace(made, candidates=candidates)
+    made.write(tmp_path / "sweep")
+    workdir = made.trials()[0].workdir(tmp_path / "sweep")
+    (workdir / "checkpoints" / "4").mkdir(parents=True)
+    Manifest.build(config, devices=None, data={}, own_code=code.record()).write(workdir)
+    (tmp_path / "gone.py").unlink()
+    monkeypatch.setattr(subprocess, "run", None)
+    with pytest.raises(UserError, match=r"seed0 was made with other code: .*gone\.py is gone; put that back"):
+        planned.ensure(file, tmp_path / "sweep")
+    asked: list[list[str]] = []
+    monkeypatch.setattr(planned, "_run", lambda words, given="": asked.append([*words]))
+    planned.ensure(file, tmp_path / "sweep", Changes(accept=True))
+    assert asked == [[file, str(tmp_path / "sweep"), "--accept-changed-code"]]
 
 
 def test_what_the_process_complains_of_is_one_line(tmp_path: Path) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import json
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from attnlab import provenance
 from attnlab.errors import UserError
 from attnlab.experiments import building, planning
 from attnlab.experiments.building import Builder
+from attnlab.experiments.loading import Changes
 from attnlab.experiments.plan import Plan
 from attnlab.experiments.planning import made
 from attnlab.training.manifest import Manifest
@@ -225,3 +231,73 @@ def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_train
     )
     with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
         made(str(tmp_path / "recall.py"), tmp_path / "sweep")
+
+
+OWN = "from attnlab.attention.mechanisms.single import Single\nfrom own_plan_aid import *\n\n\nclass Own(Single):\n    pass\n"
+VARIANTS = "compare=rows({'additive': {}, 'own': {'system.attention': 'own_plan:Own'}})"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Iterator[Path]:
+    """The file that a mechanism of the user's imports."""
+    (tmp_path / "own_plan.py").write_text(OWN)
+    (tmp_path / "own_plan_aid.py").write_text("ONE = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path / "own_plan_aid.py"
+    for name in ("own_plan", "own_plan_aid"):
+        sys.modules.pop(name, None)
+
+
+def begin(plan: Plan, tmp_path: Path) -> Path:
+    """The first trial of "own", with a record of training."""
+    trial = plan.trials()[1]
+    workdir = trial.workdir(tmp_path / "sweep")
+    workdir.mkdir(parents=True)
+    Manifest.build(trial.config, devices=None, data={}, own_code=provenance.of(trial.config).record()).write(workdir)
+    (workdir / "metrics.jsonl").write_text("{}\n")
+    return workdir
+
+
+def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> None:
+    """Of the candidates that name it, and of no others; other code is another candidate as long as nothing was trained."""
+    file = experiment_file(tmp_path / "which.py", VARIANTS)
+    plan = made(file, tmp_path / "sweep")
+    additive, mine = plan.candidates
+    assert additive.code == {} and mine.code is not None and {*mine.code} == {"own_plan", "own_plan_aid"}
+    assert plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {}) and mine.id != plan.want("own", {}).id
+    named = [f"experiment-file/{name}.py" for name in ("own_plan", "own_plan_aid", "which")]
+    assert plan.own_code is not None and [*plan.own_code["files"]][:1] == ["config-file/translation.py"]
+    assert sorted(plan.own_code["files"])[1:] == named
+    plan.write(tmp_path / "sweep")
+    assert made(file, tmp_path / "sweep") == plan
+    own.write_text("ONE = 2\n")
+    again = made(file, tmp_path / "sweep")
+    assert again.candidates[0] == additive and again.candidates[1].id != mine.id and again.candidates[1].wanted == mine.wanted
+
+
+def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its candidates keep their names and results, and the plan says who mixed what."""
+    plan = planned(tmp_path, VARIANTS)
+    workdir = begin(plan, tmp_path)
+    own.write_text("ONE = 2\n")
+    words = f"{workdir} was made with other code: {own} has changed"
+    assert words in refused(tmp_path, VARIANTS) and words in refused(tmp_path, VARIANTS, "seeds=(0, 1)")
+    with pytest.raises(UserError, match=re.escape(words)):
+        planning.add(str(tmp_path / "sweep"), [("own", {"schedule.peak": 0.5})])
+    mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
+    assert [one.id for one in mixed.candidates] == [one.id for one in plan.candidates] and mixed.own_code is not None
+    (word,) = mixed.own_code["accepted"]
+    assert word["candidate"] == plan.candidates[1].id and {*word["changed"]} == {"own_plan_aid"} and word["by"]
+    assert mixed.candidates[1].code == provenance.of(plan.candidates[1].config).digests
+    mixed.write(tmp_path / "sweep")
+    assert made(str(tmp_path / "which.py"), tmp_path / "sweep") == mixed  # nobody is asked twice
+
+
+def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) -> None:
+    plan = planned(tmp_path, VARIANTS)
+    old = [dataclasses.replace(one, id=one.wanted or one.id, wanted="", code=None) for one in plan.candidates]
+    dataclasses.replace(plan, candidates=tuple(old), own_code=None).write(tmp_path / "sweep")
+    own.write_text("ONE = 2\n")
+    assert [one.id for one in planned(tmp_path, VARIANTS).candidates] == [one.id for one in old]
+    grown = planned(tmp_path, VARIANTS, "seeds=(0, 1)")
+    assert [(one.id, one.code) for one in grown.candidates] == [(old[0].id, {}), (old[1].id, None)]

@@ -48,6 +48,25 @@ def test_damaged_manifest_is_named(damage: object, tmp_path: Path) -> None:
         Manifest.read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("own_code", value) for value in (3, {}, {"modules": {"a": 1}, "files": {}, "accepted": []})),
+        ("own_code", {"modules": {"a": {"file": "a.py", "sha256": None, "copy": "a.py"}}, "files": {}, "accepted": []}),
+        ("own_code", {"modules": {}, "files": {}, "accepted": [{"by": "me", "step": "9", "changed": {}}]}),
+        ("vocabulary", ["shared.json"]),
+    ],
+)
+def test_what_is_kept_of_code_and_vocabulary_is_looked_at_when_it_is_read(field: str, value: object, tmp_path: Path) -> None:
+    build().write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(UserError, match=f"{path} is damaged"):
+        Manifest.read(tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: None}))
+    assert Manifest.read(tmp_path) is not None
+
+
 def test_differences_name_field_and_both_values() -> None:
     """Changed, gone and new fields, with dotted names; ignored nodes do not count, nor do tuples against lists."""
     new = {"system": {"name": "rnnsearch", "width": 8}, "batch": {"buckets": [16, 32]}, "parallel": {"devices": 4}, "seed": "0"}

@@ -88,6 +88,14 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     kept.unlink()
     prepared(config(files), workdir).describe(progress())
     assert kept.read_bytes() == content
+    manifest = Manifest.read(workdir)
+    assert manifest is not None and manifest.vocabulary is not None and {*manifest.vocabulary} == {kept.name}
+    manifest.vocabulary[kept.name] = "0" * 64  # as if another version of the library had learned it
+    manifest.write(workdir)
+    kept.unlink()
+    with pytest.raises(UserError, match="has lost its vocabulary, and the data gives another one now"):
+        prepared(config(files), workdir).describe(progress())
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize("until", [None, 5])

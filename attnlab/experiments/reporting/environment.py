@@ -6,9 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attnlab import provenance
 from attnlab.experiments.reporting.collect import Record
 from attnlab.experiments.reporting.tables import Table
 from attnlab.training.manifest import Manifest
+
+_OWN = "your code: "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +33,7 @@ def environment(records: Sequence[Record]) -> Environment:
     names = list(dict.fromkeys(name for one in facts.values() for name in one))
     by_value: dict[str, dict[str, list[str]]] = {name: {} for name in names}
     for trial, one in facts.items():
-        for name in names:
+        for name in (name for name in names if name in one or not name.startswith(_OWN)):  # which only some variants need
             by_value[name].setdefault(one.get(name, "absent"), []).append(trial)
     shared = {name: next(iter(values)) for name, values in by_value.items() if len(values) == 1}
     differing = {name: {value: tuple(trials) for value, trials in values.items()} for name, values in by_value.items() if len(values) > 1}
@@ -49,7 +52,13 @@ def tables(found: Environment) -> list[Table]:
 def _facts(manifest: Manifest) -> dict[str, str]:
     facts = {"code": _code(manifest.code), "python": manifest.python, "platform": manifest.platform, "devices": _flat(manifest.devices)}
     data = manifest.data if isinstance(manifest.data, dict) else {}
-    return facts | manifest.packages | {f"{split} data": str(digest)[:12] for split, digest in data.items()}
+    own = {f"{_OWN}{name}": digest[:12] for name, digest in provenance.digests(manifest.own_code).items()}
+    mixed = {
+        f"{_OWN}{name}": f"{change['was'] or 'none'!s:.12} until step {word['step']}, then {own.get(f'{_OWN}{name}', 'none')}"
+        for word in (manifest.own_code or {}).get("accepted", ())
+        for name, change in word["changed"].items()
+    }
+    return facts | manifest.packages | {f"{split} data": str(digest)[:12] for split, digest in data.items()} | own | mixed
 
 
 def _code(code: Mapping[str, Any] | None) -> str:

@@ -9,17 +9,22 @@ but for pictures that a kill has kept from being drawn.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.selection import Choice
 from attnlab.experiments.running.state import recorded
 from attnlab.experiments.running.trial import HELD, write_output_to
+from attnlab.files import timestamp, write_atomic
+from attnlab.provenance import Changed
+from attnlab.training.manifest import LOOK, Manifest
 from attnlab.training.records import Held, RunLock
 from attnlab.training.sealed import check_test_split
 
@@ -65,6 +70,7 @@ def run(directory: Path, candidate: str) -> int:
 
     Raises:
       UserError: no plan; the choice is not frozen, or it is another candidate.
+      Changed: code, vocabulary or test split is not what the trials, or those scored before, were made with.
     """
     plan, choice = Plan.read(directory), Choice.read(directory)
     if plan is None or choice is None:
@@ -76,6 +82,8 @@ def run(directory: Path, candidate: str) -> int:
     write_output_to(trials[0].workdir(directory) / "log.txt")
     try:
         return _evaluate(trials, directory)
+    except Changed:
+        raise
     except Exception as error:
         traceback.print_exception(error)
         return 1
@@ -94,13 +102,16 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     codes = [0]
     for trial in trials:
         workdir = trial.workdir(directory)
-        config = configs.prepare(configs.from_dict(trial.config))
         write_output_to(workdir / "log.txt")
+        unchanged.check_code(trial)  # before it is imported
+        config = configs.prepare(configs.from_dict(trial.config))
+        unchanged.check_code(trial)
         try:
             with RunLock(workdir):
                 if has_results(trial, directory) and drawn(workdir):  # by another process, in the meantime
                     continue
                 task = task or TASKS.resolve(config.task).load(config, workdir, ("test",))  # the seed is no part of it
+                _check(trial, directory, task.data.fingerprints)
                 if has_results(trial, directory):
                     draw_all(task, best_params(config, task, workdir)[0], workdir)
                 else:
@@ -109,10 +120,22 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 codes.append(1)
         except Held:
             codes.append(HELD)
+        except Changed:
+            raise
         except Exception as error:  # the other seeds can be evaluated all the same
             traceback.print_exception(error)
             codes.append(1)
     return 1 if 1 in codes else max(codes)
+
+
+def _check(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
+    """Vocabulary and test split must be those of the trial and of the others; what is looked at is then kept with this one too."""
+    workdir = trial.workdir(directory)
+    manifest = Manifest.read(workdir)
+    if manifest is not None:
+        manifest.check_vocabulary(workdir)
+    unchanged.check_data(trial, directory, found)
+    write_atomic(workdir / LOOK, json.dumps({"time": timestamp(), "data": dict(found)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from attnlab.experiments.running import final, stacking, trial
 from attnlab.experiments.running.selection import Choice, wanted
 from attnlab.experiments.running.slots import Slot
 from attnlab.experiments.running.state import recorded
+from attnlab.experiments.running.unchanged import CHANGED
+from attnlab.provenance import Changed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +79,9 @@ def perform(directory: Path, job: Job, slot: Slot) -> int:
         if len(job.trials) > 1:
             return stacking.run(directory, [one.name for one in job.trials], slot)
         return trial.run(directory, first.candidate.id, first.seed, slot)
+    except Changed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return CHANGED
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -28,6 +28,8 @@ from attnlab.experiments.running.jobs import Job, perform
 from attnlab.experiments.running.slots import Slot
 from attnlab.experiments.running.stop import Stop
 from attnlab.experiments.running.trial import HELD
+from attnlab.experiments.running.unchanged import CHANGED
+from attnlab.provenance import Changed
 from attnlab.training.records import RunLock, is_held
 
 FURTHER = 2  # attempts at a job whose process died without a word
@@ -98,12 +100,16 @@ class Queue:
         self._told: set[str] = set()
         self._deaths: Counter[str] = Counter()
         self._failures: list[str] = []
+        self._changed = ""
 
     def run(self, jobs: Sequence[Job]) -> list[str]:
         """Run all jobs to their end, or until a signal.
 
         Returns:
           A line for each job that failed and left no record of it.
+
+        Raises:
+          Changed: a process has seen that code or data is not what the sweep was planned with; nothing was begun after that.
         """
         self._waiting, self._failures, worked = deque(jobs), [], time.monotonic()
         try:
@@ -118,6 +124,8 @@ class Queue:
                 self._prune()
         finally:
             self._finish()
+        if self._changed:
+            raise Changed(self._changed)
         return self._failures
 
     def _fill(self) -> None:
@@ -175,6 +183,11 @@ class Queue:
             self._board.ended(job)
         elif code == HELD:
             self._hold(job)
+        elif code == CHANGED:
+            self._changed = last_line((job.left(self._directory)[0]).workdir(self._directory) / "log.txt").removeprefix("error: ")
+            self._board.note(f"{job.name}: {self._changed}; nothing more is begun")
+            self._waiting.clear()
+            self._held.clear()
         elif job.kind == "final" and code in (1, 2):
             self._fail(job, "")
         elif job.kind == "train" and len(job.trials) > 1 and (code in (1, 2) or self._deaths[job.name] == FURTHER):

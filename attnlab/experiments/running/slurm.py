@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.board import Board
 from attnlab.experiments.running.jobs import Job
 from attnlab.experiments.running.slots import Slot
@@ -154,7 +155,7 @@ class Cluster:
           A line if workers ended before the jobs did.
 
         Raises:
-          UserError: SLURM does not take the workers.
+          UserError: SLURM does not take the workers, or the user's code is not what the sweep was planned with.
         """
         left, submissions = list(jobs), 0
         while self._stop.signal is None:
@@ -167,6 +168,8 @@ class Cluster:
             if submissions == 0 or missing == min(self._request.workers, len(left)):
                 if submissions == SUBMISSIONS:
                     return [f"{left[0].name} and {len(left) - 1} more: no worker stays; their logs lie in {self._directory / 'slurm'}"]
+                for job in left:
+                    unchanged.check_code(job.trials[0])  # no worker would stay
                 self._submit(missing)
                 submissions += 1
             self._board.tick()

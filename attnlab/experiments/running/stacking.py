@@ -6,7 +6,7 @@ Every trial keeps its own lock, folder and records, as if it were alone; one tha
 prints goes to the log of the first trial; the others' logs name that one.
 An error that ends the program is not yet any one trial's: all that were in it are "interrupted", to be trained one at a time.
 Exit code 0: all done, now or before; 1: one failed or diverged, or an error ended all; 75: another process is at one of them;
-128 + n: stopped by signal n.
+78: code or data is not what the sweep was planned with; 128 + n: stopped by signal n.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.attempts import Attempt
 from attnlab.experiments.running.slots import Slot
 from attnlab.experiments.running.state import recorded
 from attnlab.experiments.running.trial import HELD, failed, find, write_output_to, write_validation
 from attnlab.progress import Progress
+from attnlab.provenance import Changed
 from attnlab.training.hyperparameters import signature
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.manifest import Manifest
@@ -85,6 +87,8 @@ def run(directory: Path, names: Sequence[str], slot: Slot | None = None) -> int:
         for trial in wanted[1:]:
             with open(trial.workdir(directory) / "log.txt", "a") as log:
                 log.write(f"trained together with {wanted[0].name}: see the log there\n")
+        for trial in wanted:
+            unchanged.check_code(trial)
         return _trained(wanted, directory, slot, began) or busy
 
 
@@ -115,6 +119,10 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
     attempts = [Attempt.start(trial.workdir(directory), slot) for trial in trials]
     try:
         prepared, outcomes, code = fit(trials, directory, began)
+    except Changed as error:
+        for attempt, trial in zip(attempts, trials, strict=True):
+            failed(error, attempt, trial, "interrupted")
+        raise
     except (Exception, KeyboardInterrupt) as error:
         state: State = "failed" if len(trials) == 1 else "interrupted"
         return max(failed(error, attempt, trial, state) for attempt, trial in zip(attempts, trials, strict=True))
@@ -145,7 +153,8 @@ def fit(trials: Sequence[Trial], directory: Path, began: float) -> tuple[list[Pr
         prepared = prepare(trials, directory, ("train", "valid"))
         settings = prepared[0].config.training
         with Progress(settings.steps, every=settings.log_every) as progress:
-            for one in prepared:
+            for one, trial in zip(prepared, trials, strict=True):
+                unchanged.check_data(trial, directory, one.task.data.fingerprints)
                 one.describe(progress)
             for line in prepared[0].task.notes(prepared[0].batches):
                 progress.note(line)
@@ -167,16 +176,21 @@ def prepare(trials: Sequence[Trial], directory: Path, splits: Sequence[str]) -> 
     from attnlab.training.run import Prepared, check, check_scores
 
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
+    code = [unchanged.check_code(trial) for trial in trials]
     folders = [trial.workdir(directory) for trial in trials]
     first = wanted[0]
     kind = TASKS.resolve(first.task)
     check(kind, first)
-    begun = [folder for folder in folders if Manifest.read(folder) is not None and kind.saved(folder)]
+    manifests = {folder: Manifest.read(folder) for folder in folders}
+    begun = [folder for folder, manifest in manifests.items() if manifest is not None and kind.saved(folder)]
+    for folder, manifest in manifests.items():
+        if manifest is not None:
+            manifest.check_vocabulary(folder)
     task = kind.load(first, begun[0] if begun else None, splits)
     check_scores(task)
     place = spread(len(trials), first.parallel.devices)
     batches = (task.batches(one.training.accumulate, one.seed) for one in wanted)
-    return [Prepared(one, folder, task, own, place) for one, folder, own in zip(wanted, folders, batches, strict=True)]
+    return [Prepared(one, folder, task, own, place, used) for one, folder, own, used in zip(wanted, folders, batches, code, strict=True)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python -m attnlab.experiments.running.trial DIR additive-3f2a9c1b 0
 
-Exit code 0: done, now or before; 1: failed or diverged; 75: another process is at it; 128 + n: stopped by signal n, and saved.
+Exit code 0: done, now or before; 1: failed or diverged; 75: another process is at it; 78: code or data is not what the sweep was planned
+with; 128 + n: stopped by signal n, and saved.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.attempts import Attempt
 from attnlab.experiments.running.slots import Slot
 from attnlab.experiments.running.state import recorded
 from attnlab.files import write_atomic
 from attnlab.progress import Progress
+from attnlab.provenance import Changed
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.records import Held, RunLock, State, Status, best_record, read_records
 
@@ -57,6 +60,7 @@ def run(directory: Path, candidate: str, seed: int, slot: Slot | None = None) ->
 
     Raises:
       UserError: there is no such trial, or its folder cannot be used.
+      Changed: code or data is not what the sweep was planned with; the trial is as it was, or interrupted.
     """
     began = time.perf_counter()
     trial = find(directory, candidate, seed)
@@ -70,9 +74,13 @@ def run(directory: Path, candidate: str, seed: int, slot: Slot | None = None) ->
     with lock:
         if recorded(trial, directory).settled:  # by another process, in the meantime
             return 0
+        unchanged.check_code(trial)
         attempt = Attempt.start(workdir, slot)
         try:
             outcome, code = fit(trial, directory, began)
+        except Changed as error:
+            failed(error, attempt, trial, "interrupted")
+            raise
         except (Exception, KeyboardInterrupt) as error:
             return failed(error, attempt, trial)
         attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
@@ -109,9 +117,11 @@ def fit(trial: Trial, directory: Path, began: float) -> tuple[Outcome, int]:
     from attnlab.training.run import Prepared, start_jax
 
     config = configs.prepare(configs.from_dict(trial.config))
+    code = unchanged.check_code(trial)  # what has just been imported is what was there before and is there now
     start_jax()
     with Interrupt() as interrupt, Progress(config.training.steps, every=config.training.log_every) as progress:
-        prepared = Prepared.prepare(TASKS.resolve(config.task), config, trial.workdir(directory), ("train", "valid"))
+        prepared = Prepared.prepare(TASKS.resolve(config.task), config, trial.workdir(directory), ("train", "valid"), code)
+        unchanged.check_data(trial, directory, prepared.task.data.fingerprints)
         outcome = prepared.fit(progress, interrupt, began)
     if outcome.state == "done":
         plan = Plan.read(directory)

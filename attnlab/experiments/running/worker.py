@@ -24,6 +24,7 @@ from attnlab.experiments.running.queue import Queue
 from attnlab.experiments.running.selection import Choice
 from attnlab.experiments.running.slots import Slot, usable_cores
 from attnlab.experiments.running.stop import Stop
+from attnlab.provenance import Changed
 from attnlab.training.records import is_held
 
 POLL = 3.0  # seconds between two looks at the folder
@@ -115,7 +116,11 @@ def work(directory: Path, slot: Slot, stop: Stop) -> None:
             return
         free = [job for job in jobs if not any(is_held(one.workdir(directory)) for one in job.trials)]
         if free:
-            lines = queue.run(in_turn(free, slot.number, directory))
+            try:
+                lines = queue.run(in_turn(free, slot.number, directory))
+            except Changed as error:  # the launcher tells it
+                print(f"error: {error}", file=sys.stderr)
+                return
             failed |= {job.name for job in free if any(line.startswith(f"{job.name}:") for line in lines)}
         else:
             time.sleep(POLL)

@@ -34,3 +34,19 @@ def test_alike_everywhere_is_said(tmp_path: Path) -> None:
     found = environment(collect(sweep(tmp_path)).trials)
     (shared,) = tables(found)
     assert not found.differing and shared.notes and ("train data", "a" * 12) in shared.rows
+
+
+def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path: Path) -> None:
+    """One that went on with other code names both."""
+    directory = sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.6)})
+    for seed, digest in ((0, "a" * 64), (1, "b" * 64)):
+        path = workdir(directory, "b", seed) / "manifest.json"
+        manifest = json.loads(path.read_text())
+        modules = {"mine": {"sha256": digest}, "aid": {"sha256": "c" * 64}}
+        word = {"step": 40, "changed": {"mine": {"was": "a" * 64, "now": digest}}}
+        own = {"modules": modules, "files": {}, "accepted": [word] * seed}
+        write(path, {**manifest, "own_code": own})
+    found = environment(collect(directory).trials)
+    first, second = ("b-0a1b2c3d/seed0",), ("b-0a1b2c3d/seed1",)
+    assert found.differing == {"your code: mine": {"a" * 12: first, f"{'a' * 12} until step 40, then {'b' * 12}": second}}
+    assert found.shared["your code: aid"] == "c" * 12

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running import jobs, queue
 from attnlab.experiments.running.attempts import read
@@ -93,6 +94,19 @@ def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
     kept = [path.read_bytes() for path in sorted(tmp_path.rglob("attempts.jsonl"))]
     assert run(plan, tmp_path).lines == []  # failed and done ones stay as they are
     assert kept == [path.read_bytes() for path in sorted(tmp_path.rglob("attempts.jsonl"))]
+
+
+def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
+    """What runs comes to its end, nothing more is begun, and one line says why."""
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    stub.behave(tmp_path, additive_0="changed")
+    with pytest.raises(UserError, match=r"^mine.py was edited$"):
+        run(plan, tmp_path)
+    seen = states(plan, tmp_path)
+    assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done") and [*seen.values()].count("pending") >= 2
+    stub.behave(tmp_path)
+    run(plan, tmp_path)
+    assert {*states(plan, tmp_path).values()} == {"done"}
 
 
 def test_a_trial_held_by_somebody_else_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

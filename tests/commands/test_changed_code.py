@@ -1,0 +1,207 @@
+"""A run whose code, data or vocabulary is no longer what it was made from: every command says so, and goes on only where told to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commands.tiny import SHARED, SMALL, Called, called
+
+MINE = '''
+"""Additive attention, blunted."""
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from attnlab.attention.protocol import Attention
+from attnlab.attention.mechanisms.single import Single
+from blunt import BY
+
+
+class Mine(Single):
+    """Reads with a query that is made smaller."""
+
+    def read(self, query, memory, visibility):
+        return super().read(query * BY, memory, visibility)
+'''
+SETTINGS = '''
+"""A small system with a mechanism of my own, on files."""
+
+from attnlab.config import load
+
+
+def get_config(argument=""):
+    return load("configs/translation.py:rnnsearch", {overrides!r}).unlock()
+'''
+
+
+class Folder:
+    """A user's folder: where they stand, with a run in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.run = path, path / "run"
+        self.train = ["train", "--config=settings.py", "--workdir=run", "--config.parallel.devices=1"]
+
+    def call(self, *argv: str, stdin: str = "") -> Called:
+        """A command, as a process of its own would see the folder: nothing of the user's is imported yet."""
+        for name in ("mine", "blunt"):
+            sys.modules.pop(name, None)
+        return called([*argv], stdin)
+
+    def refused(self, *argv: str) -> str:
+        """The one line of a command that ends with 2."""
+        ended = self.call(*argv, stdin="a\n")
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
+        return ended.err
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run of a mechanism of the user's."""
+    path = tmp_path_factory.mktemp("user")
+    (path / "mine.py").write_text(MINE)
+    (path / "blunt.py").write_text("BY = 0.5\n")
+    (path / "data").mkdir()
+    for split, count in (("train", 64), ("valid", 8), ("test", 4)):
+        for side in ("de", "en"):
+            (path / "data" / f"{split}.{side}").write_text("".join(f"{side} {number} words\n" for number in range(count)))
+    settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
+    settings += ["data=files", "data.directory=data", "data.source=de", "data.target=en", "system.attention=mine:Mine"]
+    (path / "settings.py").write_text(SETTINGS.format(overrides=settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        patch.setattr(sys, "path", [one for one in sys.path if one])
+        ended = Folder(path).call(*Folder(path).train)
+    assert ended.code == 0, ended.err
+    return path
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
+    """A copy of it to be changed; the test stands there."""
+    shutil.copytree(made, tmp_path / "user")
+    monkeypatch.chdir(tmp_path / "user")
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    yield Folder(tmp_path / "user")
+    for name in ("mine", "blunt"):
+        sys.modules.pop(name, None)
+
+
+USES = [["evaluate"], ["generate"], ["inspect", "--source=de 1 words"], ["evaluate", "--ensemble=other"]]
+
+
+def test_a_run_holds_the_code_it_was_made_with(folder: Folder) -> None:
+    manifest = json.loads((folder.run / "manifest.json").read_text())
+    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"} and manifest["own_code"]["accepted"] == []
+    for name in ("mine.py", "blunt.py"):
+        assert (folder.run / "code" / name).read_bytes() == (folder.path / name).read_bytes()
+    assert (folder.run / "code" / "config-file" / "settings.py").read_bytes() == (folder.path / "settings.py").read_bytes()
+
+
+@pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
+def test_changed_code_is_refused_in_one_line(command: list[str], folder: Folder) -> None:
+    """That of a module which the named one imports; the line names the file and where the old one is."""
+    (folder.path / "blunt.py").write_text("BY = 0.25\n")
+    if "--ensemble=other" in command:
+        shutil.copytree(folder.run, "other")
+    before = (folder.run / "manifest.json").read_bytes()
+    argv = folder.train if command == ["train"] else [*command, "run"] if command == ["verify"] else [*command, "--workdir=run"]
+    line = folder.refused(*argv)
+    assert "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)" in line
+    assert "--accept-changed-code" in line and (folder.run / "manifest.json").read_bytes() == before
+
+
+def test_a_member_of_an_ensemble_is_looked_at_too(folder: Folder) -> None:
+    """The run itself was made with today's code, the other one was not."""
+    shutil.copytree(folder.run, "other")
+    path = Path("other/manifest.json")
+    manifest = json.loads(path.read_text())
+    manifest["own_code"]["modules"]["mine"]["sha256"] = "0" * 64
+    path.write_text(json.dumps(manifest))
+    assert "other was made with other code: mine.py has changed" in folder.refused("evaluate", "--workdir=run", "--ensemble=other")
+
+
+def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> None:
+    was = json.loads(folder.call("evaluate", "--workdir=run", "--json").out)
+    assert "changed_code" not in was
+    (folder.path / "blunt.py").write_text("BY = 40.0\n")
+    ended = folder.call("evaluate", "--workdir=run", "--json", "--accept-changed-code")
+    now = json.loads(ended.out)
+    assert ended.code == 0 and now["loss"] != was["loss"] and {*now["changed_code"]} == {"blunt"}
+    assert len(now["changed_code"]["blunt"]["was"]) == 12 and "note: going on with other code" in ended.err and "blunt.py" in ended.err
+
+
+def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
+    """After that it is a run of the new code, which needs no flag any more."""
+    (folder.path / "blunt.py").write_text("BY = 0.25\n")
+    ended = folder.call(*folder.train, "--accept-changed-code")
+    assert ended.code == 0, ended.err
+    own = json.loads((folder.run / "manifest.json").read_text())["own_code"]
+    (word,) = own["accepted"]
+    assert word["step"] == 12 and {*word["changed"]} == {"blunt"} and word["by"]
+    assert (folder.run / "code" / "blunt.py").read_text() == "BY = 0.5\n"
+    assert (folder.run / "code" / "accepted-1" / "blunt.py").read_text() == "BY = 0.25\n"
+    again = folder.call("evaluate", "--workdir=run", "--split=valid")
+    assert again.code == 0 and "code" not in again.err
+
+
+def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) -> None:
+    """As after an error in the first step, which is mended."""
+    shutil.rmtree(folder.run / "checkpoints")
+    (folder.path / "blunt.py").write_text("BY = 0.25\n")
+    assert folder.call(*folder.train).code == 0
+    own = json.loads((folder.run / "manifest.json").read_text())["own_code"]
+    assert own["accepted"] == [] and (folder.run / "code" / "blunt.py").read_text() == "BY = 0.25\n"
+
+
+def test_a_file_that_is_gone_is_found_in_the_run(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.path / "mine.py").unlink()
+    assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused("evaluate", "--workdir=run")
+    monkeypatch.syspath_prepend(str(folder.run / "code"))
+    assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
+
+
+def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_another(folder: Folder) -> None:
+    (folder.path / "settings.py").write_text((folder.path / "settings.py").read_text().replace("A small system", "A tiny system"))
+    ended = folder.call(*folder.train)
+    assert ended.code == 0 and "settings.py has changed since run was begun, but its settings have not" in ended.err
+    manifest = json.loads((folder.run / "manifest.json").read_text())
+    for name in ("own_code", "vocabulary"):
+        del manifest[name]
+    (folder.run / "manifest.json").write_text(json.dumps(manifest))
+    (folder.path / "blunt.py").write_text("BY = 0.25\n")
+    ended = folder.call("evaluate", "--workdir=run", "--split=valid")
+    assert ended.code == 0 and "note: run does not say what code it was made with" in ended.err and ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
+def test_another_vocabulary_of_the_same_settings_is_refused(command: list[str], folder: Folder) -> None:
+    """It is a valid file; only it is not the one that the parameters belong to."""
+    if "--ensemble=other" in command:
+        shutil.copytree(folder.run, "other")
+    from attnlab.data.vocabulary import Vocabulary
+
+    where = Path("other" if "--ensemble=other" in command else "run") / "vocabulary" / "shared.json"
+    old = Vocabulary.load(where)
+    Vocabulary.train([f"en de {number} sdrow" for number in range(90, 10, -1)], **old.settings).save(where)
+    argv = folder.train if command == ["train"] else [*command, "run"] if command == ["verify"] else [*command, "--workdir=run"]
+    assert f"{where} is not the one that this run was trained with" in folder.refused(*argv)
+
+
+def test_data_that_changed_in_place_is_refused_unless_it_is_named(folder: Folder) -> None:
+    shutil.copytree("data", "new")
+    for side in ("de", "en"):
+        (folder.path / "data" / f"test.{side}").write_text("".join(f"{side} {number} words\n" for number in range(4, 8)))
+    words = "the data of workdir run has changed since it began (split test)"
+    assert words in folder.refused("evaluate", "--workdir=run")
+    assert words in folder.refused("evaluate", "--workdir=run", "--config.data.directory=data")
+    assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
+    assert folder.call("evaluate", "--workdir=run", "--config.data.directory=new").code == 0
+    assert folder.call("generate", "--workdir=run", stdin="de 1 words\n").code == 0
+    (folder.path / "data" / "valid.de").write_text("de\n" * 8)
+    assert "(split valid)" in folder.refused("verify", "run")
