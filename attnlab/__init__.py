@@ -20,12 +20,14 @@ __all__ = ["Map", "Run", "UserError", "load", "mechanism"]
 _FOUND_IN = {"Map": "trained", "Run": "trained", "load": "trained", "mechanism": "arrays"}  # imported on first use: these need jax
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _FOUND_IN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a checker of types knows the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        if name not in _FOUND_IN:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f"attnlab.api.{_FOUND_IN[name]}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

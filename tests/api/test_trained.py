@@ -38,7 +38,7 @@ def test_generate_gives_what_the_command_writes(run: attnlab.Run, searched: Path
     assert run.generate([TEXTS[0], " ", *TEXTS[1:]]) == [expected[0], "", *expected[1:]]
     answers = run.respond([TEXTS[0], ""])
     assert [one.text for one in answers[0]] == expected[:1] and answers[1] == [] and answers[0][0].score < 0
-    assert run.generate([]) == []
+    assert run.generate([]) == [] and run.longer(["x" * 40, "", "x", "y" * 32]) == [0, 3]
 
 
 def test_overrides_of_its_use_give_several_hypotheses(searched: Path) -> None:
