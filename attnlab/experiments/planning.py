@@ -192,7 +192,7 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) 
 
 
 def _check_metrics(plan: Plan, task: Any) -> None:
-    """Selection and measure are scores that the task has of its data, the right way up."""
+    """Selection and measure are scores that the task has of its data, the right way up; a pruner has the selection's while trials train."""
     measures: dict[str, str] = getattr(task, "measures", {})
     for name, asked in (("select", plan.select), ("measure", plan.measure)):
         metric, mode = asked["metric"], asked["mode"]
@@ -202,6 +202,12 @@ def _check_metrics(plan: Plan, task: Any) -> None:
             raise UserError(
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write ({metric!r}, {measures[metric]!r})"
             )
+    pruner = None if plan.search is None else plan.search["pruner"]
+    if pruner is not None and plan.select["metric"] not in task.evaluated:
+        raise UserError(
+            f"search.pruner={pruner!r} needs a score that is known while a trial trains, not {plan.select['metric']!r}; "
+            f"choose from: {', '.join(sorted({*task.evaluated} & {*measures}))}"
+        )
 
 
 def _write(plan: Plan, directory: str) -> None:
