@@ -6,14 +6,13 @@ import dataclasses
 import hashlib
 import importlib
 import json
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
-from attnlab.registry import Table, fields
+from attnlab.registry import Table, fields, hints
 
 TABLES: Mapping[str, str] = {
     "system": "attnlab.systems:SYSTEMS",
@@ -65,10 +64,12 @@ class Place:
         if key not in self.tables:
             fixed = None if self.where else NODES.get(key)
             return Place(node, self.name(key), {}, _imported(fixed) if fixed else None)
+        table, name = self.tables[key], node.get("name", "")
         try:
-            component = self.tables[key].resolve(node.get("name", ""))
+            component = table.find(name)
         except UserError as error:
             raise UserError(f"config.{self.name(key)}: {error}") from error
+        table.check(component, name, f"config.{self.name(key)}={name}")
         return Place(node, self.name(key), getattr(component, "parts", {}), component)
 
     def children(self) -> Iterator[Place]:
@@ -78,7 +79,7 @@ class Place:
 
     def hint(self, key: str) -> Any:
         """The annotation of a component's field, or of a key of a node in `HINTS`; `Any` where there is none."""
-        return typing.get_type_hints(self.component).get(key, Any) if self.component else HINTS.get(self.where, Any)
+        return hints(self.component).get(key, Any) if self.component else HINTS.get(self.where, Any)
 
 
 def _imported(path: str) -> Any:

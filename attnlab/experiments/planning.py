@@ -17,7 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, show_traceback, users_code
 from attnlab.experiments.budgets import solve
 from attnlab.experiments.building import Builder, naming
 from attnlab.experiments.growth import check_begun, check_growth
@@ -40,16 +40,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", action="append", default=[], type=int, help="one of the seeds, instead of the file's")
     arguments = parser.parse_args(argv)
     try:
-        if arguments.grow:
-            add(arguments.words[0], json.load(sys.stdin))
-        else:
-            file, directory = arguments.words
-            plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed)))
-            print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
+        with users_code():
+            _plan(arguments)
     except UserError as error:
+        show_traceback(error)
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    """Do what the command line says."""
+    if arguments.grow:
+        return add(arguments.words[0], json.load(sys.stdin))
+    file, directory = arguments.words
+    plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed)))
+    return print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
 
 
 def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:

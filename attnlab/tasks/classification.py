@@ -27,7 +27,7 @@ from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import PAD, AttentionMap, Classifier
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.models import cross_entropy, shapes_of, system_factory
 from attnlab.tasks.protocol import Example, Response
 
 ROWS = 64  # of a batch in evaluation
@@ -48,7 +48,7 @@ def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes)
             f"choose from: {', '.join(_reading(classes.sentences))}"
         )
     system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names))
-    handed_out = jax.eval_shape(system.init, jax.random.key(0), *[jax.ShapeDtypeStruct((1, 2), jnp.int32)] * classes.sentences)
+    handed_out = shapes_of(system, *[jax.ShapeDtypeStruct((1, 2), jnp.int32)] * classes.sentences)
     return system, Auxiliary(type(system), handed_out, config, 1)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.linen as nn
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import Attention
+from attnlab.attention.protocol import Attention, Reading
 from attnlab.errors import UserError
-from attnlab.registry import build
+from attnlab.registry import build, source
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import System
 
@@ -36,6 +37,31 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
             raise UserError(f"{where}: expected a class derived from {Attention.__module__}.{Attention.__name__}")
         need.check(mechanism, where, factory.keywords[slot].keywords)
     return factory
+
+
+def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
+    """All that `system.init` would make of such inputs, by shapes alone.
+
+    Raises:
+      UserError: a mechanism reads something else than a `Reading` whose context is as wide as it was asked to be.
+    """
+    with nn.intercept_methods(_checked_look):
+        return jax.eval_shape(system.init, jax.random.key(0), *inputs)
+
+
+def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+    """Calls a method of a module; what `read` of a mechanism gives is looked at."""
+    result = method(*args, **kwargs)
+    if not (isinstance(context.module, Attention) and context.method_name == "read"):
+        return result
+    module, query = context.module, args[0] if args else kwargs["query"]
+    where = f"mechanism {type(module).__name__}{source(type(module))}: read gave"
+    if not isinstance(result, Reading):
+        raise UserError(f"{where} something of type {type(result).__name__}, expected a {Reading.__module__}.{Reading.__name__}")
+    wanted, found = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
+    if found != wanted:
+        raise UserError(f"{where} a context of shape {found}, expected {wanted}: that of the queries, with `width` as the last axis")
+    return result
 
 
 def _fitting(base: type[System]) -> str:

@@ -23,7 +23,7 @@ from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validat
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
+from attnlab.tasks.models import check_output_bias, cross_entropy, shapes_of, system_factory, with_output_bias
 from attnlab.tasks.protocol import Example, Response
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
@@ -39,7 +39,7 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     factory = system_factory(config, Seq2Seq)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
-    handed_out = jax.eval_shape(system.init, jax.random.key(0), ids, ids)
+    handed_out = shapes_of(system, ids, ids)
     check_output_bias(config, handed_out["params"], target_vocabulary)
     return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 

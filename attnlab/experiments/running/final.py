@@ -69,7 +69,7 @@ def run(directory: Path, candidate: str) -> int:
     write_output_to(trials[0].workdir(directory) / "log.txt")
     try:
         return _evaluate(trials, directory)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         traceback.print_exception(error)
         return 1
 
@@ -96,7 +96,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 report(config, task, workdir)
         except Held:
             codes.append(HELD)
-        except Exception as error:  # the other seeds can be evaluated all the same
+        except (Exception, SystemExit) as error:  # the other seeds can be evaluated all the same
             traceback.print_exception(error)
             codes.append(1)
     return 1 if 1 in codes else max(codes)

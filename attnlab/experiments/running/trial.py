@@ -73,7 +73,7 @@ def run(directory: Path, candidate: str, seed: int, slot: Slot | None = None) ->
         attempt = Attempt.start(workdir, slot)
         try:
             outcome, code = fit(trial, directory, began)
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # a user's own module may leave
             return failed(error, attempt, trial)
         attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
         return code
