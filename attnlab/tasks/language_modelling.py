@@ -97,7 +97,7 @@ class LanguageModelling:
     def check(config: ConfigDict) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is read."""
         build_system(config, 8)
-        validate(config.decoding, weights=False)
+        validate(config.decoding, weights=False).check_room(config.batch.max_length)
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> LanguageModelling:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from attnlab.registry import build, source
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import System
 
+BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
@@ -43,10 +45,20 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
     """All that `system.init` would make of such inputs, by shapes alone.
 
     Raises:
-      UserError: a mechanism reads something else than a `Reading` whose context is as wide as it was asked to be.
+      UserError: a mechanism reads something else than a `Reading` whose context is as wide as it was asked to be, or there are more
+        parameters than any device holds.
     """
     with nn.intercept_methods(_checked_look):
-        return jax.eval_shape(system.init, jax.random.key(0), *inputs)
+        found = jax.eval_shape(system.init, jax.random.key(0), *inputs)
+    check_bytes(found["params"], "its parameters")
+    return found
+
+
+def check_bytes(shapes: Any, what: str, times: int = 1) -> None:
+    """Raise `UserError` where arrays of these shapes, so many times, are more than `BYTES`."""
+    size = times * sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    if size > BYTES:
+        raise UserError(f"config.system: {what} would take {size / 2**30:,.0f} GiB; expected at most {BYTES // 2**30}, take smaller sizes")
 
 
 def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
