@@ -21,7 +21,7 @@ from ml_collections.config_dict import RequiredValueError
 
 from attnlab.config_checks import read_value, validate
 from attnlab.config_tree import TABLES, Place, complete, config_hash, flat, from_dict, separate, to_dict
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, own_file, place, said, short
 from attnlab.registry import Table, fields
 
 __all__ = ["SHIPPED", "TABLES", "call_file", "config_hash", "find_file", "flat", "from_dict", "load", "prepare", "to_dict", "validate"]
@@ -68,16 +68,17 @@ def call_file(path_and_argument: str, function: str, kind: str) -> Any:
     """
     path, colon, argument = path_and_argument.partition(":")
     found = find_file(path, kind)
+    own_file(found)
     try:
         called = runpy.run_path(str(found)).get(function)
-        if called is None:
+        if not callable(called):
             raise UserError(f"{path}: no function {function}(argument) in this file")
         needs_one = any(p.default is p.empty for p in inspect.signature(called).parameters.values())
         return called(*([argument] if colon or needs_one else []))
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except Exception as error:  # a user's file may raise anything
-        raise UserError(f"{path}{_line(error, found)}: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # a user's file may raise anything, and leave
+        raise UserError(f"{path}{_line(error, found)}: {said(error)}") from error
 
 
 def prepare(config: ConfigDict, overrides: Sequence[str] = (), tables: Mapping[str, Table] | None = None) -> ConfigDict:
@@ -121,12 +122,14 @@ def find_file(path: str, kind: str) -> pathlib.Path:
     raise UserError(f"no {kind} {path!r}; {nearest(path, names)}")
 
 
-def _line(error: Exception, path: pathlib.Path) -> str:
-    """The line of the config file an exception came through, as ":12"; "" where it never got there."""
+def _line(error: BaseException, path: pathlib.Path) -> str:
+    """The line of the config file an exception came through, as ":12", with that of what it imports behind it; "" where it came to none."""
+    inner = place(error)
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f":{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f":{lines[-1]}" if lines else ""
+    elsewhere = f": {inner}" if inner and inner.rpartition(":")[0] != short(str(path)) else ""
+    return f":{lines[-1]}{elsewhere}" if lines else elsewhere
 
 
 def _split(text: str) -> tuple[list[str], str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.config_tree import Place, defaults, flat, is_plain
+from attnlab.config_tree import Place, flat, is_plain
 from attnlab.errors import UserError, nearest
 from attnlab.registry import Table, check_type, fields
 
@@ -31,32 +31,52 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 Limit = tuple[str, Callable[[Any], bool]]
 
-_COUNT: Limit = ("a whole number of at least 1", lambda x: isinstance(x, int) and x >= 1)
-_WHOLE: Limit = ("a whole number of at least 0", lambda x: isinstance(x, int) and x >= 0)
+_MOST = 2**31 - 1  # what an int32 holds
+_TINY, _HUGE = 2.0**-126, float(2**128 - 2**104)  # the smallest and the largest normal float32: all is computed in it
+STEPS = 10**9
+LONGEST = 2**20  # tokens of a sequence, and the size of any part of a system
+DEEPEST = 1024  # what is built one after another: layers, looks, words of an n-gram
+POSITIONS = 2**28  # of a batch, rows x width: 1 GiB of token ids
+EXAMPLES = 10**7  # of a split that is generated
+GENERATED = 10_000  # any other whole number of a generator, such as the length of its texts
+
+
+def _whole(least: int, most: int = _MOST) -> Limit:
+    """A whole number between two bounds, both included; the upper one is named where it is anybody's choice."""
+    text = f"a whole number of at least {least}" + (f" and at most {most:,}" if most < _MOST or least == 0 else "")
+    return text, lambda x: isinstance(x, int) and least <= x <= most
+
+
+_COUNT: Limit = _whole(1)
 _AT_LEAST_ZERO: Limit = ("a number of at least 0", lambda x: 0 <= x < math.inf)
 _POSITIVE: Limit = ("a number above 0", lambda x: 0 < x < math.inf)
 _RATE: Limit = ("a number of at least 0 and below 1", lambda x: 0 <= x < 1)
+_SEED: Limit = _whole(0, 2**32 - 1)
 
 LIMITS: Mapping[str, Limit] = {
-    "seed": _WHOLE,
-    "vocabulary.size": _COUNT,
+    "seed": _SEED,
+    "vocabulary.size": _whole(1, 10**7),
     "vocabulary.min_frequency": _COUNT,
-    "batch.size": _COUNT,
-    "batch.max_length": _COUNT,
+    "batch.size": _whole(1, 2**24),
+    "batch.max_length": _whole(1, LONGEST),
     "schedule.peak": _POSITIVE,
-    "schedule.warmup": _WHOLE,
-    "training.steps": _COUNT,
-    "training.accumulate": _COUNT,
+    "schedule.warmup": _whole(0, STEPS),
+    "schedule.hold": _whole(0, STEPS),
+    "schedule.every": _whole(1, STEPS),
+    "training.steps": _whole(1, STEPS),
+    "training.accumulate": _whole(1, 2**16),
     "training.clip": _AT_LEAST_ZERO,
     "training.label_smoothing": _RATE,
     "training.ema": _RATE,
     "training.log_every": _COUNT,
-    "training.evaluate_every": _WHOLE,
-    "checkpoint.every": _WHOLE,
+    "training.evaluate_every": _whole(0),
+    "checkpoint.every": _whole(0),
     "checkpoint.keep": _COUNT,
-    "parallel.devices": _WHOLE,
+    "parallel.devices": _whole(0, 2**16),
 }
-"""Ranges by full name; None always passes (a setting that is off). Sizes and rates of components are in `_check_range`."""
+"""Ranges by full name; None always passes (a setting that is off). Sizes and rates of components are in `_check_range`.
+
+The upper bounds are far above what anybody trains, and below what fills a machine before it can say so."""
 
 
 def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> None:
@@ -78,6 +98,7 @@ def validate(config: ConfigDict, tables: Mapping[str, Table] | None = None) -> N
         if name.startswith("auxiliary."):
             _check_limit(name, values[name], _AT_LEAST_ZERO)
     _check_buckets(values)
+    _check_positions(values)
     forgets = values.get("batch.texts", "apart") == "apart" or values.get("system.carry") == "state"
     if "batch.max_length" in values and forgets:  # what is read in pieces and remembered has no longest sequence
         _check_lengths(root, values["batch.max_length"])
@@ -154,9 +175,17 @@ def _read_int(text: str, old: Any) -> int:
 
 def _read_float(text: str, old: Any) -> float:
     value = _literal(text)
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float) or not math.isfinite(number := _as_float(value)):
         raise ValueError
-    return float(value)
+    return number
+
+
+def _as_float(value: float) -> float:
+    """The number as a float, infinite where it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
@@ -167,7 +196,7 @@ def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
         value = tuple(item.strip() for item in text.split(","))
     value = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if kind is float:
-        value = tuple(float(item) if type(item) is int else item for item in value)
+        value = tuple(_as_float(item) if type(item) is int else item for item in value)
     if not is_plain(value) or any(kind not in (None, type(item)) for item in value):
         raise ValueError
     return value
@@ -211,6 +240,7 @@ def _check_place(place: Place) -> None:
     own = {key for key, default in known.items() if key in place.tables or default is not inspect.Parameter.empty}
     for key, value in place.node.items():
         where = f"config.{place.name(key)}"
+        _check_representable(value, where)
         if place.component and key != "name" and key not in own:
             raise UserError(f"{where}: no such key; {nearest(key, own)}")
         if not isinstance(value, ConfigDict) and not is_plain(value):
@@ -231,13 +261,39 @@ def _names(place: Place, key: str) -> str:
     return ", ".join(place.tables[key].names())
 
 
+def _check_representable(value: Any, where: str) -> None:
+    """Raise `UserError` for a number that the arrays of a run cannot hold, alone or in a tuple: an int beyond 32 bits, no float32."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            _check_representable(item, where)
+    elif type(value) is int and abs(value) >= 2**32:
+        shown = value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"  # Python writes out no longer ones
+        raise UserError(f"{where}={shown}: expected a whole number of at most {_MOST:,}")
+    elif isinstance(value, float) and value != 0 and not _TINY <= abs(value) <= _HUGE:
+        raise UserError(f"{where}={value!r}: expected a number that float32 holds, 0 or {_TINY:.2g} to {_HUGE:.2g} in magnitude")
+
+
 def _check_range(place: Place, key: str, value: Any) -> None:
-    """Dropout rates are in [0, 1); a whole number of a system whose default is at least 1 is a size, and at least 1."""
+    """Dropout rates are in [0, 1), seeds in [0, 2^32), and our own whole numbers small enough to build.
+
+    A whole number of a system whose default is at least 1 is a size, and at least 1.
+    """
+    known = place.defaults
+    default, name, root = known.get(key), place.name(key), place.where.split(".")[0]
     if "dropout" in key:
-        _check_limit(place.name(key), value, _RATE)
-    default = defaults(place.component).get(key) if place.component else None
-    if place.where.split(".")[0] == "system" and type(default) is int and default >= 1:
-        _check_limit(place.name(key), value, _COUNT)
+        _check_limit(name, value, _RATE)
+    if type(default) is not int or ":" in place.node.get("name", ""):
+        return
+    if key == "seed":
+        _check_limit(name, value, _SEED)
+    elif root == "system":
+        deep = key.endswith(("layers", "steps", "hops", "order", "kernel"))
+        _check_limit(name, value, _whole(1 if default >= 1 else -LONGEST, DEEPEST if deep else LONGEST))
+    elif root == "data":
+        most = LONGEST if "examples" not in known else EXAMPLES if key in ("examples", "valid", "test") else GENERATED
+        _check_limit(name, value, _whole(-LONGEST, most))  # the sources say the least themselves
+    else:
+        _check_limit(name, value, _whole(-_MOST))
 
 
 def _check_limit(name: str, value: Any, limit: Limit) -> None:
@@ -250,9 +306,19 @@ def _check_limit(name: str, value: Any, limit: Limit) -> None:
 def _check_buckets(values: Mapping[str, Any]) -> None:
     """The bucket lengths are whole numbers, at least 1, each longer than the one before."""
     buckets = values.get("batch.buckets", (1,))
-    counts = isinstance(buckets, tuple) and buckets and all(type(length) is int and length >= 1 for length in buckets)
+    counts = isinstance(buckets, tuple) and buckets and all(type(length) is int and 1 <= length <= LONGEST for length in buckets)
     if not counts or list(buckets) != sorted(set(buckets)):
         raise UserError(f"config.batch.buckets={buckets!r}: expected increasing whole numbers of at least 1, such as 16,32,64")
+
+
+def _check_positions(values: Mapping[str, Any]) -> None:
+    """A batch fits into the memory of a machine: so many rows, of the longest sequences."""
+    size, longest = values.get("batch.size", 1), values.get("batch.max_length", 1)
+    least = values.get("training.accumulate", 1) * longest  # a row for each part of an accumulated batch
+    tokens = max(size, least) if values.get("batch.unit") == "tokens" else size * longest
+    if tokens > POSITIONS:
+        what = f"config.batch.size={size} {values.get('batch.unit', 'sentences')} of up to batch.max_length={longest} tokens"
+        raise UserError(f"{what} are {tokens:,} positions in a batch; expected at most {POSITIONS:,}")
 
 
 def _check_lengths(place: Place, most: int) -> None:

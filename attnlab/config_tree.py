@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import json
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
-from attnlab.registry import Table, fields
+from attnlab.registry import Table, fields, hints
 
 TABLES: Mapping[str, str] = {
     "system": "attnlab.systems:SYSTEMS",
@@ -65,10 +65,12 @@ class Place:
         if key not in self.tables:
             fixed = None if self.where else NODES.get(key)
             return Place(node, self.name(key), {}, _imported(fixed) if fixed else None)
+        table, name = self.tables[key], node.get("name", "")
         try:
-            component = self.tables[key].resolve(node.get("name", ""))
+            component = table.find(name)
         except UserError as error:
             raise UserError(f"config.{self.name(key)}: {error}") from error
+        table.check(component, name, f"config.{self.name(key)}={name}")
         return Place(node, self.name(key), getattr(component, "parts", {}), component)
 
     def children(self) -> Iterator[Place]:
@@ -76,9 +78,19 @@ class Place:
         places = (self.child(key) for key in list(self.node))
         return (place for place in places if place is not None)
 
+    @functools.cached_property
+    def hints(self) -> dict[str, Any]:
+        """The annotations of the component's fields."""
+        return hints(self.component) if self.component else {}
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The component's fields with a plain default, see `defaults`."""
+        return defaults(self.component) if self.component else {}
+
     def hint(self, key: str) -> Any:
         """The annotation of a component's field, or of a key of a node in `HINTS`; `Any` where there is none."""
-        return typing.get_type_hints(self.component).get(key, Any) if self.component else HINTS.get(self.where, Any)
+        return self.hints.get(key, Any) if self.component else HINTS.get(self.where, Any)
 
 
 def _imported(path: str) -> Any:
@@ -113,10 +125,10 @@ def is_plain(value: Any) -> bool:
 def complete(place: Place) -> None:
     """Fills in what the config leaves to the components, in place: own defaults, "name" for {"name": "name"}."""
     if place.component:
-        for field, default in defaults(place.component).items():
+        for field, default in place.defaults.items():
             if field not in place.node:
                 place.node[field] = default
-            elif isinstance(default, float) and type(place.node[field]) is int:
+            elif isinstance(default, float) and type(place.node[field]) is int and abs(place.node[field]) < 2**1000:
                 place.node[field] = float(place.node[field])
     for key, value in list(place.node.items()):
         if isinstance(value, str) and key in place.tables:

@@ -1,9 +1,24 @@
-"""The one exception a user ever sees, and the near names that make it useful."""
+"""The one exception a user ever sees, the near names that make it useful, and the place where a user's own code went wrong."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import importlib.util
+import os
+import pathlib
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+
+TRACEBACK = "ATTNLAB_TRACEBACK"
+"""The environment variable that asks for the traceback of an error beside its line."""
+
+_PACKAGE = pathlib.Path(__file__).parent
+_LIBRARY = pathlib.Path(sysconfig.get_paths()["stdlib"])
+_folders: set[pathlib.Path] = set()  # where the modules and files lie that a command has named: a user's own
+_named: set[str] = set()  # first parts of the names of these modules, which may be installed
+_LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
 
 class UserError(Exception):
@@ -26,3 +41,85 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     if close:
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
     return "choose from: " + ", ".join(known) if known else "there is nothing to choose from"
+
+
+@contextlib.contextmanager
+def users_code() -> Iterator[None]:
+    """What goes wrong in a user's own code, `sys.exit` included, becomes a `UserError` with file, line and the class of the error.
+
+    Ctrl-C passes, and so does a reader who has gone, and whatever came through no line of the user's: that is a slip of ours. The user's
+    are the modules and files named inside (`own_module`, `own_file`) and what lies beside them.
+    """
+    _folders.clear()
+    _named.clear()
+    try:
+        yield
+    except (UserError, KeyboardInterrupt, BrokenPipeError):
+        raise
+    except BaseException as error:
+        where = place(error)
+        if not where:
+            raise
+        raise UserError(f"{where}: {said(error)} ({TRACEBACK}=1 shows the traceback)") from error
+
+
+def own_module(name: str) -> None:
+    """A dotted path leads to this module, which is a user's own then, even where it is installed."""
+    top = name.partition(".")[0]
+    if top == __name__.partition(".")[0]:
+        return
+    _named.add(top)
+    with contextlib.suppress(Exception):  # there may be none, or one without a file
+        origin = pathlib.Path(importlib.util.find_spec(top).origin)  # type: ignore[union-attr, arg-type]
+        _folders.add(origin.parent.parent if origin.name == "__init__.py" else origin.parent)
+
+
+def own_file(path: pathlib.Path) -> None:
+    """A config or experiment file of a user's own."""
+    _folders.update((path.absolute().parent, pathlib.Path.cwd()))
+
+
+def place(error: BaseException) -> str:
+    """The innermost line of a user's own code that an exception came through, "file.py:12"; "" where there is none."""
+    found, cause = "", error.__cause__
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _is_users(frame.f_code.co_filename, str(frame.f_globals.get("__name__"))):
+            found = f"{short(frame.f_code.co_filename)}:{line}"
+    if isinstance(error, SyntaxError) and error.filename and error.lineno and _is_users(error.filename, ""):
+        found = f"{short(error.filename)}:{error.lineno}"
+    return found or (place(cause) if cause is not None else "")
+
+
+def said(error: BaseException) -> str:
+    """The class of an error and the first paragraph of what it says."""
+    if isinstance(error, SyntaxError):
+        text = error.msg  # the rest of it says where
+    elif isinstance(error, SystemExit):
+        text = f"{error}, which would end the command; raise an error instead"
+    else:
+        text = str(error).strip().partition("\n\n")[0]
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def show_traceback(error: BaseException) -> None:
+    """Print the traceback of an error, its cause's before it, where the environment asks for it."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+
+
+def short(file: str) -> str:
+    """The name of a file from the folder one stands in, where it lies below; else as it is."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(pathlib.Path(file).relative_to(pathlib.Path.cwd()))
+    return file
+
+
+def _is_users(file: str, module: str) -> bool:
+    """Whether a line of this file is a user's own."""
+    path = pathlib.Path(file).absolute()
+    if file.startswith("<") or _PACKAGE in path.parents:
+        return False
+    if _LIBRARY in path.parents or not {"site-packages", "dist-packages"}.isdisjoint(path.parts):
+        return module.partition(".")[0] in _named
+    return not _folders.isdisjoint(path.parents)

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, show_traceback, users_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,8 @@ overrides:
   A name put on a component replaces it, with its own default settings, before all other overrides:
     --config.system.attention=multihead --config.system.attention.heads=8
     --config.system.attention=my_package.my_file:MyAttention      a file of your own, no registration needed
-  A misspelt name or a wrong value is one line on stderr, with the near names, and exit code 2."""
+  A misspelt name or a wrong value is one line on stderr, with the near names, and exit code 2. So is an error in a file of your own,
+  with the file and the line; with ATTNLAB_TRACEBACK=1 in the environment its traceback stands above it."""
 
 HELP = """\
 usage: {program} COMMAND [--config=FILE.py:ARGUMENT] [--config.a.b=value ...] [--workdir=FOLDER] [flags]
@@ -109,10 +110,12 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a user's own mechanism is named from the folder they stand in
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
+        with users_code():
+            code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
         sys.stdout.flush()
         return code
     except UserError as error:
+        show_traceback(error)
         message, code = f"{program}: error: {error}", 2
     except KeyboardInterrupt:
         message, code = f"{program}: interrupted", 130

@@ -129,7 +129,9 @@ def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, st
 
 def show(kind: str, name: str) -> None:
     """Prints all about one component: its cells, its fields, its formula."""
-    component = components(kind).resolve(name)
+    component = components(kind).find(name)
+    if not callable(component):  # anything that has fields is shown, whether or not it would be taken
+        components(kind).check(component, name, f"{kind} {name!r}")
     cells = described(name, component, KINDS[kind].columns)
     del cells["fields"]
     table(name, ("what", "it says"), [(column, text) for column, text in cells.items() if text])

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_contents(directory)
     changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds), arguments.accept_changed_code)
     if arguments.dry_run:
-        show(planned.draft(arguments.file, directory, changes))
+        show(planned.draft(arguments.file, directory, changes), directory)
         return 0
     slots = local_slots(arguments.slots) if arguments.executor == "local" else slurm.check(arguments)
     if arguments.executor == "slurm" and arguments.stack == "on":
@@ -152,7 +152,7 @@ def _arrangement(directory: Path, arguments: argparse.Namespace, slots: Sequence
     return functools.partial(stacked, slots=len(slots)) if together else list
 
 
-def show(plan: Plan) -> None:
+def show(plan: Plan, directory: Path) -> None:
     """Print a plan: its candidates and how many trials they make; of a search, how many it may come to."""
     from attnlab.progress import table
 
@@ -161,17 +161,37 @@ def show(plan: Plan) -> None:
         table(plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows)
     else:
         print(f"{plan.question}\n{', '.join(plan.variants)}")
-    print(outlook(plan))
+    print(outlook(plan, directory))
 
 
-def outlook(plan: Plan) -> str:
-    """How many trials there are, or may be."""
-    if plan.search is None:
-        return f"{len(plan.trials())} trials: seeds {', '.join(map(str, plan.seeds))}"
-    variants, (first, *others) = len(plan.variants), plan.seeds
+def outlook(plan: Plan, directory: Path) -> str:
+    """How many trials there are, or may be, how many of them the folder has already, and which a frozen choice leaves out."""
+    from attnlab.experiments.running.selection import Choice, wanted
+    from attnlab.experiments.running.state import recorded
+
+    choice = Choice.read(directory)
+    trials = wanted(plan, choice)
+    settled = sum(recorded(one, directory).settled for one in trials)
+    frozen = [variant for variant in plan.variants if choice is not None and choice.candidate(variant) is not None]
+    if plan.search is None or len(frozen) == len(plan.variants):
+        text = f"{len(trials)} trials: seeds {', '.join(map(str, plan.seeds))}"
+    else:
+        text = _searched(plan, len(plan.variants) - len(frozen), sum(one.candidate.variant in frozen for one in trials))
+    if settled:
+        text += f"; {settled} of them have settled before"
+    if left := len(plan.trials()) - len(trials):
+        text += f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that were not chosen are left out"
+    return text
+
+
+def _searched(plan: Plan, variants: int, more: int) -> str:
+    """The outlook of a search for so many variants, beside `more` trials of those whose choice is frozen."""
+    assert plan.search is not None
+    first, *others = plan.seeds
     searched = f"{plan.search['trials']} settings of {', '.join(plan.search['space'])} for each of {variants} variants, with seed {first}"
     chosen = f"; the best of each with seeds {', '.join(map(str, others))} too" if others else ""
-    return f"{searched}{chosen}: at most {variants * (plan.search['trials'] + len(others))} trials"
+    frozen = f"; {more} of variants whose choice is frozen" if more else ""
+    return f"{searched}{chosen}{frozen}: at most {variants * (plan.search['trials'] + len(others)) + more} trials"
 
 
 def _settings(tuned: object) -> str:

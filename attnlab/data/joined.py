@@ -15,6 +15,8 @@ from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.registry import Part, made
 
+MOST = 10**7  # pairs that copies may add up to
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -35,12 +37,14 @@ class Joined:
     parts: ClassVar = {"of": SOURCES}
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """The pairs of `split`; raises `UserError` as `of` does, and for `most` or `copies` below 1."""
+        """The pairs of `split`; raises `UserError` as `of` does, and for `most` or `copies` below 1, or too many copies."""
         if min(self.most, self.copies) < 1:
             raise UserError(f"config.data.most={self.most} and config.data.copies={self.copies} must be at least 1")
         found: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
         if split != "train":
             return found
+        if self.copies * len(found) > MOST:
+            raise UserError(f"config.data.copies={self.copies} of {len(found):,} pairs are more than {MOST:,}; take fewer")
         rng, joined = random.Random(self.seed), []
         for _ in range(self.copies):
             order, begin = rng.sample(found, len(found)), 0

@@ -12,6 +12,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.registry import check_type
 
 METHODS = ("beam", "greedy", "sample")
+TOKENS = 2**28  # places for tokens that a batch may have in decoding: 1 GiB of ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,20 @@ class Settings:
     def limit(self, source_length: int) -> int:
         """The most target tokens for a source of this many tokens, at least 1."""
         return max(1, math.ceil(self.max_ratio * source_length) + self.max_extra)
+
+    @property
+    def rows(self) -> int:
+        """How many sequences grow at once."""
+        return self.batch * {"beam": self.beam, "sample": self.n_best}.get(self.method, 1)
+
+    def check_room(self, source_length: int) -> None:
+        """Raise `UserError` where the sequences that grow at once, from sources of this length, have more than `TOKENS` places."""
+        places = self.rows * self.limit(source_length)
+        if places > TOKENS:
+            raise UserError(
+                f"decoding: batch={self.batch} texts, {self.rows // self.batch} for each, of up to {self.limit(source_length):,} tokens "
+                f"(max_ratio={self.max_ratio}, max_extra={self.max_extra}) are {places:,} places for tokens; expected at most {TOKENS:,}"
+            )
 
 
 def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
@@ -78,20 +93,20 @@ def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
 def _check_ranges(chosen: Settings) -> None:
     """Raise UserError for the first number outside its range; the last bound is inclusive everywhere."""
     for field, least, most in (
-        ("batch", 1, None),
-        ("n_best", 1, None),
-        ("beam", 1, None),
-        ("length_penalty", 0, None),
-        ("coverage", 0, None),
-        ("temperature", 0, None),
-        ("top_k", 0, None),
-        ("max_ratio", 0, None),
-        ("max_extra", 0, None),
+        ("batch", 1, 2**16),
+        ("n_best", 1, 2**12),
+        ("beam", 1, 2**12),
+        ("length_penalty", 0, 100),
+        ("coverage", 0, 10**6),
+        ("temperature", 0, 10**6),
+        ("top_k", 0, 2**31 - 1),
+        ("max_ratio", 0, 10**4),
+        ("max_extra", 0, 2**20),
         ("seed", 0, 2**32 - 1),
     ):
         value = getattr(chosen, field)
-        if not math.isfinite(value) or value < least or (most is not None and value > most):
-            within = f"at least {least}" if most is None else f"in {least} ... {most}"
+        if not least <= value <= most:
+            within = f"at least {least}" if value < least else f"in {least} ... {most}"
             raise UserError(f"decoding.{field}={value!r} must be a finite number {within}")
     if not 0 < chosen.top_p <= 1:
         raise UserError(f"decoding.top_p={chosen.top_p!r} must lie above 0 and at most 1; 1 switches it off")

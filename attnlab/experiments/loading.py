@@ -146,7 +146,7 @@ def _check_keys(experiment: Experiment) -> None:
 def _check_seeds(seeds: Any) -> None:
     whole = isinstance(seeds, Sequence) and not isinstance(seeds, str) and all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
     if not whole or not seeds or len(set(seeds)) < len(seeds):
-        raise UserError(f"seeds is {seeds!r}; different whole numbers of at least 0 are needed, such as (0, 1, 2)")
+        raise UserError(f"seeds is {seeds!r}; different whole numbers of at least 0 are needed, all below 2**32, such as (0, 1, 2)")
 
 
 def _check_metric(name: str, value: Any) -> None:

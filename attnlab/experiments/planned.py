@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab import provenance
-from attnlab.errors import UserError
+from attnlab.errors import TRACEBACK, UserError
 from attnlab.experiments.growth import check_code, check_growth
 from attnlab.experiments.loading import AS_IT_IS, Changes, definition, definition_hash, load_experiment
 from attnlab.experiments.plan import Candidate, Plan
@@ -102,8 +102,9 @@ def _run(arguments: Sequence[str], given: str = "") -> str:
     done = subprocess.run(command, input=given, env=environment, check=False, **how)
     if done.returncode:
         *before, line = done.stderr.strip().splitlines() or ["it said nothing"]
-        if done.returncode != 2:
+        if done.returncode != 2 or os.environ.get(TRACEBACK):
             print(*before, sep="\n", file=sys.stderr)
+        if done.returncode != 2:
             line = f"planning failed (exit code {done.returncode}): {line}"
         raise UserError(line)
     return done.stdout

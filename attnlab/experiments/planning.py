@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab import provenance
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, show_traceback, users_code
 from attnlab.experiments.budgets import solve
 from attnlab.experiments.building import Builder, naming
 from attnlab.experiments.growth import begun, check_begun, check_code, check_growth
@@ -46,16 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # behind all else, as commands and trials have it: they must find the same modules
     try:
-        if arguments.grow:
-            add(arguments.words[0], json.load(sys.stdin))
-        else:
-            file, directory = arguments.words
-            plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed), arguments.accept_changed_code))
-            print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
+        with users_code():
+            _plan(arguments)
     except UserError as error:
+        show_traceback(error)
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    """Do what the command line says."""
+    if arguments.grow:
+        return add(arguments.words[0], json.load(sys.stdin))
+    file, directory = arguments.words
+    plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed), arguments.accept_changed_code))
+    return print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
 
 
 def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
@@ -232,7 +238,7 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) 
 
 
 def _check_metrics(plan: Plan, task: Any) -> None:
-    """Selection and measure are scores that the task has of its data, the right way up."""
+    """Selection and measure are scores that the task has of its data, the right way up; a pruner has the selection's while trials train."""
     measures: dict[str, str] = getattr(task, "measures", {})
     for name, asked in (("select", plan.select), ("measure", plan.measure)):
         metric, mode = asked["metric"], asked["mode"]
@@ -242,6 +248,12 @@ def _check_metrics(plan: Plan, task: Any) -> None:
             raise UserError(
                 f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write ({metric!r}, {measures[metric]!r})"
             )
+    pruner = None if plan.search is None else plan.search["pruner"]
+    if pruner is not None and plan.select["metric"] not in task.evaluated:
+        raise UserError(
+            f"search.pruner={pruner!r} needs a score that is known while a trial trains, not {plan.select['metric']!r}; "
+            f"choose from: {', '.join(sorted({*task.evaluated} & {*measures}))}"
+        )
 
 
 def _write(plan: Plan, directory: str) -> None:

@@ -121,10 +121,10 @@ class Search:
         _check_name("sampler", self.sampler, SAMPLERS)
         if self.pruner is not None:
             _check_name("pruner", self.pruner, PRUNERS)
-        for name, least in (("trials", 1), ("at_once", 1), ("seed", 0)):
+        for name, least, most in (("trials", 1, 10**5), ("at_once", 1, 10**5), ("seed", 0, 2**32 - 1)):
             value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise UserError(f"search.{name} is {value!r}, expected a whole number of at least {least}")
+            if type(value) is not int or not least <= value <= most:
+                raise UserError(f"search.{name} is {value!r}, expected a whole number of at least {least} and at most {most:,}")
         _check_space(self.space)
         if self.sampler == "grid":
             self._check_grid()

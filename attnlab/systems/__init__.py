@@ -25,4 +25,6 @@ SYSTEMS = Table(
         "attention_pooling": "attnlab.systems.attention_pooling:AttentionPooling",
         "self_attentive": "attnlab.systems.self_attentive:SelfAttentive",
     },
+    base="attnlab.systems.protocol:System",
+    given=("source_vocabulary", "target_vocabulary", "vocabulary", "classes"),
 )

@@ -10,4 +10,6 @@ TASKS = Table(
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
     },
+    given=("config", "data"),
+    declares=("check", "load", "measures", "evaluated"),
 )

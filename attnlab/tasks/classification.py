@@ -26,8 +26,8 @@ from attnlab.data.batching import Batch, Examples, TrainBatches, evaluation_batc
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import PAD, AttentionMap, Classifier
-from attnlab.tasks.auxiliary import Auxiliary, left_aside
-from attnlab.tasks.models import cross_entropy, system_factory
+from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.models import cross_entropy, shapes_of, system_factory
 from attnlab.tasks.protocol import Example, Response
 
 ROWS = 64  # of a batch in evaluation
@@ -48,9 +48,8 @@ def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes)
             f"choose from: {', '.join(_reading(classes.sentences))}"
         )
     system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names))
-    ids = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * classes.sentences
-    params = jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
-    return system, Auxiliary(type(system), left_aside(system, params, *ids), config, 1)
+    handed_out = shapes_of(system, *[jax.ShapeDtypeStruct((1, 2), jnp.int32)] * classes.sentences)
+    return system, Auxiliary(type(system), handed_out, config, 1)
 
 
 def _reading(sentences: int) -> list[str]:

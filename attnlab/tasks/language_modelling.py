@@ -35,7 +35,7 @@ from attnlab.decoding.steps import largest
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, LanguageModel
 from attnlab.tasks.continuation import continuing
-from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
+from attnlab.tasks.models import check_output_bias, cross_entropy, shapes_of, system_factory, with_output_bias
 from attnlab.tasks.protocol import Example, Response
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
@@ -48,7 +48,7 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no output bias where one is to be set.
     """
     system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=vocabulary)
-    shapes = jax.eval_shape(system.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
     if shapes.get(SAMPLES):
         raise UserError(f"system={config.system.name}: it samples what it looks at, which language modelling does not train")
     if shapes.get(LOSSES):
@@ -97,7 +97,7 @@ class LanguageModelling:
     def check(config: ConfigDict) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is read."""
         build_system(config, 8)
-        validate(config.decoding, weights=False)
+        validate(config.decoding, weights=False).check_room(config.batch.max_length)
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> LanguageModelling:

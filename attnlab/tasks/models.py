@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.linen as nn
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import Attention
+from attnlab.attention.protocol import Attention, Reading
 from attnlab.errors import UserError
-from attnlab.registry import build
+from attnlab.registry import build, source
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import System
+from attnlab.tasks.auxiliary import left_aside
 
+BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
 
 
@@ -36,6 +40,41 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
             raise UserError(f"{where}: expected a class derived from {Attention.__module__}.{Attention.__name__}")
         need.check(mechanism, where, factory.keywords[slot].keywords)
     return factory
+
+
+def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
+    """The parameters that a system has for such inputs, and the losses and samples that a pass leaves aside, by shapes alone.
+
+    Raises:
+      UserError: a mechanism reads something else than a `Reading` whose context is as wide as it was asked to be, or there are more
+        parameters than any device holds.
+    """
+    with nn.intercept_methods(_checked_look):
+        params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
+        check_bytes(params, "its parameters")
+        return {"params": params, **left_aside(system, params, *inputs)}
+
+
+def check_bytes(shapes: Any, what: str, times: int = 1) -> None:
+    """Raise `UserError` where arrays of these shapes, so many times, are more than `BYTES`."""
+    size = times * sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    if size > BYTES:
+        raise UserError(f"config.system: {what} would take {size / 2**30:,.0f} GiB; expected at most {BYTES // 2**30}, take smaller sizes")
+
+
+def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+    """Calls a method of a module; what `read` of a mechanism gives is looked at."""
+    result = method(*args, **kwargs)
+    if not (isinstance(context.module, Attention) and context.method_name == "read"):
+        return result
+    module, query = context.module, args[0] if args else kwargs["query"]
+    where = f"mechanism {type(module).__name__}{source(type(module))}: read gave"
+    if not isinstance(result, Reading):
+        raise UserError(f"{where} something of type {type(result).__name__}, expected a {Reading.__module__}.{Reading.__name__}")
+    wanted, found = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
+    if found != wanted:
+        raise UserError(f"{where} a context of shape {found}, expected {wanted}: that of the queries, with `width` as the last axis")
+    return result
 
 
 def _fitting(base: type[System]) -> str:

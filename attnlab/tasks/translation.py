@@ -22,8 +22,8 @@ from attnlab.data.vocabulary import BOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, Decoder, Functions, corpus_scores, validate
 from attnlab.errors import UserError
 from attnlab.systems.protocol import AttentionMap, Seq2Seq
-from attnlab.tasks.auxiliary import Auxiliary, left_aside
-from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
+from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.models import check_bytes, check_output_bias, cross_entropy, shapes_of, system_factory, with_output_bias
 from attnlab.tasks.protocol import Example, Response
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
@@ -39,9 +39,9 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
     factory = system_factory(config, Seq2Seq)
     system: Seq2Seq = factory(source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary)
     ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)  # the longest there is: what has an end must reach as far
-    params = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
-    check_output_bias(config, params, target_vocabulary)
-    return system, Auxiliary(type(system), left_aside(system, params, ids, ids), config, config.batch.max_length)
+    handed_out = shapes_of(system, ids, ids)
+    check_output_bias(config, handed_out["params"], target_vocabulary)
+    return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
 
 
 class Translation:
@@ -78,13 +78,16 @@ class Translation:
         corpus.VocabularySettings.read(config.vocabulary)
         sizes = (8, 8) if config.vocabulary.shared else (8, 9)
         system, _ = build_system(config, *sizes)
-        longest = validate(config.decoding, weights=bool(system.needs)).limit(config.batch.max_length)
+        decoding = validate(config.decoding, weights=bool(system.needs))
+        decoding.check_room(config.batch.max_length)
+        longest = decoding.limit(config.batch.max_length)
 
         def begun(key: jax.Array, source: jax.Array) -> Any:  # what has an end must reach as far as decoding may go
             params = system.init(key, source, source)
             return system.apply(params, system.apply(params, source, method="encode"), longest, method="start")
 
-        jax.eval_shape(begun, jax.random.key(0), jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
+        state = jax.eval_shape(begun, jax.random.key(0), jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
+        check_bytes(state, f"what it keeps for config.decoding, {decoding.rows} rows of {longest:,} tokens,", decoding.rows)
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Translation:

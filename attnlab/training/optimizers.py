@@ -6,19 +6,26 @@ the first update already moves, and warm-up reaches its peak at update `warmup`,
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, place, said
 from attnlab.registry import Table, build
 
-OPTIMIZERS = Table("optimizer", {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta", "adagrad")})
-SCHEDULES = Table("schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")})
+OPTIMIZERS = Table(
+    "optimizer",
+    {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta", "adagrad")},
+    given=("learning_rate",),
+)
+SCHEDULES = Table(
+    "schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")}, given=("steps",)
+)
 
 
 def build_optimizer(
@@ -43,10 +50,47 @@ def build_optimizer(
     _require(clip >= 0 and math.isfinite(clip), f"training.clip={clip}", "0 (off) or above")
     _require(steps >= 1, f"training.steps={steps}", "at least 1")
     instead = instead or {}
-    rate = build(SCHEDULES, schedule, "schedule")(steps=steps, **_fields_of("schedule", instead))
-    transform = build(OPTIMIZERS, optimizer, "optimizer")(learning_rate=rate, **_fields_of("optimizer", instead))
+    with _naming("schedule", schedule):
+        rate = build(SCHEDULES, schedule, "schedule")(steps=steps, **_fields_of("schedule", instead))
+    with _naming("optimizer", optimizer):
+        transform = build(OPTIMIZERS, optimizer, "optimizer")(learning_rate=rate, **_fields_of("optimizer", instead))
+        if not callable(getattr(transform, "update", None)):
+            raise UserError(f"optimizer={optimizer['name']}: makes a {type(transform).__name__}, expected an optax.GradientTransformation")
     longest = instead.get("training.clip", clip)
     return (optax.chain(optax.clip_by_global_norm(longest), transform) if clip else transform), rate
+
+
+def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int) -> None:
+    """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by shapes alone.
+
+    Raises:
+      UserError: they raise an error, the rate is no number, or the updates are not shaped as the parameters are.
+    """
+    if not any(":" in node["name"] for node in (optimizer, schedule)):
+        return
+    transform, rate = build_optimizer(optimizer, schedule, steps=steps, clip=0.0)
+    with _naming("schedule", schedule):
+        number = jax.eval_shape(rate, jax.ShapeDtypeStruct((), jnp.int32))
+        if getattr(number, "shape", None) != ():
+            raise UserError(f"schedule={schedule['name']}: the learning rate of an update must be one number, this is {number}")
+    params = {"kernel": jax.ShapeDtypeStruct((2, 3), jnp.float32), "bias": jax.ShapeDtypeStruct((3,), jnp.float32)}
+    with _naming("optimizer", optimizer):
+        updates, _ = jax.eval_shape(lambda one: transform.update(one, transform.init(one), one), params)
+        if updates != params:
+            raise UserError(f"optimizer={optimizer['name']}: updates must be shaped as the parameters {params} are, these are {updates}")
+
+
+@contextlib.contextmanager
+def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
+    """What a schedule or optimizer of a dotted path raises becomes a `UserError` that names it; those of ours raise none but these."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if ":" not in spec["name"]:
+            raise
+        raise UserError(f"{node}={spec['name']}: {f'{place(error)}: {said(error)}'.removeprefix(': ')}") from error
 
 
 def adam(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> optax.GradientTransformation:

@@ -45,12 +45,13 @@ def check(kind: Any, config: ConfigDict) -> None:
     Raises:
       UserError: a checkpoint chosen by a score that is not known while training, or what task, optimizer and schedule find wrong.
     """
-    from attnlab.training.optimizers import build_optimizer
+    from attnlab.training.optimizers import build_optimizer, check_own
 
     if config.checkpoint.by not in kind.evaluated:
         raise UserError(f"config.checkpoint.by={config.checkpoint.by!r}; {nearest(config.checkpoint.by, kind.evaluated)}")
     kind.check(config)
     build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+    check_own(config.optimizer, config.schedule, steps=config.training.steps)
 
 
 def check_scores(task: Any) -> None:

@@ -107,7 +107,7 @@ def only(path: str, oracle: str | None = None) -> None:
         LOOKS_AT_POSITIONS.add(path)
     if hasattr(beside, "NOT_LINEAR"):
         NOT_LINEAR[path] = beside.NOT_LINEAR
-    reference = MECHANISMS.resolve(oracle) if oracle else getattr(beside, "oracle", None)
+    reference = MECHANISMS.find(oracle) if oracle else getattr(beside, "oracle", None)
     if reference is not None:
         ORACLES[path] = reference
 

@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.experiments import Search, choice, grid, planned
 from attnlab.experiments.loading import Changes
 from attnlab.experiments.running.queue import Queue
-from attnlab.experiments.running.selection import freeze
+from attnlab.experiments.running.selection import Choice, freeze, wanted
 from attnlab.experiments.running.slots import Slot
 from attnlab.training.records import RunLock
 from tests.commands.tiny import called
@@ -109,13 +109,48 @@ def test_the_launcher_starts_without_jax() -> None:
 
 
 @pytest.mark.quick
-def test_what_is_planned_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Candidates with their counts; before a search has any, what it will try."""
-    sweep.show(plans.plan())
+    sweep.show(plans.plan(), tmp_path)
     shown = capsys.readouterr().out
     assert "additive" in shown and "general" in shown and shown.endswith("4 trials: seeds 0, 1\n")
     searched = plans.plan(search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3), seeds=(5, 1, 2))
-    sweep.show(dataclasses.replace(searched, candidates=()))
+    sweep.show(dataclasses.replace(searched, candidates=()), tmp_path)
     text = "3 settings of schedule.peak for each of 2 variants, with seed 5; the best of each with seeds 1, 2 too: at most 10 trials"
     assert capsys.readouterr().out == f"{searched.question}\nadditive, general\n{text}\n"
-    assert sweep.outlook(dataclasses.replace(searched, seeds=(5,))).endswith("with seed 5: at most 6 trials")
+    assert sweep.outlook(dataclasses.replace(searched, seeds=(5,)), tmp_path).endswith("with seed 5: at most 6 trials")
+
+
+def test_a_dry_run_counts_the_trials_that_will_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a variant whose choice is frozen only the chosen candidate's; what has settled is told."""
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path)
+    freeze(plan, tmp_path)
+    grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
+    monkeypatch.setattr(planned, "draft", lambda file, directory, changes: grown)
+    ended = called(["sweep", "which.py", f"--dir={tmp_path}", "--dry-run"])
+    assert ended.code == 0, ended.err
+    runs = len(wanted(grown, Choice.read(tmp_path)))
+    assert (runs, len(grown.trials())) == (8, 16)
+    assert ended.out.splitlines()[-1] == (
+        "8 trials: seeds 0, 1, 2, 3; 4 of them have settled before; the choice is frozen (additive, general), "
+        "so 8 trials of candidates that were not chosen are left out"
+    )
+
+
+def test_the_outlook_of_a_search_whose_choice_is_frozen(tmp_path: Path) -> None:
+    """Nothing is searched for any more where all have their choice; what is new is."""
+    search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
+    plan = stub.planned(tmp_path, search=search, tune=(), seeds=(0, 1))
+    plan = plan.promote(one.id for one in plan.candidates)
+    plan.write(tmp_path)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path)
+    freeze(plan, tmp_path)
+    assert sweep.outlook(plan, tmp_path) == "4 trials: seeds 0, 1; 4 of them have settled before"
+    more = dataclasses.replace(plan, variants={**plan.variants, "dot": {"system.attention.score": "dot"}})
+    assert sweep.outlook(more, tmp_path) == (
+        "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with seeds 1 too; "
+        "4 of variants whose choice is frozen: at most 7 trials; 4 of them have settled before"
+    )

@@ -301,3 +301,34 @@ def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) ->
     assert [one.id for one in planned(tmp_path, VARIANTS).candidates] == [one.id for one in old]
     grown = planned(tmp_path, VARIANTS, "seeds=(0, 1)")
     assert [(one.id, one.code) for one in grown.candidates] == [(old[0].id, {}), (old[1].id, None)]
+
+
+PRUNED = "search=Search({'schedule.peak': choice(1e-3, 3e-3)}, sampler='random', trials=2, pruner='median')"
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "metric"),
+    [
+        ("configs/classification.py", {"data.examples": 60, "data.valid": 8, "system.width": 4}, "macro_f1"),
+        ("configs/language_modelling.py:lstm", {"data.examples": 60, "data.valid": 8, "system.width": 4}, "recall"),
+        ("configs/language_modelling.py:lstm", {"data.examples": 60, "data.valid": 8, "system.width": 4}, "bits_per_character"),
+    ],
+)
+def test_a_pruner_looks_at_any_score_known_while_training(
+    config: str, base: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "step_flops", lambda config, task: 1.0)
+    mode = "min" if metric.startswith("bits") else "max"
+    (tmp_path / "which.py").write_text(
+        f"from attnlab.experiments import Experiment, rows\n{SEARCH}\n\n\ndef get_experiment(argument=''):\n"
+        f"    return Experiment(question='?', config={config!r}, compare=rows({{'a': {{}}}}), base={base!r}, "
+        f"select=({metric!r}, {mode!r}), {PRUNED})\n"
+    )
+    plan = made(str(tmp_path / "which.py"), tmp_path / "sweep")
+    assert plan.search is not None and plan.search["pruner"] == "median" and plan.select["metric"] == metric
+
+
+def test_a_pruner_is_refused_a_score_that_only_decoding_gives(tmp_path: Path, quick: None) -> None:
+    words = "search.pruner='median' needs a score that is known while a trial trains, not 'exact'; choose from: accuracy, loss, perplexity"
+    assert words in refused(tmp_path, SCORES, PRUNED, "select=('exact', 'max')", imports=SEARCH)
+    assert not (tmp_path / "sweep").exists()

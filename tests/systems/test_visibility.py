@@ -80,7 +80,7 @@ HERE = f"{__name__}:"
         (["encoder_visibility=bigbird", "encoder_visibility.heads=3"], "MultiHead does not support a visibility of 3 heads; it has 4"),
         (["decoder_visibility=window", "decoder_visibility.width=0"], "config.system.decoder_visibility.width=0: expected a whole number"),
         (["decoder_visibility=longformer", "decoder_visibility.window=5"], "longformer: window=5 is to be halved"),
-        (["decoder_visibility=attnlab.errors:nearest"], "visibility nearest: .*missing 2 required"),
+        (["decoder_visibility=attnlab.errors:nearest"], "the function nearest .*has the field .word. without a default"),
         (["decoder_visibility=fractions:Fraction"], "a visibility must be a Rule; Fraction makes a Fraction"),
     ],
 )

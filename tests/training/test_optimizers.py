@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,8 +12,11 @@ import numpy as np
 import optax
 import pytest
 
+from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, decay_mask
+from attnlab.training.loop import best_params
+from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, check_own, decay_mask
+from tests.training import toy
 
 STEPS, WARMUP, PEAK, FLOOR = 50, 10, 0.3, 0.02
 HOLD, EVERY = 12, 7
@@ -171,3 +175,38 @@ def test_bad_values_are_one_line(optimizer: dict[str, Any], schedule: dict[str, 
             {"name": "adam", **optimizer}, {"name": "cosine", "peak": 0.1, **schedule}, **({"steps": 10, "clip": 1.0} | training)
         )
     assert str(raised.value).startswith(message)
+
+
+OPTAX: dict[str, tuple[dict[str, Any], Any]] = {
+    "lion": ({"b1": 0.8}, lambda rate: optax.lion(rate, b1=0.8)),
+    "adamw": ({"b1": 0.7, "weight_decay": 0.1}, lambda rate: optax.adamw(rate, b1=0.7, weight_decay=0.1)),
+    "sgd": ({"momentum": 0.5, "nesterov": True}, lambda rate: optax.sgd(rate, momentum=0.5, nesterov=True)),
+    "nadam": ({}, optax.nadam),
+    "adafactor": ({"decay_rate": 0.7}, lambda rate: optax.adafactor(rate, decay_rate=0.7)),
+}
+"""Optimizers of another package: some have annotations that nobody can resolve, one is a partial, one has a default rate of its own."""
+
+
+@pytest.mark.parametrize("name", OPTAX)
+def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(name: str, tmp_path: Path) -> None:
+    """Five steps of the training loop, from the settings of a command line, against optax by hand with the rates written out."""
+    fields, by_hand = OPTAX[name]
+    overrides = [f"optimizer=optax:{name}", *(f"optimizer.{field}={value}" for field, value in fields.items())]
+    config = toy.settings(training__steps=5, training__clip=0.0, training__evaluate_every=5, checkpoint__every=5)
+    config.schedule = {"name": "constant", "peak": 0.1, "warmup": 2}
+    given = configs.load("configs/translation.py:rnnsearch", overrides).optimizer
+    assert "learning_rate" not in given and given.name == f"optax:{name}"
+    config.optimizer = given
+    check_own(config.optimizer, config.schedule, steps=5)
+    toy.run(tmp_path, config)
+    found, step = best_params(config, toy.Line(), tmp_path)
+    rates = jnp.asarray([0.05, 0.1, 0.1, 0.1, 0.1])
+    transform = by_hand(lambda count: rates[count])
+    params = toy.Line().init(jax.random.key(0))
+    state = transform.init(params)
+    for batch in map(toy.points, range(5)):
+        grads = jax.grad(lambda one, batch=batch: toy.Line().loss(one, batch, jax.random.key(0))[0] / batch["real"].sum())(params)
+        updates, state = transform.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+    assert step == 5
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6), found, params)

@@ -23,4 +23,5 @@ ALIGNMENTS = Table(
         "straight_through": "attnlab.attention.alignments.hard:StraightThrough",
         "gumbel": "attnlab.attention.alignments.hard:Gumbel",
     },
+    base="attnlab.attention.alignments.protocol:Alignment",
 )

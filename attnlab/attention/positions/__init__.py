@@ -16,6 +16,7 @@ POSITIONS = Table(
         "syntax": "attnlab.attention.positions.syntax:Syntax",
         "syntax_relative": "attnlab.attention.positions.syntax:SyntaxRelative",
     },
+    base="attnlab.attention.positions.protocol:PositionScheme",
 )
 
 SCALINGS = Table(
@@ -27,4 +28,5 @@ SCALINGS = Table(
         "yarn": "attnlab.attention.positions.rope_scaling:Yarn",
         "llama3": "attnlab.attention.positions.rope_scaling:Llama3",
     },
+    base="attnlab.attention.positions.rope_scaling:Unscaled",
 )

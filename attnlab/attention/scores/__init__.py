@@ -22,4 +22,5 @@ SCORES = Table(
         "qk_rmsnorm": "attnlab.attention.scores.qk_norm:QKRMSNorm",
         "soft_capped": "attnlab.attention.scores.soft_capped:SoftCapped",
     },
+    base="attnlab.attention.scores.protocol:Score",
 )

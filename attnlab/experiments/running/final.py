@@ -84,7 +84,7 @@ def run(directory: Path, candidate: str) -> int:
         return _evaluate(trials, directory)
     except Changed:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         traceback.print_exception(error)
         return 1
 
@@ -122,7 +122,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
             codes.append(HELD)
         except Changed:
             raise
-        except Exception as error:  # the other seeds can be evaluated all the same
+        except (Exception, SystemExit) as error:  # the other seeds can be evaluated all the same
             traceback.print_exception(error)
             codes.append(1)
     return 1 if 1 in codes else max(codes)

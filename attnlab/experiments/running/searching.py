@@ -20,9 +20,6 @@ from attnlab.experiments.running.studies import Asked, Study, exclusive
 from attnlab.experiments.search import Search
 from attnlab.training.records import read_records
 
-RECORDED = ("loss", "perplexity", "accuracy")
-"""Validation metrics that are known while a trial trains, which a pruner needs."""
-
 
 def advance(directory: Path) -> bool:
     """Tell what has settled, ask for the next trials and plan them; at the end promote the best candidate of every variant.
@@ -93,17 +90,9 @@ def _plan(directory: Path) -> Plan:
 
 
 def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
-    """The search of a plan and the study of each variant.
-
-    Raises:
-      UserError: no optuna, a pruner without anything to look at.
-    """
+    """The search of a plan and the study of each variant; `UserError` without optuna."""
     assert plan.search is not None
-    search, metric = Search.from_dict(plan.search), plan.select["metric"]
-    if search.pruner is not None and metric not in RECORDED:
-        raise UserError(
-            f"search.pruner={search.pruner!r} needs a metric that is known while a trial trains ({', '.join(RECORDED)}), not {metric!r}"
-        )
+    search = Search.from_dict(plan.search)
     return search, {variant: Study(directory, search, plan.study(variant), plan.select["mode"]) for variant in plan.variants}
 
 

@@ -123,7 +123,7 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
         for attempt, trial in zip(attempts, trials, strict=True):
             failed(error, attempt, trial, "interrupted")
         raise
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         state: State = "failed" if len(trials) == 1 else "interrupted"
         return max(failed(error, attempt, trial, state) for attempt, trial in zip(attempts, trials, strict=True))
     ends = zip(attempts, trials, prepared, outcomes, strict=True)
@@ -136,7 +136,7 @@ def _end(attempt: Attempt, trial: Trial, prepared: Prepared, outcome: Outcome, m
         Status(prepared.workdir, prepared.config.training.steps).update(outcome.state, outcome.step, outcome.message)
         if outcome.state == "done":
             write_validation(prepared, metric)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return failed(error, attempt, trial)
     attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
     return int(outcome.state == "diverged")

@@ -81,7 +81,7 @@ def run(directory: Path, candidate: str, seed: int, slot: Slot | None = None) ->
         except Changed as error:
             failed(error, attempt, trial, "interrupted")
             raise
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # a user's own module may leave
             return failed(error, attempt, trial)
         attempt.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
         return code

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from attnlab.errors import UserError
 from attnlab.experiments import planned
 from attnlab.experiments.plan import Candidate, Plan, Trial
-from attnlab.experiments.running import searching
 from attnlab.experiments.running.searching import Watch, advance
 from attnlab.experiments.running.selection import freeze
 from attnlab.experiments.running.state import look
@@ -261,9 +259,15 @@ def test_pruned_trials_are_settled_and_never_chosen(tmp_path: Path) -> None:
     assert plan is not None and [plan.of(variant)[0].promoted for variant in plan.variants] == [True, True]
 
 
-def test_what_cannot_be_pruned_is_said_before_anything_is_drawn(tmp_path: Path) -> None:
-    begin(tmp_path, Search(SPACE, trials=2, pruner="median"), select=("exact", "max"))
-    with pytest.raises(UserError, match="needs a metric that is known while a trial trains"):
-        advance(tmp_path)
-    assert not (tmp_path / "search.journal").exists()
-    assert set(searching.RECORDED) == {"loss", "perplexity", "accuracy"}
+def test_any_metric_that_is_recorded_while_training_can_be_pruned_by(tmp_path: Path) -> None:
+    begin(tmp_path, Search(SPACE, sampler="random", trials=2, pruner="halving"), select=("macro_f1", "max"))
+    assert advance(tmp_path)
+    plan = Plan.read(tmp_path)
+    assert plan is not None
+    good, bad = (Trial(one, 0) for one in plan.of("additive"))
+    for trial, value in ((good, 0.9), (bad, 0.2)):
+        path = trial.workdir(tmp_path) / "metrics.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"split": "valid", "step": 3, "loss": 1.0, "macro_f1": value}) + "\n")
+    watch = Watch(plan, tmp_path)
+    assert watch(good) == "" and watch(bad) == "pruned after 1 evaluations: macro_f1 0.2 is not among the better ones"
