@@ -29,8 +29,6 @@ def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
         raise UserError(f"mechanism: width comes second, mechanism({name!r}, ...)(width={fields['width']!r})")
     factory: Any = build(MECHANISMS, {"name": name, **fields}, "mechanism")
     made = factory.func
-    if not (isinstance(made, type) and issubclass(made, Attention)):
-        raise UserError(f"mechanism={name}: expected a class derived from {Attention.__module__}.{Attention.__name__}")
     role, direction = (words[0] for words in (sorted(made.capabilities.roles, reverse=True), sorted(made.capabilities.directions)))
     Need(role, direction, padding=False, maps=False, trees=True).check(made, "mechanism", factory.keywords)  # type: ignore[arg-type]
     return factory  # type: ignore[no-any-return]
