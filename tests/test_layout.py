@@ -23,7 +23,7 @@ from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attnlab"
-ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "commands")
+ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "processes", "commands")
 # What each room may import besides itself and the foundation (files directly in the package).
 ALLOWED = {
     "attention": set(),
@@ -35,6 +35,7 @@ ALLOWED = {
     "training": set(),
     "analysis": {"data", "training"},
     "experiments": {"attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis"},
+    "processes": set(),
     "commands": set(ROOMS),
 }
 # The foundation imports no room, with one exception: checking a config asks the decoding settings, when it runs.
@@ -43,6 +44,7 @@ LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.erro
 LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
 LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
 LIGHT += ("attnlab.experiments.reporting.report",)
+LIGHT += ("attnlab.processes.supervision", "attnlab.processes.worker", "attnlab.processes.meeting")
 LIGHT += ("attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
 
 

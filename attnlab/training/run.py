@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
+from attnlab.config_tree import to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
@@ -112,15 +116,39 @@ class Prepared:
         Raises:
           UserError: data that has changed since the run began, a checkpoint that cannot be used, a full disk.
         """
+        import jax
+
         from attnlab.training.loop import train
 
-        self.describe(progress)
-        for line in self.task.notes(self.batches):
-            progress.note(line)
+        arguments = (self.config, self.task, self.batches, self.workdir, self.place, progress, interrupt, began, until)
+        if jax.process_index() == 0:
+            self.describe(progress)
+            for line in self.task.notes(self.batches):
+                progress.note(line)
+        self.compare()
+        if jax.process_index() > 0:
+            return train(*arguments)
         with _FailureRecorded(self.workdir, self.config):
-            outcome = train(self.config, self.task, self.batches, self.workdir, self.place, progress, interrupt, began, until)
+            outcome = train(*arguments)
             Status(self.workdir, self.config.training.steps).update(outcome.state, outcome.step, outcome.message)
         return outcome
+
+    def compare(self) -> None:
+        """See that all of several processes have the config, the data and the vocabularies of the first.
+
+        Raises:
+          UserError: this one has others.
+        """
+        import jax
+
+        from attnlab.training.parallel import equal_to_first
+
+        if jax.process_count() == 1:
+            return
+        mine = {"config": to_dict(self.config), "data": dict(self.task.data.fingerprints), "vocabulary": _kept(self.task)}
+        equal = equal_to_first([json.dumps(one, sort_keys=True) for one in mine.values()])
+        if others := ", ".join(name for name, same in zip(mine, equal, strict=True) if not same):
+            raise UserError(f"not the {others} of process 0: every host needs the same files; is an older run in {self.workdir} here?")
 
     def describe(self, progress: Progress) -> None:
         """Write vocabularies and manifest of a new run; of a resumed one, check the data and tell what else has changed."""
@@ -149,6 +177,14 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
     if manifest is not None:
         manifest.check_config(config, workdir)
     return manifest
+
+
+def _kept(task: Any) -> list[str]:
+    """What a task keeps with a run, as digests of the files in their order."""
+    with tempfile.TemporaryDirectory() as folder:
+        task.save(Path(folder))
+        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
 
 
 class _FailureRecorded:
