@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 import queue
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
+from collections.abc import Callable
 
 from attnlab.errors import UserError
 from attnlab.processes.detection import Member
@@ -22,7 +18,6 @@ from attnlab.processes.worker import End, Worker
 GRACE = 2.0
 """Seconds after a process has failed in which another's end may turn out to be the reason."""
 _ORDER = ("done", "lost", "killed", "mistake", "failure", "abort")  # of several ends, which one decides
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _AGAIN = "all have ended; the same command goes on from what is saved"
 
 
@@ -46,7 +41,7 @@ class Group:
           BaseException: what else has ended process 0 of itself.
         """
         worker = Worker(work, self.member.index == 0, lambda end: self._events.put((self.member.index, end)))
-        with _passed_on(worker):
+        with worker.signalled():
             for index, link in self.meeting.links.items():
                 threading.Thread(target=self._listen, args=(index, link), daemon=True).start()
             try:
@@ -116,21 +111,6 @@ class Group:
 
     def _name(self, index: int) -> str:
         return f"process {index} of {self.member.count} (host {self.meeting.hosts[index]})"
-
-
-@contextlib.contextmanager
-def _passed_on(worker: Worker) -> Iterator[None]:
-    """While entered, signals that ask to leave go to the worker, which knows what to save."""
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        worker.signal(number)
-
-    before: dict[int, Any] = {number: signal.signal(number, pass_on) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(line: str) -> None:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NoReturn
 
 from attnlab.errors import UserError
@@ -28,7 +28,7 @@ Cause = Literal["done", "lost", "killed", "mistake", "failure", "abort"]
 exception; by a library below Python. The last two may be what another process's end has done to it."""
 
 _KEPT = 40  # lines of what the libraries below Python have printed
-_POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +60,8 @@ class _Remote(Exception):
 class Worker:
     """Forks a process that does `work`.
 
+    Signals that ask to leave are held back until `signalled` is entered.
+
     Args:
       work: what to do; its result is the exit code.
       speaks: whether what it prints is seen. One that does not speak stays when its work is done, until it is stopped.
@@ -73,8 +75,10 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()  # or both would print what is in it
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none may come before the parent knows to whom to pass it on
         self.pid = os.fork()
         if self.pid == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             for end in (self._lifeline, said, heard):
                 os.close(end)
             _work(work, speaks, lifeline, words, noise)
@@ -86,6 +90,17 @@ class Worker:
         self._waiter = threading.Thread(target=self._wait, daemon=True)
         for thread in (self._listener, self._reader, self._waiter):
             thread.start()
+
+    @contextlib.contextmanager
+    def signalled(self) -> Iterator[None]:
+        """While entered, signals that ask to leave, also those that have come since the fork, go to the worker: it knows what to save."""
+        before: dict[int, Any] = {number: signal.signal(number, lambda number, frame: self.signal(number)) for number in SIGNALS}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -120,7 +135,7 @@ class Worker:
         if code >= 0 or -code == signal.SIGABRT:  # a library has ended the process
             text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
             return End("abort", max(1, code), text, b"".join(self._noise).decode(errors="replace"))
-        return End("killed", 128 - code if -code in _POLITE else 1, f"was killed by signal {-code}")
+        return End("killed", 128 - code if -code in SIGNALS else 1, f"was killed by signal {-code}")
 
 
 def _work(work: Callable[[], int], speaks: bool, lifeline: int, words: int, noise: int) -> NoReturn:

@@ -37,7 +37,7 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
 
 
 def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """pmap. Both stop after the same step, saved once; two devices of one process go on to the same end, and two processes score it alike."""
+    """pmap. Both stop after the same step, saved once; one process with two devices goes on to the same end; two score it as one does."""
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     both = started(command("rnnsearch", "auto", 2, cut))
     deadline = time.monotonic() + 300

@@ -103,7 +103,7 @@ def test_jax_is_asked_in_a_pod(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert of(monkeypatch, "", POD) == Member("train-0.train", 55527, 2, 1)
     detected(monkeypatch, (None, None, None, [0]))
     assert of(monkeypatch, "", POD) is None
-    assert capsys.readouterr().err.startswith("note: a pod of an indexed job works alone, unless you give --coordinator=HOST:PORT and --proce")
+    assert "note: a pod of an indexed job works alone, unless you give --coordinator=HOST:PORT and --pro" in capsys.readouterr().err
     detected(monkeypatch, RuntimeError("403 - Forbidden"))
     with pytest.raises(UserError, match="JAX cannot find the other processes .*403.*--processes=1"):
         of(monkeypatch, "", POD)

@@ -79,7 +79,7 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
 @pytest.mark.parametrize(
     ("other", "command", "words"),
     [
-        ((1, 2), ["train", "--workdir=b"], r"process 1 on .* started for something else \(--workdir=b; process 0: --workdir=a\); --processes=1"),
+        ((1, 2), ["train", "--workdir=b"], r"process 1 on .* for something else \(--workdir=b; process 0: --workdir=a\); --processes=1"),
         ((1, 2), ["train"], r"something else \(nothing more; process 0: --workdir=a\)"),
         ((1, 3), ["train", "--workdir=a"], "process 1 on .* was started as one of 3 processes, process 0 as one of 2"),
     ],
@@ -93,9 +93,9 @@ def test_processes_for_something_else_are_refused(other: tuple[int, int], comman
         raise first
 
 
-def test_another_version_and_another_of_the_same_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     where = port()
-    first, *others = met((member(0, 3, where), ["train"], 0.0), (member(1, 3, where), ["train"], 0.0), (member(1, 3, where), ["train"], 0.2))
+    first, *others = met(*[(member(index, 3, where), ["train"], 0.1 * number) for number, index in enumerate((0, 1, 1))])
     assert "two processes were started as process 1" in str(first) and all(isinstance(one, SystemExit) for one in others)
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
     assert "process 1 on there runs attnlab 0.0" in meeting._wrong(hello, {**hello, "attnlab": "1.0", "process": 0})

@@ -38,7 +38,7 @@ def trained(name: str, index: int) -> Any:
 
 
 def agreed(index: int) -> Any:
-    """What the processes tell each other: the largest numbers, the first one's arrays bit for bit, and its devices beside as many others."""
+    """What the processes tell each other: the first one's arrays bit for bit, the largest numbers, and whose devices are taken."""
     from attnlab.training.parallel import backend, equal_to_first, largest, of_first
 
     given = {"zeros": np.array([-0.0, 0.0, np.nan], np.float32) * (1 - index), "count": np.array(7 - index, np.int8)}

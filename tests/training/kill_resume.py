@@ -138,7 +138,7 @@ def killed_until_done(
         victim = rng.choice(pids)
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
-        kills += 1
+        kills, longest = kills + 1, 1.05 * longest  # where others slow the machine down, a start must get somewhere at last
         left = [pid for pid in pids if pid != victim]
         assert all(code > 0 for code in codes(left, BOUND))
         if left:
