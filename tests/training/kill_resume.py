@@ -119,9 +119,7 @@ def uninterrupted(arguments: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def killed_until_done(
-    arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1
-) -> tuple[int, float]:
+def killed_until_done(arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1) -> tuple[int, float]:
     """Start the command, kill it (or one of its processes) after a random time, again and again until one start ends by itself; the number
     of kills, and the seconds of that last start."""
     kills = 0
