@@ -25,7 +25,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "training.per": ("token", "sentence"),
     "training.output_bias": ("unigram", "zeros"),
     "training.compute": ("float32", "bfloat16"),
-    "parallel.backend": ("pmap", "mesh"),
+    "parallel.backend": ("auto", "pmap", "mesh"),
 }
 """Plain enumerations outside the components; inside them a field's `typing.Literal` says the same."""
 

@@ -58,7 +58,7 @@ def _shared() -> dict[str, Any]:
         "auxiliary": {"hops": 0.0},
         "reinforce": {},
         "checkpoint": {"every": 250, "keep": 2, "by": "accuracy"},
-        "parallel": {"backend": "mesh", "devices": 0},
+        "parallel": {"backend": "auto", "devices": 0},
     }
 
 

@@ -50,7 +50,7 @@ def _shared() -> dict[str, Any]:
         "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
         "reinforce": {},
         "checkpoint": {"every": 250, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "mesh", "devices": 0},
+        "parallel": {"backend": "auto", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 0.6},
     }
 

@@ -52,7 +52,7 @@ def _shared() -> dict[str, Any]:
         "auxiliary": {"hops": 0.0},
         "reinforce": {},
         "checkpoint": {"every": 500, "keep": 2, "by": "accuracy"},
-        "parallel": {"backend": "mesh", "devices": 0},
+        "parallel": {"backend": "auto", "devices": 0},
     }
 
 

@@ -56,7 +56,7 @@ def _shared() -> dict[str, Any]:
             "evaluate_every": 500,
         },
         "checkpoint": {"every": 500, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "mesh", "devices": 0},
+        "parallel": {"backend": "auto", "devices": 0},
         "decoding": {"method": "sample", "batch": 64, "max_ratio": 1.0, "max_extra": 50},
     }
 

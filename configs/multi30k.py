@@ -45,7 +45,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
         "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
         "reinforce": {},
         "checkpoint": {"every": 458, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "mesh", "devices": 0},
+        "parallel": {"backend": "auto", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "max_ratio": 1.5, "max_extra": 5},
     }
     return ConfigDict({**shared, **systems[system]()})

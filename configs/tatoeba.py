@@ -48,7 +48,7 @@ def get_config(system: str = "rnnsearch") -> ConfigDict:
         "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
         "reinforce": {},
         "checkpoint": {"every": 500, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "mesh", "devices": 0},
+        "parallel": {"backend": "auto", "devices": 0},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "batch": 128},
     }
     return ConfigDict({**shared, **systems[system]()})

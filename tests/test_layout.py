@@ -23,7 +23,8 @@ from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attnlab"
-ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "api", "commands")
+ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "processes")
+ROOMS += ("api", "commands")
 # What each room may import besides itself and the foundation (files directly in the package).
 ALLOWED = {
     "attention": set(),
@@ -35,6 +36,7 @@ ALLOWED = {
     "training": set(),
     "analysis": {"data", "training"},
     "experiments": {"attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis"},
+    "processes": set(),
     "api": set(ROOMS) - {"api", "commands"},
     "commands": set(ROOMS),
 }
@@ -46,6 +48,7 @@ LIGHT += ("attnlab.provenance",)
 LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
 LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
 LIGHT += ("attnlab.experiments.reporting.report",)
+LIGHT += ("attnlab.processes.supervision", "attnlab.processes.worker", "attnlab.processes.meeting")
 LIGHT += ("attnlab.api.stored", "attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
 
 

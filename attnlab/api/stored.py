@@ -90,7 +90,6 @@ class Stored:
             for folder in (self.workdir, *self.members):
                 check_test_split(folder)
 
-
     def check_data(self, found: Mapping[str, str]) -> None:
         """Raise `Changed` if a split of the run's own data is not what it has read; data of another config is the user's choice.
 

@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import difflib
 import errno
+import functools
 import importlib
 import os
 import pathlib
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from attnlab import processes
 from attnlab.errors import UserError, nearest, show_traceback, users_code
 
 
@@ -31,17 +33,21 @@ class Command:
       help: one line for `--help`.
       on_run: it works on a run, so it takes a config and a work folder.
       overrides: it takes `--config.a.b=value`; those that work on a run do.
+      several: several processes may do it together.
     """
 
     module: str
     help: str
     on_run: bool = True
     overrides: bool = False
+    several: bool = False
 
 
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("attnlab.commands.train", "train a model; the same command again resumes it"),
-    "evaluate": Command("attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, whatever its task measures"),
+    "train": Command("attnlab.commands.train", "train a model; the same command again resumes it", several=True),
+    "evaluate": Command(
+        "attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, whatever its task measures", several=True
+    ),
     "generate": Command("attnlab.commands.generate", "translate, label or continue lines from stdin or a file"),
     "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given texts"),
     "sweep": Command("attnlab.commands.sweep", "run an experiment, from trials to a report; resumes too", on_run=False, overrides=True),
@@ -135,7 +141,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
 
 
 def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:
-    """Finds the command, reads its flags and runs it."""
+    """Finds the command and runs it."""
     if not argv or argv[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())
         print(HELP.format(program=program, commands=lines, configs=CONFIGS.format(program=program)), end="")
@@ -146,10 +152,18 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     if name not in commands:
         raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
     command = commands[name]
+    work = functools.partial(_run, command, name, rest, program)
+    return processes.run(rest, work) if command.several else work()
+
+
+def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
+    """Reads the flags of a command and runs it."""
     overrides, rest = take_overrides(rest) if command.on_run or command.overrides else ([], rest)
     module = importlib.import_module(command.module)
     parser = _parser(command, f"{program} {name}", program)
     module.add_arguments(parser)
+    if command.several:
+        processes.add_arguments(parser)
     arguments, unknown = parser.parse_known_args(rest)
     if unknown:
         raise UserError(_unknown(unknown[0], parser, name, command.on_run))

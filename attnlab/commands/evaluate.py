@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from attnlab import processes
 from attnlab.commands import session
 
 
@@ -17,7 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the scores of the run in `--workdir`; writes nothing."""
+    """Print the scores of the run in `--workdir`; writes nothing. Of several processes the first does all of it."""
+    if processes.index() > 0:
+        import jax
+
+        jax.devices()  # the first one's JAX begins only when those of all processes are known
+        return 0
     trained = session.opened(session.stored_run(arguments), (arguments.split,))
     results = trained.evaluate(arguments.split)
     if arguments.json:

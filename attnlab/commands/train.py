@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab import provenance
+from attnlab import processes, provenance
 from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
@@ -35,20 +36,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.workdir == "":
         raise UserError("--workdir= is empty; name a folder, or leave the flag out for one below runs/")
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
-    check_no_trial(workdir)
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
-    _check_workdir(workdir, config, code)
+    first = processes.index() == 0  # the others read and write nothing there
+    if first:
+        check_no_trial(workdir)
+        _check_workdir(workdir, config, code)
     session.start_jax()
     from attnlab.tasks import TASKS
 
     prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"), code)
     with (
-        RunLock(workdir),
+        RunLock(workdir) if first else contextlib.nullcontext(),
         Interrupt() as interrupt,
         Progress(config.training.steps, every=config.training.log_every) as progress,
     ):
-        _check_workdir(workdir, config, code)  # nobody can begin there any more
+        if first:
+            _check_workdir(workdir, config, code)  # nobody can begin there any more
         outcome = prepared.fit(progress, interrupt, began)
     if outcome.seconds_to_first_step is not None:
         print(f"first step {outcome.seconds_to_first_step:.1f} s after the command")
@@ -58,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     if outcome.state == "interrupted":
         print(f"interrupted at step {outcome.step}: saved in {workdir}; the same command goes on from here")
         return 128 + int(interrupt.signal or 0)
+    if not first:
+        return 0
     from attnlab.analysis.results import report
 
     report(config, prepared.task, workdir)

@@ -1,7 +1,7 @@
 """Checkpoints that survive a kill at any instant, notice a flipped bit and walk back to the newest good step.
 
-How one step is stored stands in `orbax_steps.py`; here is which steps stay and which is trusted. Names in the folder:
-`<step>` (committed by a rename), `damaged-<step>` (moved aside), `deleting-<step>` (on its way out).
+How one step is stored stands in `orbax_steps.py`; here is which steps stay and which is trusted. Of several processes only the first
+comes here. Names in the folder: `<step>` (committed by a rename), `damaged-<step>` (moved aside), `deleting-<step>` (on its way out).
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Checkpoints:
     def _prepare(self, step: int, size: int) -> None:
         """Before a save: clear what a killed run left; before the first one, see that there is room."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        if jax.process_index() == 0 and self._folder(step).is_dir():
+        if self._folder(step).is_dir():
             self._folder(step).rmdir()  # it is empty, else `steps` would list it
         self._sweep(_TEMPORARY)
         self.check_space(size)
@@ -264,16 +264,14 @@ class Checkpoints:
 
     def _rename(self, step: int, prefix: str) -> None:
         """Take a step out of the count in one instant; an older folder of the new name goes."""
-        if jax.process_index() == 0:
-            target = self.directory / f"{prefix}-{step}"
-            shutil.rmtree(target, ignore_errors=True)
-            self._folder(step).rename(target)
+        target = self.directory / f"{prefix}-{step}"
+        shutil.rmtree(target, ignore_errors=True)
+        self._folder(step).rename(target)
 
     def _sweep(self, suffix: str = "") -> None:
         """Delete the folders that are on their way out and, given the suffix, half-written ones."""
-        if jax.process_index() == 0:
-            for folder in [*self.directory.glob("deleting-*"), *(self.directory.glob(f"*{suffix}") if suffix else [])]:
-                shutil.rmtree(folder, ignore_errors=True)
+        for folder in [*self.directory.glob("deleting-*"), *(self.directory.glob(f"*{suffix}") if suffix else [])]:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _disk_full(error: BaseException | None) -> bool:

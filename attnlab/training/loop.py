@@ -20,7 +20,7 @@ from attnlab.progress import Progress
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.parallel import Backend
+from attnlab.training.parallel import Backend, largest, of_first
 from attnlab.training.records import Metrics, State, Status, standing
 from attnlab.training.step import Batch, Sums, TrainState, first_state, make_step, seed_array
 
@@ -126,10 +126,18 @@ class Journal:
         self.metrics.rewind(int(host.step) or None)
         return host
 
+    def running(self, step: int) -> None:
+        """Say how far the run is."""
+        self.status.update("running", step)
+
+    def compiled(self, step: int, seconds: float) -> None:
+        """Write down how long the program of a step took to compile."""
+        self.metrics.time(step, {"compile_seconds": seconds})
+
     def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
         """Write the record of a step if one is due. Returns why the run has diverged, "" if it has not."""
-        if not math.isfinite(values["loss"] + values["grad_norm"]):
-            return f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}"
+        if wrong := _not_finite(step, values):
+            return wrong
         if self._due(step, self.config.training.log_every):
             self.metrics.write(step, "train", {**values, "learning_rate": float(self._schedule(step - 1))})
             self.metrics.time(step, pace)
@@ -155,8 +163,8 @@ class Journal:
     def save(self, step: int, host: TrainState, best: bool) -> str:
         """Start saving the state. Returns why the run has diverged, "" if it has not."""
         self.metrics.sync()
-        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params)):  # an update too large for a finite gradient
-            return f"parameters that are not finite after step {step}"
+        if wrong := _not_finite_params(step, host):
+            return wrong
         self._checkpoints.save(step, host.replace(seed=None), {"best": self.best}, best=best)
         return ""
 
@@ -170,6 +178,47 @@ class Journal:
     def _due(self, step: int, every: int) -> bool:
         """Whether something that happens every so many steps (0: never) and at the last one happens now."""
         return step == self.last or bool(every and step % every == 0)
+
+
+class Follower(Journal):
+    """The journal of all of several processes but the first: the same is due at the same steps, and nothing is read or written."""
+
+    def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
+        """Room for the state of the first process."""
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like.replace(seed=seed_array(self.config.seed)))
+
+    def running(self, step: int) -> None:
+        """Nothing."""
+
+    def compiled(self, step: int, seconds: float) -> None:
+        """Nothing."""
+
+    def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
+        """Why the run has diverged, "" if it has not."""
+        return _not_finite(step, values)
+
+    def evaluates(self, step: int) -> bool:
+        """The first process evaluates."""
+        return False
+
+    def save(self, step: int, host: TrainState, best: bool) -> str:
+        """Why the run has diverged, "" if it has not."""
+        return _not_finite_params(step, host)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def _not_finite(step: int, values: Mapping[str, float]) -> str:
+    """Why a run has diverged by what a step gave, "" if it has not."""
+    finite = math.isfinite(values["loss"] + values["grad_norm"])
+    return "" if finite else f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}"
+
+
+def _not_finite_params(step: int, host: TrainState) -> str:
+    """Why a run has diverged by an update too large for a finite gradient, "" if it has not."""
+    finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params))
+    return "" if finite else f"parameters that are not finite after step {step}"
 
 
 def train(
@@ -206,19 +255,20 @@ def train(
     optimizer, schedule = build_optimizer(config.optimizer, config.schedule, steps=last, clip=config.training.clip)
     how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
     step_function = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
-    with closing(Journal(config, workdir, schedule, progress, task.measures)) as journal:
-        host = journal.begin(saved_like(config, task), first_states(config, task))
+    kind = Journal if jax.process_index() == 0 else Follower
+    with closing(kind(config, workdir, schedule, progress, task.measures)) as journal:
+        host = of_first(journal.begin(saved_like(config, task), first_states(config, task)))
         begin, first = int(host.step), None
         state, programs = place.place(host), {}
         batch = batches(begin)
         progress.update(begin)
-        journal.status.update("running", begin)
+        journal.running(begin)
         for step in range(begin + 1, last + 1):
             fed, shapes = place.feed(batch), shapes_of(batch)
             if shapes not in programs:
                 clock = time.perf_counter()
                 programs[shapes] = place.compile(step_function, state, fed)
-                journal.metrics.time(step, {"compile_seconds": time.perf_counter() - clock})
+                journal.compiled(step, time.perf_counter() - clock)
                 progress.compiled(f"batches of {spoken(shapes)}", time.perf_counter() - clock)
             clock = time.perf_counter()
             state, sums = programs[shapes](state, fed)
@@ -231,13 +281,21 @@ def train(
                 return Outcome("diverged", step, first, wrong)
             progress.update(step, loss=values["loss"], **pace)
             improved = journal.evaluates(step) and journal.scored(step, task.evaluate(place.one(state.averaged), "valid"))
-            stop = step < last and (interrupt.signal is not None or step == until)
+            signal, improved = agreed(interrupt.signal, improved)
+            stop = step < last and (signal is not None or step == until)
             if (stop or improved or journal.saves(step)) and (wrong := journal.save(step, place.fetch(state), improved)):
                 return Outcome("diverged", step, first, wrong)
             if stop:
+                interrupt.signal = signal
                 return Outcome("interrupted", step, first, why_stopped(interrupt))
-            journal.status.update("running", step)
+            journal.running(step)
     return Outcome("done", last, first)
+
+
+def agreed(signal: int | None, improved: bool) -> tuple[int | None, bool]:
+    """What holds in all processes if in any: a signal that came to one, an evaluation that only the first one makes."""
+    number, best = largest((signal or 0, int(improved)))
+    return number or None, bool(best)
 
 
 def shapes_of(batch: Mapping[str, Any]) -> Shapes:

@@ -32,7 +32,9 @@ class OrbaxSteps:
 
     def __init__(self, directory: Path) -> None:
         self._ocp = _import_orbax()
-        options = self._ocp.CheckpointManagerOptions(max_to_keep=None, create=False, save_root_metadata=False)
+        alone = self._ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}) if jax.process_count() > 1 else None
+        more = {"multiprocessing_options": alone} if alone else {}  # of several processes only the first comes here
+        options = self._ocp.CheckpointManagerOptions(max_to_keep=None, create=False, save_root_metadata=False, **more)
         self._manager = self._ocp.CheckpointManager(directory, options=options)
 
     def write(self, step: int, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:

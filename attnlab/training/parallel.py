@@ -2,15 +2,16 @@
 
 `pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh` compiles the step once for all devices with
 `jit` and shards the batch over the mesh axis "data". What a training state remembers of the rows of the batch goes with those rows.
-Neither leaves a device axis in what is saved. Several hosts: each process feeds its own rows of the global batch (`process_index`,
-`process_count`) and drives its own devices.
+Neither leaves a device axis in what is saved. Several processes, on one host or many: each feeds its own rows of the global batch
+(`process_index`, `process_count`) and drives its own devices; what they must agree on goes through `largest` and `of_first`.
 `Spread` is for stacked trials: whole trials are dealt to the devices, in one process.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import flax.jax_utils
@@ -189,6 +190,7 @@ def _of_all_processes(rows: Any) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(rows, tiled=True))
 
 
+AUTO = "auto"
 BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {"pmap": PmapBackend, "mesh": MeshBackend}
 
 
@@ -202,19 +204,59 @@ def spread(trials: int, devices: int = 0) -> Spread:
 
 
 def backend(name: str, devices: int = 0) -> Backend:
-    """The backend called `name` on the first `devices` devices (0: all).
+    """The backend called `name` on the first `devices` devices (0: all). "auto" is pmap: the state of every system fits on one device.
 
     Raises:
-      UserError: unknown name, or more devices than there are.
+      UserError: unknown name, more devices than there are, or not as many of each of several processes.
     """
-    if name not in BACKENDS:
-        raise UserError(f"parallel.backend={name!r}; {nearest(name, BACKENDS)}")
-    return BACKENDS[name](_first(devices))
+    if name not in (AUTO, *BACKENDS):
+        raise UserError(f"parallel.backend={name!r}; {nearest(name, (AUTO, *BACKENDS))}")
+    return BACKENDS["pmap" if name == AUTO else name](_first(devices))
+
+
+def largest(values: Sequence[int]) -> list[int]:
+    """The largest of each value over all processes, the same in all of them; every process must come here."""
+    if jax.process_count() == 1:
+        return list(values)
+    mine = np.broadcast_to(np.asarray(values, np.int32), (jax.local_device_count(), len(values)))
+    return [int(value) for value in _of_one_device(_maximum()(mine))]
+
+
+@functools.cache
+def _maximum() -> Callable[[np.ndarray], jax.Array]:
+    return jax.pmap(lambda x: jax.lax.pmax(x, AXIS), axis_name=AXIS)
+
+
+def equal_to_first(texts: Sequence[str]) -> list[bool]:
+    """Which of these texts are those of process 0; every process must come here with as many."""
+    mine = np.stack([np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts])
+    return [bool(same) for same in (of_first(mine) == mine).all(axis=1)]
+
+
+def of_first(tree: Any) -> Any:
+    """What process 0 has, in all processes, bit for bit; every process must come here with arrays of these shapes and dtypes."""
+    if jax.process_count() == 1:
+        return tree
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
+    content = b"".join(array.tobytes() for array in arrays)  # as bits: a sum over processes would turn -0.0 into 0.0
+    words = np.frombuffer(content + bytes(-len(content) % 4), np.uint32)
+    content = np.asarray(multihost_utils.broadcast_one_to_all(words)).tobytes()
+    found, begin = [], 0
+    for array in arrays:
+        found.append(np.frombuffer(content, array.dtype, array.size, begin).reshape(array.shape).copy())
+        begin += array.nbytes
+    return jax.tree.unflatten(structure, found)
 
 
 def _first(devices: int) -> list[jax.Device]:
-    """The first `devices` devices, all for 0."""
-    known = jax.devices()
+    """The first `devices` devices, as many of each process; all for 0."""
+    known, processes = jax.devices(), jax.process_count()
     if not 0 <= devices <= len(known):
         raise UserError(f"parallel.devices={devices}, but there are {len(known)} of kind {known[0].platform!r}; 0 takes all")
-    return known[: devices or len(known)]
+    of_process = [[device for device in known if device.process_index == index] for index in range(processes)]
+    share = (devices or len(known)) // processes
+    if share * processes != (devices or len(known)) or any(len(some) < share for some in of_process):
+        counts = ", ".join(str(len(some)) for some in of_process)
+        raise UserError(f"parallel.devices={devices}: as many of each of {processes} processes are needed; they have {counts}")
+    return [device for some in of_process for device in some[:share]]

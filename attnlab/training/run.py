@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ml_collections import ConfigDict
 
 from attnlab import provenance
+from attnlab.config_tree import to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.progress import Progress
 from attnlab.provenance import Changed, Code
@@ -119,15 +122,40 @@ class Prepared:
         Raises:
           UserError: data that has changed since the run began, a checkpoint that cannot be used, a full disk.
         """
+        import jax
+
         from attnlab.training.loop import train
 
-        self.describe(progress)
-        for line in self.task.notes(self.batches):
-            progress.note(line)
+        arguments = (self.config, self.task, self.batches, self.workdir, self.place, progress, interrupt, began, until)
+        if jax.process_index() == 0:
+            self.describe(progress)
+            for line in self.task.notes(self.batches):
+                progress.note(line)
+        self.compare()
+        if jax.process_index() > 0:
+            return train(*arguments)
         with _FailureRecorded(self.workdir, self.config):
-            outcome = train(self.config, self.task, self.batches, self.workdir, self.place, progress, interrupt, began, until)
+            outcome = train(*arguments)
             Status(self.workdir, self.config.training.steps).update(outcome.state, outcome.step, outcome.message)
         return outcome
+
+    def compare(self) -> None:
+        """See that all of several processes have the config, the user's code, the data and the vocabularies of the first.
+
+        Raises:
+          UserError: this one has others.
+        """
+        import jax
+
+        from attnlab.training.parallel import equal_to_first
+
+        if jax.process_count() == 1:
+            return
+        code = (self.code or provenance.of(self.config)).digests
+        mine = {"config": to_dict(self.config), "code": code, "data": dict(self.task.data.fingerprints), "vocabulary": _kept(self.task)}
+        equal = equal_to_first([json.dumps(one, sort_keys=True) for one in mine.values()])
+        if others := ", ".join(name for name, same in zip(mine, equal, strict=True) if not same):
+            raise UserError(f"not the {others} of process 0: every host needs the same files; is an older run in {self.workdir} here?")
 
     def describe(self, progress: Progress) -> None:
         """Write vocabularies, the user's code and manifest of a new run; of a resumed one, check the data and tell what else has changed.
@@ -141,20 +169,19 @@ class Prepared:
         devices = {"kind": jax.devices()[0].device_kind, "count": self.place.count, "processes": jax.process_count(), **self.place.about}
         manifest = Manifest.build(self.config, devices=devices, data=dict(self.task.data.fingerprints), own_code=code.record())
         changes = self._resumed(previous, manifest, code, progress) if previous is not None else []
-        if jax.process_index() == 0:
-            if not (previous and self.task.saved(self.workdir)):
-                self._save_vocabulary(previous)
-            if previous is None:
+        if not (previous and self.task.saved(self.workdir)):
+            self._save_vocabulary(previous)
+        if previous is None:
+            code.keep(self.workdir)
+            manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
+            manifest.write(self.workdir)  # last: a workdir with a manifest is complete
+        elif changes:
+            step = provenance.saved_step(self.workdir)
+            before = previous.own_code if step is not None else None
+            if before is None:  # nothing of the code before is in this run
                 code.keep(self.workdir)
-                manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
-                manifest.write(self.workdir)  # last: a workdir with a manifest is complete
-            elif changes:
-                step = provenance.saved_step(self.workdir)
-                before = previous.own_code if step is not None else None
-                if before is None:  # nothing of the code before is in this run
-                    code.keep(self.workdir)
-                record = code.record() if before is None else provenance.accepted(before, code, self.workdir, step)
-                dataclasses.replace(previous, own_code=record).write(self.workdir)
+            record = code.record() if before is None else provenance.accepted(before, code, self.workdir, step)
+            dataclasses.replace(previous, own_code=record).write(self.workdir)
 
     def _resumed(self, previous: Manifest, manifest: Manifest, code: Code, progress: Progress) -> list[provenance.Change]:
         """Check data and code of a run that goes on, and tell what else has changed; the changes of code."""
@@ -188,6 +215,14 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
         manifest.check_config(config, workdir)
         manifest.check_vocabulary(workdir)
     return manifest
+
+
+def _kept(task: Any) -> list[str]:
+    """What a task keeps with a run, as digests of the files in their order."""
+    with tempfile.TemporaryDirectory() as folder:
+        task.save(Path(folder))
+        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
 
 
 class _FailureRecorded:

@@ -111,7 +111,7 @@ def train(
             hosts.append(journal.begin(like, fresh))
             step = int(hosts[-1].step)
             members.append(Member(journal, own, step, own(step), outcome=Outcome("done", step) if step == config.training.steps else None))
-            journal.status.update("running", step)
+            journal.running(step)
         stack, first = Stack(configs, task, members, hosts, place, progress), None
         while any(member.outcome is None for member in members):
             if interrupt.signal is not None:
@@ -230,7 +230,7 @@ class Stack:
             member.outcome = Outcome("diverged", member.step, message=wrong)
             return
         member.waits = member.journal.evaluates(member.step) or member.journal.saves(member.step)
-        member.journal.status.update("running", member.step)
+        member.journal.running(member.step)
 
     def _program(self, fed: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """The compiled step for batches of this shape."""
@@ -240,7 +240,7 @@ class Stack:
             self._programs[shapes] = self.place.compile(self._step, self._state, fed)
             seconds = time.perf_counter() - clock
             for member in self.members:
-                member.journal.metrics.time(member.step + 1, {"compile_seconds": seconds / len(self.members)})
+                member.journal.compiled(member.step + 1, seconds / len(self.members))
             self.progress.compiled(f"batches of {spoken(shapes)}", seconds)
         return self._programs[shapes]
 

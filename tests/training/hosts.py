@@ -37,12 +37,23 @@ def trained(name: str, index: int) -> Any:
     return place.fetch(state)
 
 
+def agreed(index: int) -> Any:
+    """What the processes tell each other: the first one's arrays bit for bit, the largest numbers, and whose devices are taken."""
+    from attnlab.training.parallel import backend, equal_to_first, largest, of_first
+
+    given = {"zeros": np.array([-0.0, 0.0, np.nan], np.float32) * (1 - index), "count": np.array(7 - index, np.int8)}
+    given["half"] = np.asarray(jax.numpy.ones((2, 3), "bfloat16")) * (1 - index)
+    found = [array.view(np.uint8) for array in map(np.atleast_1d, of_first(given).values())]
+    owners = [device.process_index for device in backend("auto", 2).devices]  # type: ignore[attr-defined]
+    return [*found, np.array(largest([index, -index])), np.array(equal_to_first(["same", str(index)])), np.array(owners)]
+
+
 def main(index: int, address: str, folder: Path) -> None:
     """Write what this process knows of the state in the end, by backend."""
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, num_processes=PROCESSES, process_id=index, initialization_timeout=60)
     for name in ("mesh", "pmap"):
         np.savez(folder / f"{name}{index}.npz", *jax.tree.leaves(trained(name, index)))
+    np.savez(folder / f"agreed{index}.npz", *agreed(index))
 
 
 if __name__ == "__main__":

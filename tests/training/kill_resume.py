@@ -3,10 +3,12 @@
     python -m tests.training.kill_resume --kills 20
     python -m tests.training.kill_resume --kills 3 --system rnnsearch --backend pmap --devices 4
     python -m tests.training.kill_resume --kills 2 --every --backend mesh --devices 1
+    python -m tests.training.kill_resume --kills 10 --processes 2 --devices 2
 
 The first runs three systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these; the third every small config of
-every task. Training runs in forked children of one process that has imported everything but started nothing, so that a restart
-costs seconds.
+every task; the fourth two processes that train together, of which a random one is killed: the other must end by itself, one line must say
+why, and the end must equal that of one process with as many devices. Training runs in forked children of one process that has imported
+everything but started nothing, so that a restart costs seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import itertools
 import os
 import random
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -39,6 +42,7 @@ SHARED = {
     "inference": ["data.examples=200"],
     "g2p": ["data.examples=400", "decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"],
 }
+BOUND = 20.0  # seconds in which all processes have ended after one was killed
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 
 
@@ -63,52 +67,81 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
     return ["train", f"--config={config}", f"--workdir={workdir}", *(f"--config.{setting}" for setting in settings)]
 
 
-def forked(work: Callable[[], int]) -> int:
+def forked(work: Callable[[], int], errors: str = os.devnull) -> int:
     """Do `work` in a forked child, silently, and exit with what it returns; the child's pid. The parent must have no threads."""
     pid = os.fork()
     if pid:
         return pid
     code = 70
     try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), 2)
         code = work()
     finally:
         os._exit(code)
 
 
-def start(arguments: list[str]) -> int:
+def start(arguments: list[str], errors: str = os.devnull) -> int:
     """Run the command in a forked child; its pid."""
     from attnlab.commands import main
 
-    return forked(lambda: main(arguments))
+    return forked(lambda: main(arguments), errors)
+
+
+def start_all(arguments: list[str], processes: int, folder: Path) -> list[int]:
+    """Run the command as one of several processes, which leave what they say in `folder`; their pids."""
+    if processes == 1:
+        return [start(arguments)]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    own = [[f"--coordinator=localhost:{port}", f"--processes={processes}", f"--process={index}"] for index in range(processes)]
+    return [start([*arguments, *flags], str(folder / f"errors{index}")) for index, flags in enumerate(own)]
+
+
+def codes(pids: list[int], timeout: float) -> list[int]:
+    """Exit codes of processes that end by themselves, all within `timeout` seconds."""
+    deadline, found = time.perf_counter() + timeout, {}
+    while len(found) < len(pids):
+        for pid in set(pids) - set(found):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                found[pid] = os.waitstatus_to_exitcode(status)
+        assert time.perf_counter() < deadline, f"only {found} of {pids} have ended in {timeout} s"
+        time.sleep(0.005)
+    return [found[pid] for pid in pids]
 
 
 def uninterrupted(arguments: list[str]) -> float:
     """Run to the end; the seconds it took."""
     began = time.perf_counter()
-    _, status = os.waitpid(start(arguments), 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert codes([start(arguments)], 600) == [0]
     return time.perf_counter() - began
 
 
-def killed_until_done(arguments: list[str], longest: float, rng: random.Random) -> tuple[int, float]:
-    """Start the command, kill it after a random time, again and again until one start ends by itself; the number of kills, and the
-    seconds of that last start."""
+def killed_until_done(arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1) -> tuple[int, float]:
+    """Start the command, kill it (or one of its processes) after a random time, again and again until one start ends by itself; the number
+    of kills, and the seconds of that last start."""
     kills = 0
     while True:
-        pid, began = start(arguments), time.perf_counter()
+        pids, began = start_all(arguments, processes, folder), time.perf_counter()
         deadline = began + rng.uniform(0.3, longest)
         while time.perf_counter() < deadline:
-            done, status = os.waitpid(pid, os.WNOHANG)
+            done, status = os.waitpid(pids[0], os.WNOHANG)
             if done:
                 assert os.waitstatus_to_exitcode(status) == 0
+                assert not any(codes(pids[1:], BOUND))
                 return kills, time.perf_counter() - began
             time.sleep(0.005)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        kills += 1
+        victim = rng.choice(pids)
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        kills, longest = kills + 1, 1.05 * longest  # where others slow the machine down, a start must get somewhere at last
+        left = [pid for pid in pids if pid != victim]
+        assert all(code > 0 for code in codes(left, BOUND))
+        if left:
+            said = [line for index in range(processes) for line in (folder / f"errors{index}").read_text().splitlines()]
+            assert sum("error" in line or "Traceback" in line for line in said) == 1, "\n".join(said)
 
 
 def differences(one: Path, other: Path) -> list[str]:
@@ -135,15 +168,16 @@ def compared(one: Path, other: Path, note: Path) -> list[str]:
     return note.read_text().splitlines()
 
 
-def trial(folder: Path, system: str, backend: str, devices: int, kills: int, seed: int = 0) -> tuple[int, list[str]]:
-    """At least `kills` kills, over as many runs as that takes; the number of kills and what differed from the undisturbed run."""
+def trial(folder: Path, system: str, backend: str, devices: int, kills: int, seed: int = 0, processes: int = 1) -> tuple[int, list[str]]:
+    """At least `kills` kills, over as many runs as that takes; the number of kills and what differed from the undisturbed run, which one
+    process does."""
     reference = folder / "reference"
     uninterrupted(command(system, backend, devices, reference))  # also fills the compile cache
     rng, done, wrong = random.Random(seed), 0, []
-    longest = max(2.0, uninterrupted(command(system, backend, devices, folder / "timed")))
+    longest = processes * max(2.0, uninterrupted(command(system, backend, devices, folder / "timed")))
     for number in itertools.count():
         workdir = folder / f"killed{number}"
-        kills_of_run, seconds = killed_until_done(command(system, backend, devices, workdir), longest, rng)
+        kills_of_run, seconds = killed_until_done(command(system, backend, devices, workdir), longest, rng, folder, processes)
         done += kills_of_run
         if not kills_of_run:  # a whole run took so long: on a machine that has become faster, later kills would never come
             longest = max(2.0, min(longest, seconds))
@@ -162,7 +196,8 @@ def main() -> int:
     )
     parser.add_argument("--every", action="store_true", help="every small config instead")
     parser.add_argument("--backend", choices=BACKENDS, action="append")
-    parser.add_argument("--devices", type=int, choices=DEVICES, action="append")
+    parser.add_argument("--devices", type=int, choices=(1, 2, 4), action="append", help="over all processes")
+    parser.add_argument("--processes", type=int, default=1)
     flags = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
@@ -171,7 +206,7 @@ def main() -> int:
     systems = every() if flags.every else flags.system or SYSTEMS
     for system, devices, backend in itertools.product(systems, flags.devices or DEVICES, flags.backend or BACKENDS):
         with tempfile.TemporaryDirectory() as folder:
-            kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed)
+            kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed, flags.processes)
         failures += bool(wrong)
         found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
         print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)

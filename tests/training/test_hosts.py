@@ -41,3 +41,9 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
         found = np.load(tmp_path / f"{name}.npz")
         for number, leaf in enumerate(jax.tree.leaves(state)):
             np.testing.assert_allclose(found[f"arr_{number}"], leaf, atol=2e-6, err_msg=name)
+    for index in range(PROCESSES):
+        found = list(np.load(tmp_path / f"agreed{index}.npz").values())
+        given = (np.array(7, np.int8), np.asarray(jax.numpy.ones((2, 3), "bfloat16")), np.array([-0.0, 0.0, np.nan], np.float32))
+        for bits, array in zip(found[:3], given, strict=True):
+            np.testing.assert_array_equal(bits, np.atleast_1d(array).view(np.uint8))
+        assert [one.tolist() for one in found[3:]] == [[1, 0], [True, index == 0], [0, 1]]

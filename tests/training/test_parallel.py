@@ -228,6 +228,7 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(task: Any, names: tuple[str
     ("name", "devices", "words"),
     [
         ("pmpa", 1, "parallel.backend='pmpa'; did you mean 'pmap'"),
+        ("all", 1, "parallel.backend='all'; choose from: auto, mesh, pmap"),
         ("mesh", 5, "parallel.devices=5, but there are 4 of kind 'cpu'; 0 takes all"),
         ("mesh", -1, "parallel.devices=-1"),
     ],
@@ -236,3 +237,4 @@ def test_mistakes_are_named(name: str, devices: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
         backend(name, devices)
     assert backend("mesh").count == 4 and backend("pmap", 2).count == 2
+    assert type(backend("auto", 2)) is PmapBackend and type(backend("mesh", 1)) is not PmapBackend

@@ -1,0 +1,159 @@
+"""Is this one of several processes that work together, and which? From flags, from the environment, or from JAX's own detection.
+
+What a launcher has set is read without jax. JAX is asked only where the environment says that there may be several: under `srun` with
+several tasks, under `mpirun`, in an indexed job of Kubernetes, or beside the library of TPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from attnlab.errors import UserError
+
+ADDRESS = "JAX_COORDINATOR_ADDRESS"  # JAX's own name for what --coordinator says
+ALONE = "--processes=1 makes each a run of its own"
+FLAGS = ("--coordinator=HOST:PORT", "--processes=N", "--process=I")
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """One of several processes.
+
+    Attributes:
+      host: where process 0 is, by a name or number that all of them reach.
+      port: on which it listens.
+      count: how many processes there are.
+      index: which this one is; 0 writes.
+      local: which of those on its host it is, where the launcher says so.
+    """
+
+    host: str
+    port: int
+    count: int
+    index: int
+    local: int | None = None
+
+    def __str__(self) -> str:
+        return f"process {self.index} of {self.count}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Hint:
+    """What the environment says: who started this process, and of number, index and index on the host what it tells."""
+
+    launcher: str
+    count: int | None = None
+    index: int | None = None
+    local: int | None = None
+
+
+class Known(NamedTuple):
+    """What is known of several processes so far: where process 0 listens, how many there are, and which this one is."""
+
+    address: str | None
+    processes: int | None
+    process: int | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--coordinator`, `--processes` and `--process`."""
+    group = parser.add_argument_group("several processes (docs/processes.md); found by themselves under srun, in Kubernetes, on TPU pods")
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 runs, and a free port there")
+    group.add_argument("--processes", metavar="N", type=int, help="how many processes are started; 1: each is a run of its own")
+    group.add_argument("--process", metavar="I", type=int, help="which of them this one is, counted from 0")
+
+
+def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
+    """Which process of how many this is; None for one that works alone.
+
+    Args:
+      argv: a command line, whose other flags do not matter.
+      environ: the environment.
+
+    Raises:
+      UserError: the flags are wrong, or not enough is known to find process 0.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_arguments(parser)
+    try:
+        flags, _ = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(f"{error}".removeprefix("argument ")) from None
+    hint = of_environment(environ) or Hint("")
+    asked = flags.coordinator is not None or flags.process is not None or flags.processes is not None
+    if flags.processes == 1 or not (asked or hint.launcher) or (not asked and hint.count == 1):
+        return None
+    known = Known(
+        flags.coordinator or environ.get(ADDRESS),
+        hint.count if flags.processes is None else flags.processes,
+        hint.index if flags.process is None and hint.count is not None else flags.process,
+    )
+    known = _filled(known, hint, asked)
+    if not asked and known.processes == 1:
+        return None
+    if None not in known:
+        return _checked(known, hint)
+    missing = " and ".join(flag for flag, value in zip(FLAGS, known, strict=True) if value is None)
+    if asked:
+        raise UserError(f"one of several processes: give {missing} too (docs/processes.md)")
+    if hint.launcher in ("srun", "mpirun"):
+        raise UserError(f"{hint.launcher} has started {hint.count} processes: give {missing} too, or {ALONE}")
+    if hint.launcher == "kubernetes":
+        print(f"note: a pod of an indexed job works alone, unless you give {missing} (docs/processes.md)", file=sys.stderr)
+    return None
+
+
+def of_environment(environ: Mapping[str, str]) -> Hint | None:
+    """What the launcher of this process has left in its environment; None where it was started by hand."""
+    if tasks := _numbers(environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"):  # set by srun, not in a job's own shell
+        return Hint("srun", *tasks)
+    if tasks := _numbers(environ, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"):
+        return Hint("mpirun", *tasks)
+    if "KUBERNETES_SERVICE_HOST" in environ and (pod := _numbers(environ, "JOB_COMPLETION_INDEX")):
+        return Hint("kubernetes", index=pod[0])
+    return Hint("tpu") if importlib.util.find_spec("libtpu") else None
+
+
+def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
+    """The values of variables; None unless all are numbers."""
+    values = [environ.get(name, "") for name in names]
+    return [int(value) for value in values] if all(value.isdecimal() for value in values) else None
+
+
+def _filled(known: Known, hint: Hint, asked: bool) -> Known:
+    """What is known with what the launcher knows, in part by JAX's own detection; the rest stays None."""
+    if not hint.launcher or None not in known:
+        return known
+    if None not in known[:2]:
+        return known._replace(process=hint.index)  # all that was missing is the number of the pod
+    from jax._src.clusters import ClusterEnv  # JAX tells it by no public name before it connects
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of a package that it could use
+            found = Known(*ClusterEnv.auto_detect_unset_distributed_params(*known, [0], None, 60)[:3])
+    except Exception as error:  # a service that gives no answer: anything from KeyError to an HTTP library's own
+        reason = f"JAX cannot find the other processes ({type(error).__name__}: {error})"
+        if asked or hint.launcher != "tpu":
+            raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error
+        print(f"note: {reason}: this process works alone", file=sys.stderr)
+        return Known(None, 1, 0)
+    return found if found.process is not None else found._replace(process=hint.index)
+
+
+def _checked(known: Known, hint: Hint) -> Member:
+    """The member, if the numbers make sense."""
+    address, count, index = str(known.address), int(known.processes or 0), int(known.process or 0)
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UserError(f"--coordinator={address}: expected HOST:PORT, such as node7:8476")
+    if count < 1:
+        raise UserError(f"--processes={count}: expected a whole number of at least 1")
+    if not 0 <= index < count:
+        raise UserError(f"--process={index}: with --processes={count} it is a whole number from 0 to {count - 1}")
+    return Member(host.strip("[]"), int(port), count, index, hint.local)

@@ -1,0 +1,220 @@
+"""How several processes find each other: process 0 listens, the others come, and each is told how the group is put together.
+
+The connections stay open. As long as one is, the process at its other end lives: a process that dies closes it, and a host that is
+lost is noticed by the kernel (TCP keep-alive, half a minute).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import attnlab
+from attnlab.errors import UserError
+from attnlab.processes.detection import ALONE, Member
+
+PATIENCE = 300.0  # seconds in which all must have come: machines start minutes apart
+_HELLO = 10.0  # seconds in which somebody who connects must say who it is
+_NOTE = 10.0  # seconds of silence before process 0 says for whom it waits
+_RETRY = 0.25
+
+
+class Link:
+    """A connection to another process, in lines of JSON."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._lines = connection.makefile("rb")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+
+    def send(self, message: Any) -> None:
+        """Send one message; nothing happens if nobody is there any more."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """The next message; None if the other end is gone, or says nothing in time or nothing that can be understood."""
+        try:
+            self._socket.settimeout(timeout)
+            line = self._lines.readline()
+            self._socket.settimeout(None)
+            return json.loads(line) if line.endswith(b"\n") else None
+        except (OSError, ValueError):
+            return None
+
+    def is_open(self) -> bool:
+        """Whether the other end is there, for all that is known at once; for a link on which nothing is expected."""
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close it; the other end sees it at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Meeting:
+    """All processes have come.
+
+    Attributes:
+      address: HOST:PORT for the coordination service of JAX, which process 0 starts.
+      hosts: of each process.
+      links: by index: process 0's to all others, and of each other one to process 0.
+    """
+
+    address: str
+    hosts: Sequence[str]
+    links: dict[int, Link]
+
+    def neighbours(self, member: Member) -> int:
+        """How many processes share this one's host, itself among them."""
+        return list(self.hosts).count(self.hosts[member.index])
+
+
+def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> Meeting:
+    """Wait until all processes have come, and see that they were started for the same thing.
+
+    Args:
+      member: this process.
+      command: what it is to do, without what tells it from the others.
+      patience: seconds.
+
+    Raises:
+      UserError: some do not come in time, the port is taken, or they were not started by the same command; process 0 says it.
+      SystemExit: with code 2, in a process whose line process 0 says.
+    """
+    hello = {"attnlab": attnlab.__version__, "process": member.index, "processes": member.count}
+    hello |= {"command": list(command), "host": socket.gethostname()}
+    return _receive_all(member, hello, patience) if member.index == 0 else _go_to_first(member, hello, patience)
+
+
+def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
+    """Process 0: wait for all others."""
+    links: dict[int, Link] = {}
+    hellos = {0: hello}
+    began, noted = time.monotonic(), False
+    with _listen(member) as server:
+        while len(hellos) < member.count:
+            missing = ", ".join(str(index) for index in range(member.count) if index not in hellos)
+            waited = time.monotonic() - began
+            if waited > patience:
+                which = f"of {member.count} processes these have not come to {member.host}:{member.port} in {patience:.0f} s: {missing}"
+                raise _refused(links, f"{which}; {ALONE}")
+            if waited > _NOTE and not noted:
+                where = f"{member.host}:{member.port}"
+                print(f"waiting at {where} for process {missing} of {member.count}; {ALONE}", file=sys.stderr, flush=True)
+                noted = True
+            server.settimeout(_RETRY)
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                continue
+            link = Link(connection)
+            other = link.receive(_HELLO)
+            if not isinstance(other, dict) or "attnlab" not in other:  # a stranger
+                link.close()
+                continue
+            if wrong := _wrong(other, hello) or _twice(other, hellos, links):
+                raise _refused({**links, -1: link}, wrong)
+            hellos[other["process"]], links[other["process"]] = other, link
+            for index in [index for index, link in links.items() if not link.is_open()]:  # it will be started again
+                links.pop(index).close()
+                del hellos[index]
+    meeting = Meeting(f"{_bracketed(member.host)}:{_free_port()}", [hellos[index]["host"] for index in range(member.count)], links)
+    for link in links.values():
+        link.send({"address": meeting.address, "hosts": meeting.hosts})
+    return meeting
+
+
+def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
+    """Every other process: find process 0, which may not be there yet, or still be that of a start before."""
+    deadline, reason = time.monotonic() + patience, "no answer"
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            link = Link(socket.create_connection((member.host, member.port), timeout=min(left, 10.0)))
+        except OSError as error:
+            reason = str(error.strerror or error)
+            time.sleep(_RETRY)
+            continue
+        link.send(hello)
+        answer = link.receive(left + _HELLO)
+        if answer is None:
+            link.close()
+            time.sleep(_RETRY)
+            continue
+        if "refused" in answer:
+            raise SystemExit(2)  # process 0 has said why
+        return Meeting(answer["address"], answer["hosts"], {0: link})
+    where = f"{member}: process 0 was not found at {member.host}:{member.port} in {patience:.0f} s ({reason})"
+    raise UserError(f"{where}; is it started there, and may this host connect to that port?")
+
+
+def _listen(member: Member) -> socket.socket:
+    """The socket of process 0, on all its addresses."""
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", member.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=member.count)
+        return socket.create_server(("", member.port), backlog=member.count)
+    except OSError as error:
+        where = f"process 0 cannot listen on port {member.port}: {error.strerror}"
+        raise UserError(f"{where}; name another by --coordinator={member.host}:PORT, the same for all processes") from error
+
+
+def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
+    """Why a process does not belong here; "" for one that does."""
+    who = f"process {other['process']} on {other['host']}"
+    if other["attnlab"] != mine["attnlab"]:
+        return f"{who} runs attnlab {other['attnlab']}, process 0 runs {mine['attnlab']}; install the same everywhere"
+    if other["processes"] != mine["processes"]:
+        return f"{who} was started as one of {other['processes']} processes, process 0 as one of {mine['processes']}"
+    if other["command"] != mine["command"]:
+        theirs, ours = ([one for one in a if one not in b] or ["nothing more"] for a, b in _both_ways(other["command"], mine["command"]))
+        return f"{who} was started for something else ({' '.join(theirs)}; process 0: {' '.join(ours)}); {ALONE}"
+    return ""
+
+
+def _both_ways(one: list[str], other: list[str]) -> list[tuple[list[str], list[str]]]:
+    return [(one, other), (other, one)]
+
+
+def _twice(other: dict[str, Any], hellos: dict[int, dict[str, Any]], links: dict[int, Link]) -> str:
+    """Why a second process of one index is wrong; "" for a first, and for one that was started again."""
+    index = other["process"]
+    if index not in hellos or (index in links and not links[index].is_open()):
+        return ""
+    return f"two processes were started as process {index}, on {hellos[index]['host']} and on {other['host']}"
+
+
+def _refused(links: dict[int, Link], message: str) -> UserError:
+    """The error that process 0 says, told to all who have come."""
+    for link in links.values():
+        link.send({"refused": message})
+        link.close()
+    return UserError(message)
+
+
+def _free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+def _bracketed(host: str) -> str:
+    """An address of IPv6 in brackets, as it stands before a port."""
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,206 @@
+"""The forked process that does the work of one of several, and what its parent sees of it.
+
+The parent (`supervision.py`) never loads jax, so that nothing which happens in the work can stop it from telling of it. JAX ends a process
+by an abort and a page of text when it loses another one, collectives raise or wait for ever; so what the work has to say when it fails
+goes to the parent, which finds out whose fault it was before anything is printed.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import io
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NoReturn
+
+from attnlab.errors import UserError
+
+Cause = Literal["done", "lost", "killed", "mistake", "failure", "abort"]
+"""How a process has ended: it came to its end; it is gone with its host or its parent; killed by a signal; a `UserError`; any other
+exception; by a library below Python. The last two may be what another process's end has done to it."""
+
+_KEPT = 40  # lines of what the libraries below Python have printed
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """How the work of a process has ended.
+
+    Attributes:
+      cause: see `Cause`.
+      code: exit code of the command.
+      text: the error in a line, or what is known of its reason.
+      details: further lines to show above it (a traceback).
+      error: the exception itself, where it is this process's own.
+    """
+
+    cause: Cause
+    code: int
+    text: str = ""
+    details: str = ""
+    error: BaseException | None = None
+
+
+class _Remote(Exception):
+    """The traceback of an exception, as the text that another process has of it."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+class Worker:
+    """Forks a process that does `work`.
+
+    Signals that ask to leave are held back until `signalled` is entered.
+
+    Args:
+      work: what to do; its result is the exit code.
+      speaks: whether what it prints is seen. One that does not speak stays when its work is done, until it is stopped.
+      ended: called, once or twice, from a thread: with how it has failed, and with how the process has ended.
+    """
+
+    def __init__(self, work: Callable[[], int], speaks: bool, ended: Callable[[End], None]) -> None:
+        lifeline, self._lifeline = os.pipe()
+        said, words = os.pipe()
+        heard, noise = os.pipe()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()  # or both would print what is in it
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none may come before the parent knows to whom to pass it on
+        self.pid = os.fork()
+        if self.pid == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            for end in (self._lifeline, said, heard):
+                os.close(end)
+            _work(work, speaks, lifeline, words, noise)
+        for end in (lifeline, words, noise):
+            os.close(end)
+        self._ended, self._noise = ended, collections.deque[bytes](maxlen=_KEPT)
+        self._listener = threading.Thread(target=self._hear, args=(heard,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(said,), daemon=True)
+        self._waiter = threading.Thread(target=self._wait, daemon=True)
+        for thread in (self._listener, self._reader, self._waiter):
+            thread.start()
+
+    @contextlib.contextmanager
+    def signalled(self) -> Iterator[None]:
+        """While entered, signals that ask to leave, also those that have come since the fork, go to the worker: it knows what to save."""
+        before: dict[int, Any] = {number: signal.signal(number, lambda number, frame: self.signal(number)) for number in SIGNALS}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def stop(self, patience: float = 5.0) -> None:
+        """End it at once, whatever it is doing."""
+        if self._waiter.is_alive():
+            self.signal(signal.SIGKILL)
+        self._waiter.join(patience)
+
+    def _hear(self, descriptor: int) -> None:
+        with open(descriptor, "rb") as pipe:
+            self._noise.extend(pipe)
+
+    def _read(self, descriptor: int) -> None:
+        with open(descriptor, "rb") as pipe:
+            content = pipe.read()
+        if content:
+            self._ended(pickle.loads(content))
+
+    def _wait(self) -> None:
+        _, status = os.waitpid(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self._reader.join(1.0)
+        self._listener.join(1.0)  # a grandchild may still hold it
+        self._ended(self._unasked(code))
+
+    def _unasked(self, code: int) -> End:
+        """An end that the work has not told of before: its exit code, below zero the signal that killed it."""
+        if code >= 0 or -code == signal.SIGABRT:  # a library has ended the process
+            text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
+            return End("abort", max(1, code), text, b"".join(self._noise).decode(errors="replace"))
+        return End("killed", 128 - code if -code in SIGNALS else 1, f"was killed by signal {-code}")
+
+
+def _work(work: Callable[[], int], speaks: bool, lifeline: int, words: int, noise: int) -> NoReturn:
+    """All that the forked process does."""
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    try:
+        _redirect(speaks, noise)
+        try:
+            code = work()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if speaks:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            _tell(words, End("done", code))
+            os._exit(code)
+    except BaseException as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes from the terminal and from the parent
+        _tell(words, _failed(error))
+    while True:  # the parent ends it: were its connections closed now, others would fail for no reason of their own
+        time.sleep(3600.0)
+
+
+def _end_with_parent(lifeline: int) -> None:
+    """Wait until the parent is gone, then end."""
+    os.read(lifeline, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _redirect(speaks: bool, noise: int) -> None:
+    """Let what is printed from below Python go to the parent, and what Python prints to where it went, or nowhere."""
+    own = [_like(stream) if speaks else open(os.devnull, "w") for stream in (sys.stdout, sys.stderr)]  # noqa: SIM115
+    os.dup2(noise, 1)
+    os.dup2(noise, 2)
+    os.close(noise)
+    sys.stdout, sys.stderr = own
+
+
+def _like(stream: Any) -> Any:
+    """A stream to where `stream` goes, by a descriptor of its own; None stays None."""
+    if stream is None:
+        return None
+    binary = open(os.dup(stream.fileno()), "wb")  # noqa: SIM115
+    how = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
+    return io.TextIOWrapper(binary, encoding=stream.encoding, errors=stream.errors, **how)
+
+
+def _failed(error: BaseException) -> End:
+    """How a process ends by an exception."""
+    if isinstance(error, UserError):
+        return End("mistake", 2, str(error), error=UserError(str(error)))
+    if isinstance(error, KeyboardInterrupt):
+        return End("killed", 128 + signal.SIGINT, "was interrupted", error=KeyboardInterrupt())
+    text = "".join(traceback.format_exception(error))
+    error.__cause__, error.__context__ = _Remote(text), None
+    return End("failure", 1, f"failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}", text, error)
+
+
+def _tell(words: int, end: End) -> None:
+    """Send the end to the parent; an exception that cannot be sent goes as text only."""
+    try:
+        content = pickle.dumps(end)
+        pickle.loads(content)
+    except Exception:
+        content = pickle.dumps(dataclasses.replace(end, error=None))
+    with open(words, "wb") as pipe:
+        pipe.write(content)

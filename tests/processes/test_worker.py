@@ -1,0 +1,68 @@
+"""The forked process: what is heard of it, and that it never stays behind. Forked by an interpreter of its own, as the command does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import os, queue, signal, sys, time
+from attnlab.processes.worker import Worker
+ends = queue.Queue()
+
+def ended(work, speaks=True):
+    worker = Worker(work, speaks, ends.put)
+    return worker, ends.get(timeout=20)
+
+class Odd(Exception):
+    def __init__(self, one, two): super().__init__(one)
+
+def odd(): raise Odd("a", "b")
+def leaves(): os._exit(0)
+def stops(): sys.exit("why")
+"""
+
+
+def said(lines: str) -> str:
+    """What a program with `PROGRAM` before it prints."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM + lines], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_end_has_its_cause() -> None:
+    """Also an exception that cannot be sent, an exit that nobody asked for, and a signal."""
+    program = """
+for work in (lambda: 3, odd, leaves, stops, lambda: os.kill(os.getpid(), signal.SIGTERM)):
+    worker, end = ended(work)
+    print(end.cause, end.code, end.text, end.error, end.details.count("Traceback"))
+    worker.stop()
+    while not ends.empty(): ends.get()
+"""
+    assert said(program).splitlines() == [
+        "done 3  None 0",
+        "failure 1 failed with Odd: a None 1",
+        "abort 1 ended with exit code 0 None 0",
+        "done 1  None 0",
+        "killed 143 was killed by signal 15 None 0",
+    ]
+
+
+def test_it_stays_until_it_is_stopped_and_goes_with_its_parent() -> None:
+    """One that does not speak waits when it is done; a parent that is killed takes it along."""
+    program = """
+worker = Worker(lambda: 0, False, ends.put)
+time.sleep(0.3)
+print(ends.empty())
+worker.stop()
+print(ends.get(timeout=5).cause)
+middle = os.fork()
+if middle == 0:
+    worker = Worker(lambda: time.sleep(600) or 0, True, ends.put)
+    print("begun", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(middle, 0)
+"""
+    assert said(program).split() == ["True", "killed", "begun"]  # and all that hold its stdout are gone, or this would wait
