@@ -80,6 +80,10 @@ def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | Non
     if old is None:
         return None
     other = check_code(old, Path(directory), changes.accept)
+    unknown = sorted({name for one in old.candidates if one.code is None for name in provenance.of(one.config).modules})
+    if unknown:
+        what = f"so nobody knows whether {', '.join(unknown)} is the same"
+        print(f"note: {directory} does not say what code it was planned with, {what}", file=sys.stderr)
     if old.hash == definition_hash(defined):
         return None if other else old
     check_growth(old, defined, Path(directory))

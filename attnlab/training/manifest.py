@@ -159,15 +159,25 @@ class Manifest:
 
 
 def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
-    """What tells the files of `<workdir>/vocabulary/` from others, by name: the checksum that stands in them, which their readers verify;
-    of a file without one, the SHA-256 of its bytes. {} where there is no such folder."""
+    """What tells the files of `<workdir>/vocabulary/` from others, by name; {} where there is no such folder.
+
+    It is the checksum that stands in them, which their readers verify; of a file without one, the SHA-256 of its bytes. JSON that
+    cannot be read is left out: it is damaged, which its reader says.
+    """
     found = {}
     for path in sorted(one for one in (Path(workdir) / _VOCABULARY).glob("[!.]*") if one.is_file()):
-        content = path.read_bytes()
         try:
-            found[path.name] = str(json.loads(content)["sha256"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            found[path.name] = hashlib.sha256(content).hexdigest()
+            content = path.read_bytes()
+        except OSError:  # as its reader says
+            continue
+        found[path.name] = hashlib.sha256(content).hexdigest()
+        if path.suffix == ".json":
+            try:
+                found[path.name] = str(json.loads(content)["sha256"])
+            except (ValueError, RecursionError):
+                del found[path.name]
+            except (KeyError, TypeError):
+                continue
     return found
 
 

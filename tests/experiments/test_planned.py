@@ -40,7 +40,9 @@ def test_what_the_command_line_changes_is_part_of_the_experiment(tmp_path: Path)
     assert planned.draft(file, tmp_path / "sweep", changes) == made != planned.draft(file, tmp_path / "sweep")
 
 
-def test_that_changed_code_is_accepted_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_changed_code_is_accepted_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A begun trial of code that is no more: the launcher refuses it alone, and asks the planning process where it is accepted."""
     file = experiment_file(tmp_path / "which.py", SCORES)
     (tmp_path / "gone.py").write_text("class Own:\n    pass\n")
@@ -51,6 +53,8 @@ def test_that_changed_code_is_accepted_is_passed_on(tmp_path: Path, monkeypatch:
     candidates = (dataclasses.replace(made.candidates[0], config=config, code=code.digests), *made.candidates[1:])
     made = dataclasses.replace(made, candidates=candidates)
     made.write(tmp_path / "sweep")
+    old = dataclasses.replace(made.candidates[0], code=None)
+    dataclasses.replace(made, candidates=(old, *made.candidates[1:])).write(tmp_path / "old")
     workdir = made.trials()[0].workdir(tmp_path / "sweep")
     (workdir / "checkpoints" / "4").mkdir(parents=True)
     Manifest.build(config, devices=None, data={}, own_code=code.record()).write(workdir)
@@ -62,6 +66,14 @@ def test_that_changed_code_is_accepted_is_passed_on(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(planned, "_run", lambda words, given="": asked.append([*words]))
     planned.ensure(file, tmp_path / "sweep", Changes(accept=True))
     assert asked == [[file, str(tmp_path / "sweep"), "--accept-changed-code"]]
+    assert capfd.readouterr().err == ""
+    (tmp_path / "gone.py").write_text("class Own:\n    x = 1\n")
+    monkeypatch.setattr(planned, "_read", Plan.read)
+    planned.ensure(file, tmp_path / "old")  # of before code was kept
+    assert (
+        capfd.readouterr().err
+        == f"note: {tmp_path / 'old'} does not say what code it was planned with, so nobody knows whether gone is the same\n"
+    )
 
 
 def test_what_the_process_complains_of_is_one_line(tmp_path: Path) -> None:

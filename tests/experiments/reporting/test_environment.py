@@ -42,8 +42,9 @@ def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path
     for seed, digest in ((0, "a" * 64), (1, "b" * 64)):
         path = workdir(directory, "b", seed) / "manifest.json"
         manifest = json.loads(path.read_text())
-        modules = {"mine": {"sha256": digest}, "aid": {"sha256": "c" * 64}}
-        word = {"step": 40, "changed": {"mine": {"was": "a" * 64, "now": digest}}}
+        digests = {"mine": digest, "aid": "c" * 64}
+        modules = {name: {"file": f"{name}.py", "sha256": one, "copy": f"code/{name}.py"} for name, one in digests.items()}
+        word = {"by": "me", "step": 40, "changed": {"mine": {"was": "a" * 64, "now": digest}}}
         own = {"modules": modules, "files": {}, "accepted": [word] * seed}
         write(path, {**manifest, "own_code": own})
     found = environment(collect(directory).trials)
