@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -26,3 +27,16 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     if close:
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
     return "choose from: " + ", ".join(known) if known else "there is nothing to choose from"
+
+
+def told(error: OSError) -> str:
+    """What the system refused, in one line: which file, why, and what to do where the reason says it."""
+    why = error.strerror or str(error) or type(error).__name__
+    remedy = {
+        errno.ENOSPC: "; free some space and run again",
+        errno.EDQUOT: "; free some space and run again",
+        errno.EFBIG: "; raise the limit on the size of files ('ulimit -f') and run again",
+        errno.EMFILE: "; raise the limit on open files ('ulimit -n') and run again",
+    }.get(error.errno or 0, "")
+    files = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    return " ".join(f"{why}: {files or 'while reading or writing'}{remedy}".split())
