@@ -15,6 +15,7 @@ from typing import Any
 from attnlab.config_tree import config_hash
 from attnlab.errors import UserError
 from attnlab.files import timestamp, write_atomic
+from attnlab.json_kinds import Damaged, read
 
 _PACKAGES = (
     *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections", "tensorflow-datasets", "numpy"),
@@ -33,8 +34,8 @@ class Manifest:
       code: {"revision": git commit, "dirty": changed or new code}, or None when the package is not in a repository.
       packages: versions of what is installed of the packages that matter.
       python, platform: of the process.
-      devices: as the caller describes them.
-      data: fingerprint of the data, as the caller computes it.
+      devices: as the caller describes them, by name.
+      data: fingerprints of the data, as the caller computes them, by name.
       command: the command line.
       created: UTC, ISO 8601.
     """
@@ -45,19 +46,21 @@ class Manifest:
     packages: dict[str, str]
     python: str
     platform: str
-    devices: Any
-    data: Any
+    devices: dict[str, Any]
+    data: dict[str, Any]
     command: list[str]
     created: str
 
     @classmethod
-    def build(cls, config: Mapping[str, Any], *, devices: Any, data: Any, command: Sequence[str] | None = None) -> Manifest:
+    def build(
+        cls, config: Mapping[str, Any], *, devices: Mapping[str, Any], data: Mapping[str, Any], command: Sequence[str] | None = None
+    ) -> Manifest:
         """Describe this process.
 
         Args:
           config: nested mapping of JSON values (an `ml_collections.ConfigDict` too).
-          devices: anything JSON can hold, for example kind and count.
-          data: anything JSON can hold.
+          devices: names and anything JSON can hold, for example kind and count.
+          data: names and anything JSON can hold.
           command: default `sys.argv`.
         """
         return cls(
@@ -86,12 +89,12 @@ class Manifest:
         """
         path = Path(workdir) / "manifest.json"
         try:
-            manifest = cls(**json.loads(path.read_bytes()))
+            manifest = read(path.read_bytes(), cls)
             if config_hash(manifest.config) != manifest.config_hash:
-                raise ValueError("the config does not have the recorded hash")
-        except FileNotFoundError:
+                raise Damaged("the config does not have the recorded hash")
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except Damaged as error:
             raise UserError(f"{path} is damaged ({error}): put back a good copy, or use another --workdir") from error
         return manifest
 

@@ -16,13 +16,51 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from attnlab.errors import UserError
 from attnlab.files import AppendOnly, drop_torn_line, timestamp, write_atomic
+from attnlab.json_kinds import Damaged, Natural, fit, parsed, read
 from attnlab.training.events import Events
 
 State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
+
+
+class Record(TypedDict):
+    """What every line of a stream has."""
+
+    step: Natural
+
+
+class Measured(Record):
+    """A line of `metrics.jsonl`; beside it the values that were measured, by name."""
+
+    split: str
+
+
+class Scored(Measured):
+    """One that a training loop has written."""
+
+    loss: float
+
+
+class _Heard(TypedDict):
+    """What is read of `status.json`."""
+
+    state: State
+    step: Natural
+    pid: NotRequired[int]
+    message: NotRequired[str]
+
+
+class _Holder(TypedDict):
+    """What is read of `.lock`."""
+
+    pid: int
+    host: str
+    start: str
+
+
 _LOOKS = 5  # tries for a lock that somebody may only be looking at
 
 
@@ -198,14 +236,18 @@ class Metrics:
         return line
 
 
-def read_records(path: str | Path) -> list[dict[str, Any]]:
+def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     """The records of a `metrics.jsonl` or `timing.jsonl`, in order; a torn last line is left out, an absent file is empty.
 
+    Args:
+      path: of the file.
+      kind: what a record has at least, a `TypedDict`: `Measured` for metrics.
+
     Raises:
-      UserError: a whole line is no record (file and line number).
+      UserError: a whole line is no record of that kind (file and line number).
     """
     path = Path(path)
-    return [record for _, record in _records(path, path.read_bytes())] if path.exists() else []
+    return [record for _, record in _records(path, path.read_bytes(), kind)] if path.exists() else []
 
 
 def standing(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
@@ -263,22 +305,20 @@ class Status:
     def read(workdir: str | Path) -> dict[str, Any] | None:
         """The status, or None when there is none or the file is damaged (it is written again soon)."""
         try:
-            fields = json.loads((Path(workdir) / "status.json").read_bytes())
-        except (OSError, ValueError):
+            return dict(read((Path(workdir) / "status.json").read_bytes(), _Heard))
+        except (OSError, Damaged):
             return None
-        return fields if isinstance(fields, dict) and fields.get("state") in get_args(State) else None
 
 
-def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _records(path: Path, content: bytes, kind: Any = Record) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Each whole line with its record; what follows the last line end is torn."""
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             return
         try:
-            record = json.loads(line)
-            yield line, {**record, "step": int(record["step"])}
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}, line {number} is no record: the file is damaged; remove that line or the file") from error
+            yield line, fit(parsed(line), kind)
+        except Damaged as error:
+            raise UserError(f"{path}, line {number} is no record ({error}): put back a good copy, or remove that line") from error
 
 
 def _not_as_written(path: Path, step: int, there: int | None, written: int) -> str:
@@ -297,7 +337,7 @@ def _not_as_written(path: Path, step: int, there: int | None, written: int) -> s
 
 def _holder(path: Path) -> str:
     try:
-        holder = json.loads(path.read_bytes())
+        holder = read(path.read_bytes(), _Holder)
         return f"pid {holder['pid']} on {holder['host']} since {holder['start']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, Damaged):
         return "it has not said which"

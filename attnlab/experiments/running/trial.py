@@ -26,7 +26,7 @@ from attnlab.experiments.running.state import recorded
 from attnlab.files import write_atomic
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import Held, RunLock, State, Status, best_record, read_records
+from attnlab.training.records import Held, RunLock, Scored, State, Status, best_record, read_records
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
@@ -149,7 +149,7 @@ def write_validation(prepared: Prepared, metric: str) -> None:
     """
     workdir = prepared.workdir
     by = prepared.config.checkpoint.by
-    scores = best_record(read_records(workdir / "metrics.jsonl"), by, prepared.task.measures[by])
+    scores = best_record(read_records(workdir / "metrics.jsonl", Scored), by, prepared.task.measures[by])
     if metric not in scores:
         from attnlab.training.loop import best_params
 
