@@ -39,4 +39,4 @@ def told(error: OSError) -> str:
         errno.EMFILE: "; raise the limit on open files ('ulimit -n') and run again",
     }.get(error.errno or 0, "")
     files = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-    return " ".join(f"{why}: {files or 'while reading or writing'}{remedy}".split())
+    return " ".join(f"{why}{': ' if files else ''}{files}{remedy}".split())

@@ -127,7 +127,7 @@ def test_a_wrong_config_is_one_line(toy: Callable[..., int], tmp_path: pathlib.P
         (OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"), 2, "No space left on device: runs/a/metrics.jsonl"),
         (OSError(errno.EFBIG, "File too large", "runs/a/metrics.jsonl"), 2, "File too large: runs/a/metrics.jsonl; raise the limit"),
         (PermissionError(errno.EACCES, "Permission denied", "runs\n/a"), 2, "error: Permission denied: runs /a\n"),
-        (OSError("no socket"), 2, "error: no socket: while reading or writing\n"),
+        (OSError("no socket"), 2, "error: no socket\n"),
         (ModuleNotFoundError("No module named 'flax'", name="flax"), 2, "'flax' for"),
     ],
 )
