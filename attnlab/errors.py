@@ -29,8 +29,10 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     return "choose from: " + ", ".join(known) if known else "there is nothing to choose from"
 
 
-def told(error: OSError) -> str:
-    """What the system refused, in one line: which file, why, and what to do where the reason says it."""
+def told(error: UserError | OSError) -> str:
+    """An error in one line; of what the system refused: which file, why, and what to do where the reason says it."""
+    if isinstance(error, UserError):
+        return str(error)
     why = error.strerror or str(error) or type(error).__name__
     remedy = {
         errno.ENOSPC: "; free some space and run again",

@@ -70,6 +70,18 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
         left = left[file.write(left) :]
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with the home folder for "~".
+
+    Raises:
+      UserError: there is no home: neither $HOME nor an entry of the user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{path}: there is no home folder here ($HOME is not set); write the path without '~'") from error
+
+
 def timestamp() -> str:
     """The time now, UTC, in ISO 8601 to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -102,10 +114,16 @@ class AppendOnly:
             _write_all(self._file, record)
 
     def sync(self) -> None:
-        """Force what was written onto the disk."""
+        """Force what was written onto the disk.
+
+        Raises:
+          UserError: the file was removed since it was opened, so that nobody will ever read what is written.
+        """
         if self._file is not None:
             with full_disk(self.path):
                 os.fsync(self._file.fileno())
+                if not os.fstat(self._file.fileno()).st_nlink:
+                    raise UserError(f"{self.path} was removed while it was being written; what came after is lost")
 
     def close(self) -> None:
         """Close; the next `append` opens again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.files import AppendOnly, timestamp, write_atomic
+from attnlab.files import AppendOnly, expanded, timestamp, write_atomic
 
 
 def test_write_atomic_replaces_text_and_bytes(tmp_path: Path) -> None:
@@ -136,6 +137,33 @@ def test_append_only_reopens_at_the_end(tmp_path: Path) -> None:
     file.sync()
     assert file.path.read_bytes() == b"a\nb\n"
     file.close()
+
+
+def test_a_file_that_was_removed_is_not_written_on(tmp_path: Path) -> None:
+    """The records would go where nobody finds them."""
+    file = AppendOnly(tmp_path / "log")
+    file.append(b"a\n")
+    file.path.unlink()
+    file.append(b"b\n")
+    with pytest.raises(UserError, match=f"{file.path} was removed while it was being written"):
+        file.sync()
+    file.close()
+
+
+def test_where_there_is_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as users without an entry, and without $HOME: only a path that needs a home is refused."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expanded("~/a") == Path("/home/me/a")
+    homeless(monkeypatch)
+    assert expanded("/a/b") == Path("/a/b")
+    with pytest.raises(UserError, match=r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"):
+        expanded("~/a")
+
+
+def homeless(patch: pytest.MonkeyPatch) -> None:
+    """Neither $HOME nor an entry of the user."""
+    patch.delenv("HOME")
+    patch.setattr(pwd, "getpwuid", lambda number: {}[number])
 
 
 def test_a_partly_written_record_is_a_full_disk(tmp_path: Path) -> None:

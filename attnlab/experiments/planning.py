@@ -17,7 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, told
 from attnlab.experiments.budgets import solve
 from attnlab.experiments.building import Builder, naming
 from attnlab.experiments.growth import check_begun, check_growth
@@ -46,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             file, directory = arguments.words
             plan = made(file, Path(directory), Changes(tuple(arguments.set), tuple(arguments.seed)))
             print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
-    except UserError as error:
-        print(error, file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(told(error), file=sys.stderr)
         return 2
     return 0
 

@@ -220,10 +220,12 @@ class Metrics:
 
     def close(self) -> None:
         """`sync` and close all files. Safe to call twice."""
-        self.sync()
-        for file in (self._metrics, self._timing, self._events):
-            if file is not None:
-                file.close()
+        try:
+            self.sync()
+        finally:
+            for file in (self._metrics, self._timing, self._events):
+                if file is not None:
+                    file.close()
 
     def _append(self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]) -> bytes:
         """Write a record, and return its line."""

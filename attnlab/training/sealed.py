@@ -5,6 +5,7 @@ A trial lies in `SWEEP/trials/CANDIDATE/seedN`; `SWEEP/choice.json` is the froze
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
@@ -27,7 +28,7 @@ class _Choice(TypedDict):
 
 def sweep_of(workdir: str | Path) -> Path | None:
     """The folder of the sweep that a workdir is a trial of; None for any other."""
-    for path in (Path(workdir).absolute(), Path(workdir).resolve()):  # trials/ may be a link to another disk
+    for path in (Path(workdir).absolute(), Path(os.path.realpath(workdir))):  # trials/ may be a link to another disk
         if len(path.parents) > 2 and path.parents[1].name == "trials" and (path.parents[2] / "plan.json").exists():
             return path.parents[2]
     return None
@@ -47,7 +48,7 @@ def check_test_split(workdir: str | Path) -> None:
         ) from None
     except Damaged as error:
         raise UserError(f"{directory / CHOICE} is damaged ({error}): put back a good copy, it cannot be made twice") from error
-    if not {Path(workdir).absolute().parent.name, Path(workdir).resolve().parent.name} & set(chosen):
+    if not {Path(workdir).absolute().parent.name, Path(os.path.realpath(workdir)).parent.name} & set(chosen):
         raise UserError(
             f"{workdir} is a trial that was not chosen in the sweep {directory}: its test split stays closed; --split=valid is open"
         )

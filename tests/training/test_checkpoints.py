@@ -393,12 +393,15 @@ def test_no_space_error_names_folder_and_last_good_step(make: Callable[..., Chec
 
 
 @pytest.mark.parametrize("limit", [100, 2000])
-def test_a_limit_on_the_size_of_files(limit: int, make: Callable[..., Checkpoints], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_on_the_size_of_files(
+    limit: int, make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Whichever file is the first that is too large: one line, the steps before stay, and nothing comes afterwards, when closing either."""
     checkpoints = make()
     checkpoints.save(1, {"a": np.zeros(3)}, {})
     checkpoints.wait()
     noise, before = np.random.default_rng(0), resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python does not see that what it has compiled was cut
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(UserError) as raised:

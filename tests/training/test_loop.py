@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,20 @@ def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(tmp
 def old(meta: Any) -> Any:
     """What an earlier version kept beside a checkpoint."""
     return {"best": meta["best"]}
+
+
+def test_a_workdir_that_is_removed_ends_the_run(tmp_path: Path) -> None:
+    """It is not made again with half a run in it, and training does not go on for nobody."""
+    config = settings(training__log_every=1, training__evaluate_every=0, checkpoint__every=0)
+
+    def removed(step: int) -> dict[str, np.ndarray]:
+        if step == 5:
+            shutil.rmtree(tmp_path / "run")
+        return points(step)
+
+    with pytest.raises(UserError, match=f"{tmp_path}/run/metrics.jsonl was removed while it was being written"):
+        run(tmp_path / "run", config, batches=removed)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running import final, stacking, trial
 from attnlab.experiments.running.selection import Choice, wanted
@@ -77,6 +77,6 @@ def perform(directory: Path, job: Job, slot: Slot) -> int:
         if len(job.trials) > 1:
             return stacking.run(directory, [one.name for one in job.trials], slot)
         return trial.run(directory, first.candidate.id, first.seed, slot)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2

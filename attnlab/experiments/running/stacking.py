@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running.attempts import Attempt
 from attnlab.experiments.running.slots import Slot
@@ -57,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     try:
         return run(chosen.directory, chosen.names)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
 
 
@@ -83,7 +83,7 @@ def run(directory: Path, names: Sequence[str], slot: Slot | None = None) -> int:
             return busy
         write_output_to(wanted[0].workdir(directory) / "log.txt")
         for trial in wanted[1:]:
-            with open(trial.workdir(directory) / "log.txt", "a") as log:
+            with open(trial.workdir(directory) / "log.txt", "a", encoding="utf-8") as log:
                 log.write(f"trained together with {wanted[0].name}: see the log there\n")
         return _trained(wanted, directory, slot, began) or busy
 

@@ -16,9 +16,9 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running.attempts import Attempt
 from attnlab.experiments.running.slots import Slot
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from attnlab.training.run import Prepared
 
 HELD = os.EX_TEMPFAIL
+_LETTERS: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}  # of the log, whatever the terminal takes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     try:
         return run(chosen.directory, chosen.candidate, chosen.seed)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
 
 
@@ -99,7 +100,7 @@ def write_output_to(log: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-    sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115 - until the end
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False, **_LETTERS) for number in (1, 2))  # noqa: SIM115 - until the end
 
 
 def fit(trial: Trial, directory: Path, began: float) -> tuple[Outcome, int]:
