@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     program = pathlib.Path(sys.argv[0]).name or "attnlab"
     try:
         streams.prepare()
-        _stand_where_they_stand()
+        _let_in_their_modules()
         code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
         sys.stdout.flush()
         return code
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     return code
 
 
-def _stand_where_they_stand() -> None:
+def _let_in_their_modules() -> None:
     """Let a user's own module be named from the folder that they are in.
 
     Raises:
