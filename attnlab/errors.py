@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import importlib.util
 import os
 import pathlib
@@ -123,3 +124,18 @@ def _is_users(file: str, module: str) -> bool:
     if _LIBRARY in path.parents or not {"site-packages", "dist-packages"}.isdisjoint(path.parts):
         return module.partition(".")[0] in _named
     return not _folders.isdisjoint(path.parents)
+
+
+def told(error: UserError | OSError) -> str:
+    """An error in one line; of what the system refused: which file, why, and what to do where the reason says it."""
+    if isinstance(error, UserError):
+        return str(error)
+    why = error.strerror or str(error) or type(error).__name__
+    remedy = {
+        errno.ENOSPC: "; free some space and run again",
+        errno.EDQUOT: "; free some space and run again",
+        errno.EFBIG: "; raise the limit on the size of files ('ulimit -f') and run again",
+        errno.EMFILE: "; raise the limit on open files ('ulimit -n') and run again",
+    }.get(error.errno or 0, "")
+    files = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    return " ".join(f"{why}{': ' if files else ''}{files}{remedy}".split())

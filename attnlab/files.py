@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -16,23 +17,69 @@ from attnlab.errors import UserError
 def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Replace `path` by a file with `content` (text as UTF-8): after a kill or power cut the old or the new one is there, whole.
 
-    Only one process at a time may write the same path.
+    A link stays, and what it leads to is replaced. A replaced file keeps its mode and, where that is allowed, its owner. What is no
+    regular file (a device, a pipe) is written into. Only one process at a time may write the same path.
 
     Raises:
       UserError: the disk is full; the old file is untouched.
+      OSError: any other refusal, with `path` as its file.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")  # one name, so that kills leave no litter
+    data = content.encode() if isinstance(content, str) else content
     with full_disk(path):
         try:
-            with open(temporary, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
+            before = os.stat(path)
+        except FileNotFoundError:
+            before = None
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            with open(path, "wb", buffering=0) as stream:
+                _write_all(stream, data)
+            return
+        target = Path(os.path.realpath(path))
+        name = os.fsdecode(os.fsencode(target.name)[:250])  # of at most 255 bytes, which is what file systems take
+        temporary = target.with_name(f".{name}.tmp")  # one name, so that kills leave no litter
+        try:
+            with open(temporary, "wb", buffering=0, opener=lambda name, flags: os.open(name, flags, _mode(before))) as file:
+                _own_as(before, file)
+                _write_all(file, data)
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             raise
+
+
+def _mode(before: os.stat_result | None) -> int:
+    """Of a new file: what the process lets through of the usual one, or that of the file which it is to replace."""
+    return 0o666 if before is None else stat.S_IMODE(before.st_mode)
+
+
+def _own_as(before: os.stat_result | None, file: BinaryIO) -> None:
+    """Give a new file the owner and the mode of the one that it is to replace."""
+    if before is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with contextlib.suppress(OSError):  # only root may give files away
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+        os.fchmod(file.fileno(), _mode(before))
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """Write all of `data`, unbuffered, in one call as a rule; where the system takes less, the next call says why."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with the home folder for "~".
+
+    Raises:
+      UserError: there is no home: neither $HOME nor an entry of the user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{path}: there is no home folder here ($HOME is not set); write the path without '~'") from error
 
 
 def timestamp() -> str:
@@ -64,14 +111,19 @@ class AppendOnly:
         with full_disk(self.path):
             if self._file is None:
                 self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - stays open
-            if self._file.write(record) != len(record):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            _write_all(self._file, record)
 
     def sync(self) -> None:
-        """Force what was written onto the disk."""
+        """Force what was written onto the disk.
+
+        Raises:
+          UserError: the file was removed since it was opened, so that nobody will ever read what is written.
+        """
         if self._file is not None:
             with full_disk(self.path):
                 os.fsync(self._file.fileno())
+                if not os.fstat(self._file.fileno()).st_nlink:
+                    raise UserError(f"{self.path} was removed while it was being written; what came after is lost")
 
     def close(self) -> None:
         """Close; the next `append` opens again."""
@@ -82,10 +134,11 @@ class AppendOnly:
 
 @contextlib.contextmanager
 def full_disk(path: Path) -> Iterator[None]:
-    """Turn "no space left" (or quota) into a `UserError` that names the folder and file."""
+    """Turn "no space left" (or quota) into a `UserError` that names the folder and file; any other `OSError` names the file, too."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(f"no space left on the disk of {path.parent}: {path.name} was not written") from error
+        error.filename, error.filename2 = str(path), None  # not that of a file in between, which nobody knows
         raise

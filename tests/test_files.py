@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.files import AppendOnly, timestamp, write_atomic
+from attnlab.files import AppendOnly, expanded, timestamp, write_atomic
 
 
 def test_write_atomic_replaces_text_and_bytes(tmp_path: Path) -> None:
@@ -42,6 +43,87 @@ def test_a_failed_write_leaves_the_old_file(call: str, tmp_path: Path, monkeypat
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_replaced_file_keeps_its_mode_and_a_new_one_obeys_the_umask(mode: int, tmp_path: Path) -> None:
+    """A private file stays private, also in the moment in which its successor is written."""
+    (tmp_path / "private").write_text("old")
+    (tmp_path / "private").chmod(mode)
+    seen: list[int] = []
+    before = os.umask(0o027)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", lambda number: seen.append(stat.S_IMODE(os.fstat(number).st_mode)))
+            write_atomic(tmp_path / "private", "new")
+        write_atomic(tmp_path / "fresh", "new")
+    finally:
+        os.umask(before)
+    assert seen == [mode]
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"private": mode, "fresh": 0o640} and (tmp_path / "private").read_text() == "new"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_replaced_file_keeps_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("old")
+    os.chown(tmp_path / "theirs", 65534, 65534)
+    write_atomic(tmp_path / "theirs", "new")
+    found = (tmp_path / "theirs").stat()
+    assert (found.st_uid, found.st_gid, (tmp_path / "theirs").read_text()) == (65534, 65534, "new")
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_stays_a_link(dangling: bool, tmp_path: Path) -> None:
+    """What it leads to is replaced, whole, in the folder where that lies; a chain of links and one that leads nowhere yet too."""
+    (tmp_path / "far").mkdir()
+    target = tmp_path / "far" / "file"
+    if not dangling:
+        target.write_text("old")
+        target.chmod(0o600)
+    (tmp_path / "second").symlink_to("far/file")
+    (tmp_path / "first").symlink_to("second")
+    write_atomic(tmp_path / "first", "new")
+    assert os.readlink(tmp_path / "first") == "second" and os.readlink(tmp_path / "second") == "far/file"
+    assert target.read_text() == "new" and (dangling or stat.S_IMODE(target.stat().st_mode) == 0o600)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["far", "file", "first", "second"]
+
+
+def test_what_is_no_regular_file_is_written_into(tmp_path: Path) -> None:
+    """A FIFO, also behind a link, hands the content to its reader, and both are still there; a folder is refused."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    for name in ("fifo", "link"):
+        reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        write_atomic(tmp_path / name, "grün\n")
+        assert os.read(reader, 100) == "grün\n".encode()
+        os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode) and (tmp_path / "link").is_symlink()
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        write_atomic(tmp_path, "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "link"]
+
+
+def test_a_device_is_written_into(tmp_path: Path) -> None:
+    """Two of our own, with the numbers of /dev/null and /dev/full: the second is full, and both are still devices afterwards."""
+    for name, minor in (("null", 3), ("full", 7)):
+        try:
+            os.mknod(tmp_path / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+            open(tmp_path / name, "wb").close()
+        except OSError:
+            pytest.skip("no device of our own can be made or opened here")
+    write_atomic(tmp_path / "null", "new")
+    with pytest.raises(UserError, match="no space left on the disk of .*: full was not written"):
+        write_atomic(tmp_path / "full", "new")
+    assert all(stat.S_ISCHR(path.stat().st_mode) for path in tmp_path.iterdir()) and len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_longest_names_that_there_are(tmp_path: Path) -> None:
+    """A name of 255 bytes leaves no room for that of the file which takes its place at the end; a longer one cannot be."""
+    write_atomic(tmp_path / ("ü" * 127 + "x"), "new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["new"]
+    with pytest.raises(OSError, match="File name too long"):
+        write_atomic(tmp_path / ("x" * 256), "new")
+
+
 def test_append_only_reopens_at_the_end(tmp_path: Path) -> None:
     """Nothing is made before the first record, each record is in the file at once, and closing is not final."""
     file = AppendOnly(tmp_path / "log")
@@ -55,6 +137,33 @@ def test_append_only_reopens_at_the_end(tmp_path: Path) -> None:
     file.sync()
     assert file.path.read_bytes() == b"a\nb\n"
     file.close()
+
+
+def test_a_file_that_was_removed_is_not_written_on(tmp_path: Path) -> None:
+    """The records would go where nobody finds them."""
+    file = AppendOnly(tmp_path / "log")
+    file.append(b"a\n")
+    file.path.unlink()
+    file.append(b"b\n")
+    with pytest.raises(UserError, match=f"{file.path} was removed while it was being written"):
+        file.sync()
+    file.close()
+
+
+def test_where_there_is_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as users without an entry, and without $HOME: only a path that needs a home is refused."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expanded("~/a") == Path("/home/me/a")
+    homeless(monkeypatch)
+    assert expanded("/a/b") == Path("/a/b")
+    with pytest.raises(UserError, match=r"~/a: there is no home folder here \(\$HOME is not set\); write the path without '~'"):
+        expanded("~/a")
+
+
+def homeless(patch: pytest.MonkeyPatch) -> None:
+    """Neither $HOME nor an entry of the user."""
+    patch.delenv("HOME")
+    patch.setattr(pwd, "getpwuid", lambda number: {}[number])
 
 
 def test_a_partly_written_record_is_a_full_disk(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from attnlab.errors import UserError
 from attnlab.files import write_atomic
 from attnlab.progress import table
 from attnlab.training.manifest import Manifest
-from attnlab.training.records import read_records
+from attnlab.training.records import Scored, read_records
 from attnlab.training.sealed import check_test_split
 
 FAILED = "pictures_failed.txt"  # what could not be drawn, and why
@@ -108,7 +108,7 @@ def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> No
 
 def curves(workdir: Path) -> Path:
     """Draw the losses of `metrics.jsonl`."""
-    records = read_records(workdir / "metrics.jsonl")
+    records = read_records(workdir / "metrics.jsonl", Scored)
     series = {split: [(r["step"], r["loss"]) for r in records if r["split"] == split] for split in ("train", "valid")}
     path = workdir / "curves.png"
     save_curve(path, series, title=str(workdir.name))

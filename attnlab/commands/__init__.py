@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
-import errno
 import functools
 import importlib
 import os
@@ -21,7 +20,8 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from attnlab import processes
-from attnlab.errors import UserError, nearest, show_traceback, users_code
+from attnlab.commands import streams
+from attnlab.errors import UserError, nearest, show_traceback, told, users_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +109,13 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     """Runs one command; `argv` is `sys.argv[1:]` unless given.
 
     Returns:
-      The command's exit code; 2 after a `UserError`, a missing package or a full disk, 130 after Ctrl-C, 141 where the reader
-      of a pipe has gone. One line on stderr says why.
+      The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after Ctrl-C, both with one line on
+      stderr; 141, in silence, where the reader of a pipe has gone.
     """
     program = pathlib.Path(sys.argv[0]).name or "attnlab"
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a user's own mechanism is named from the folder they stand in
     try:
+        streams.prepare()
+        _let_in_their_modules()
         with users_code():
             code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
         sys.stdout.flush()
@@ -126,18 +126,29 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     except KeyboardInterrupt:
         message, code = f"{program}: interrupted", 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
-        return 141
+        message, code = "", 141
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise  # a slip of ours
         message, code = f"{program}: error: {error} for {sys.executable}; 'pip install -e .' installs what attnlab needs", 2
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        message, code = f"{program}: error: {error.strerror}: {error.filename or 'while writing'}; free some space and run again", 2
-    print(message, file=sys.stderr)
+        message, code = f"{program}: error: {told(error)}", 2
+    streams.finish(message)
     return code
+
+
+def _let_in_their_modules() -> None:
+    """Let a user's own module be named from the folder that they are in.
+
+    Raises:
+      UserError: that folder was deleted.
+    """
+    try:
+        here = os.getcwd()
+    except OSError as error:
+        raise UserError("the folder that you are in was deleted or cannot be read; change to another one") from error
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.commands import session
+from attnlab.commands import session, streams
 from attnlab.data.files import alike
 from attnlab.errors import UserError
 
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_atomic(arguments.output, text)
     else:
+        streams.reconfigure(encoding="utf-8", errors="strict")  # as the file of --output, whatever the terminal takes
         sys.stdout.write(text)
     return 0
 
@@ -88,15 +90,19 @@ def _check_output(path: Path) -> None:
         raise UserError(f"--output={path}: there is no folder {path.parent}; make it or name another")
     if path.is_dir():
         raise UserError(f"--output={path} is a folder; name a file")
+    if not os.access(path if path.exists() else Path(os.path.realpath(path)).parent, os.W_OK):
+        raise UserError(f"--output={path}: you may not write there; name another")
 
 
 def read_lines(path: str | None) -> list[str]:
     """The lines of a file, or of stdin, without their ends, "\\n" or "\\r\\n".
 
     Raises:
-      UserError: an unreadable file, or a line that is not UTF-8 (with its number).
+      UserError: an unreadable file, a closed stdin, or a line that is not UTF-8 (with its number).
     """
     name = path or "stdin"
+    if not path and sys.stdin is None:
+        raise UserError("stdin is closed; send the lines there, or name a file of them")
     try:
         content = Path(path).read_bytes() if path else sys.stdin.buffer.read()
     except FileNotFoundError as error:

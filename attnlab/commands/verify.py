@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.manifest import Manifest, differences
-from attnlab.training.records import read_records
+from attnlab.training.records import Measured, read_records
 
 Record = dict[str, Any]
 SPLITS = ("train", "valid")  # whatever a run has read of the test split, training did not depend on it
@@ -70,7 +70,7 @@ def wanted(workdir: Path, steps: int | None) -> tuple[Manifest, list[Record]]:
         raise UserError(f"{workdir} holds no run (no manifest.json in it); name the folder of a run or of a trial")
     if steps is not None and steps < 1:
         raise UserError(f"--steps={steps}: expected at least 1")
-    records = read_records(workdir / "metrics.jsonl")
+    records = read_records(workdir / "metrics.jsonl", Measured)
     first = min((record["step"] for record in records), default=None)
     if first is None:
         raise UserError(f"{workdir} has no records yet, so there is nothing to compare with")

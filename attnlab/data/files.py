@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.errors import UserError, nearest
+from attnlab.files import expanded
 
 _ENDINGS = ("", ".gz", ".xz")  # tried in this order
 _log = logging.getLogger(__name__)
@@ -178,7 +179,7 @@ def find_file(directory: str, name: str) -> Path:
     Raises:
       UserError: there is none; says what was tried and what lies there under a similar name.
     """
-    wanted = Path(directory).expanduser() / name
+    wanted = expanded(directory) / name
     tried = [wanted.with_name(wanted.name + ending) for ending in _ENDINGS]
     for path in tried:
         if os.path.exists(path):

@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -23,9 +23,19 @@ from attnlab.data.corpus import VocabularySettings, has_vocabularies, load_vocab
 from attnlab.data.vocabulary import EOS, UNK, Vocabulary
 from attnlab.errors import UserError, nearest
 from attnlab.files import write_atomic
+from attnlab.json_kinds import Damaged, read
 from attnlab.registry import build
 
 Labelled = tuple[tuple[str, ...], str]
+
+
+class _Saved(TypedDict):
+    """`labels.json`."""
+
+    labels: list[str]
+    sentences: Literal[1, 2]
+    sha256: str
+
 
 _FILE = Path("vocabulary") / "labels.json"
 _log = logging.getLogger(__name__)
@@ -53,12 +63,12 @@ class Classes:
         """What `save` wrote; `UserError` where it is missing or damaged."""
         path = workdir / _FILE
         try:
-            content = json.loads(path.read_bytes())
-            body = {"labels": content["labels"], "sentences": content["sentences"]}
+            content = read(path.read_bytes(), _Saved)
+            body: dict[str, Any] = {"labels": content["labels"], "sentences": content["sentences"]}
             whole = content["sha256"] == _digest(body)
         except OSError as error:
             raise UserError(f"cannot read the labels {path}: {error.strerror or error}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except Damaged as error:
             raise UserError(f"the labels {path} are damaged ({error}); put back a good copy") from error
         if not whole:
             raise UserError(f"the labels {path} are damaged (their checksum does not match); put back a good copy")

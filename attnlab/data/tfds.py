@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError, nearest, told
+from attnlab.files import expanded
 
 # Older sets are registered only when their subpackage is imported; these hold text pairs.
 _OLDER = ("translate", "text", "text_simplification", "summarization")
@@ -142,7 +143,7 @@ def open_builder(dataset: str, directory: str) -> Any:
     import tensorflow_datasets as tfds
     from google.protobuf.json_format import ParseError
 
-    folder = Path(directory).expanduser()
+    folder = expanded(directory)
     try:
         if directory and (folder / "dataset_info.json").is_file():
             return tfds.builder_from_directory(folder)
@@ -245,8 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         print(f"prepared in {prepare(options.dataset, options.directory)}")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
     return 0
 

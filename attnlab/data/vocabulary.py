@@ -12,13 +12,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from attnlab.errors import UserError, nearest
 from attnlab.files import write_atomic
+from attnlab.json_kinds import Damaged, read
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids
@@ -29,6 +30,15 @@ _FORMAT = "attnlab vocabulary 1"
 _REMEDY = "put back a good copy, or delete it and run the 'train' command of this workdir again, which learns it from the same data"
 _CHUNK = 8192  # texts encoded at once
 _REMEMBERED = 200_000  # different words whose ids are kept, some 50 MB
+
+
+class _Saved(TypedDict):
+    """What `Vocabulary.save` writes."""
+
+    format: str
+    sha256: str
+    settings: dict[str, Any]
+    tokenizer: dict[str, Any]
 
 
 class Vocabulary:
@@ -160,12 +170,12 @@ class Vocabulary:
           UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped bits).
         """
         try:
-            content = json.loads(Path(path).read_bytes())
+            content = read(Path(path).read_bytes(), _Saved)
             body = {"settings": content["settings"], "tokenizer": content["tokenizer"]}
             whole = content["format"] == _FORMAT and content["sha256"] == _digest(body)
         except OSError as error:
             raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except Damaged as error:
             raise UserError(f"the vocabulary {path} is damaged ({error}); {_REMEDY}") from error
         if not whole:
             raise UserError(f"the vocabulary {path} is damaged (its checksum does not match); {_REMEDY}")

@@ -13,11 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.axes import zipped
 from attnlab.files import write_atomic
+from attnlab.json_kinds import Damaged, Finite, FolderName, Natural, fit, parsed
 from attnlab.provenance import check_record
 
 VERSION = 1
@@ -42,13 +43,13 @@ class Candidate:
       promoted: with a search, whether it is the one of its variant that is trained with all seeds, not only with the first.
     """
 
-    id: str
+    id: FolderName
     variant: str
     tuned: Mapping[str, Any] = dataclasses.field(hash=False)
     overrides: Mapping[str, Any] = dataclasses.field(hash=False)
     config: Mapping[str, Any] = dataclasses.field(hash=False)
-    parameters: int
-    flops: float
+    parameters: Natural
+    flops: Finite
     budget: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     promoted: bool = False
     code: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
@@ -121,7 +122,7 @@ class Asked:
     base: Mapping[str, Any]
     variants: Mapping[str, Mapping[str, Any]]
     tune: tuple[Mapping[str, Any], ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[Natural, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,17 +245,17 @@ class Plan(Asked):
           UserError: the text is damaged, or of another version.
         """
         try:
-            fields = json.loads(text)
+            fields = fit(parsed(text), _Versioned)
             version = fields.pop("version")
             if version != VERSION:
                 raise UserError(f"{where} is of version {version!r}, this attnlab reads version {VERSION}; use another --dir")
-            candidates = tuple(Candidate(**one) for one in fields.pop("candidates"))
-            check_record(fields.get("own_code"))
-            if not all(isinstance(one.code, dict | None) for one in candidates):
-                raise ValueError("the code of a candidate is no mapping")
-            return cls(**{**fields, "tune": tuple(fields["tune"]), "seeds": tuple(fields["seeds"]), "candidates": candidates})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{where} is damaged ({type(error).__name__}: {error}): put back a good copy, or use another --dir") from error
+            fit(fields, _Inner)
+            plan: Plan = fit(fields, cls)
+            _check_names(plan)
+            check_record(plan.own_code)
+        except ValueError as error:  # `Damaged` is one
+            raise UserError(f"{where} is damaged ({error}): put back a good copy, or use another --dir") from error
+        return plan
 
     @classmethod
     def extend(cls, directory: str | Path, candidates: Iterable[Candidate]) -> Plan:
@@ -270,6 +271,103 @@ class Plan(Asked):
             plan = plan.grown(candidates)
             plan.write(directory)
         return plan
+
+
+class _Versioned(TypedDict):
+    version: Any
+
+
+class _Metric(TypedDict):
+    metric: str
+    mode: Literal["min", "max"]
+
+
+class _Budget(TypedDict):
+    match: Literal["parameters", "flops"]
+    within: Finite
+    knob: str
+    to: str
+    knobs: Mapping[str, str]
+
+
+class _Met(TypedDict):
+    """The budget of a candidate."""
+
+    wanted: Finite
+    reached: Finite
+    knob: str
+    value: int
+    matched: bool
+    note: str
+
+
+class _Contrast(TypedDict):
+    weights: Mapping[str, Finite]
+    at_least: Finite
+
+
+class _Claim(TypedDict):
+    statement: str
+    contrasts: list[_Contrast]
+
+
+class _Range(TypedDict):
+    kind: str
+
+
+class _Search(TypedDict):
+    sampler: str
+    trials: Natural
+    pruner: str | None
+    at_once: Natural
+    seed: Natural
+    space: Mapping[str, _Range]
+
+
+class _Training(TypedDict):
+    steps: Natural
+
+
+class _Config(TypedDict):
+    training: _Training
+
+
+class _Planned(TypedDict):
+    """What is read of a candidate below its own fields."""
+
+    config: _Config
+    budget: _Met | None
+
+
+class _Point(TypedDict):
+    name: str
+    overrides: Mapping[str, Any]
+
+
+class _Inner(TypedDict):
+    """What is read of `plan.json` below the fields of `Plan`."""
+
+    tune: list[_Point]
+    select: _Metric
+    measure: _Metric
+    budget: _Budget | None
+    claim: _Claim | None
+    search: _Search | None
+    candidates: list[_Planned]
+
+
+def _check_names(plan: Plan) -> None:
+    """Raise `Damaged` where one part of a plan speaks of what another does not have."""
+    if plan.baseline not in plan.variants:
+        raise Damaged(f"it has no variant {plan.baseline!r}, its baseline")
+    if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds):
+        raise Damaged("its seeds are none, or one is there twice")
+    if plan.claim is not None and not (plan.claim["contrasts"] and all(one["weights"] for one in plan.claim["contrasts"])):
+        raise Damaged("its claim has no contrasts, or one of nothing")
+    if any(one.budget is not None and not one.budget["wanted"] for one in plan.candidates):
+        raise Damaged("a budget of 0 is wanted")
+    if len({one.id for one in plan.candidates}) < len(plan.candidates):
+        raise Damaged("two candidates have the same id")
 
 
 @contextmanager

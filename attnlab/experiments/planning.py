@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab import provenance
-from attnlab.errors import UserError, nearest, show_traceback, users_code
+from attnlab.errors import UserError, nearest, show_traceback, told, users_code
 from attnlab.experiments.budgets import solve
 from attnlab.experiments.building import Builder, naming
 from attnlab.experiments.growth import begun, check_begun, check_code, check_growth
@@ -48,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with users_code():
             _plan(arguments)
-    except UserError as error:
+    except (UserError, OSError) as error:
         show_traceback(error)
-        print(error, file=sys.stderr)
+        print(told(error), file=sys.stderr)
         return 2
     return 0
 

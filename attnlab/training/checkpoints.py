@@ -6,8 +6,11 @@ comes here. Names in the folder: `<step>` (committed by a rename), `damaged-<ste
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +20,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
@@ -65,6 +68,7 @@ class Checkpoints:
         self._best: int | None = None
         self._best_known = False
         self._saving: int | None = None
+        self._told = False  # of a save that failed
         self._checked_space = False
 
     def steps(self) -> list[int]:
@@ -136,9 +140,10 @@ class Checkpoints:
         try:
             self.wait()
         finally:
-            if self._opened is not None:
-                self._opened.close()
-                self._opened = None
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                with contextlib.suppress(Exception) if self._told else contextlib.nullcontext():
+                    opened.close()  # it raises once more what made a save fail
 
     def restore(self, like: Any, step: int | Literal["best"] | None = None) -> Restored | None:
         """Read the newest good step, or the one asked for.
@@ -196,6 +201,7 @@ class Checkpoints:
         except (UserError, MemoryError):
             raise
         except Exception as error:  # orbax has no error of its own for damage: anything from KeyError to bare Exception
+            self._check_readable(step, error)
             return _reason(error)
         leaves = [arrays[path] for path in leaves_by_path(like)]
         tree = jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
@@ -205,9 +211,19 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 return self._store().read_record(step)["best"]
-            except Exception:  # damaged: `restore` is the place that reports it
-                continue
+            except Exception as error:  # damaged: `restore` is the place that reports it
+                self._check_readable(step, error)
         return None
+
+    def _check_readable(self, step: int, cause: Exception) -> None:
+        """Raise `UserError` where a step could not be read because this process may not: that is no damage, and no older one will do."""
+        try:
+            for parent, _, names in os.walk(self._folder(step), onerror=_raise):
+                for name in names:
+                    open(os.path.join(parent, name), "rb").close()
+        except OSError as error:
+            if isinstance(error, PermissionError) or error.errno in (errno.EMFILE, errno.ENFILE):
+                raise UserError(f"cannot read checkpoint {self._folder(step)}, which need not be damaged: {told(error)}") from cause
 
     def _prepare(self, step: int, size: int) -> None:
         """Before a save: clear what a killed run left; before the first one, see that there is room."""
@@ -237,13 +253,13 @@ class Checkpoints:
 
     def _failed(self, step: int, error: Exception) -> None:
         """Remove what the failed save left; raise `UserError` if the user can mend the cause, else the error itself."""
-        self._saving = None
+        self._saving, self._told = None, True
         self._sweep(_TEMPORARY)
         last = f"the last good step is {self.steps()[-1]}" if self.steps() else "no step is saved yet"
         if _disk_full(error):
             raise UserError(f"no space left on the disk of {self.directory}: step {step} was not saved; {last}") from error
-        if isinstance(error, OSError):
-            raise UserError(f"cannot write checkpoint {step} in {self.directory}: {_reason(error)}; {last}") from error
+        if refusal := _refusal(error):
+            raise UserError(f"cannot write checkpoint {step} in {self.directory}: {told(refusal)}; {last}") from error
         raise error
 
     def _folder(self, step: int) -> Path:
@@ -274,6 +290,10 @@ class Checkpoints:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _disk_full(error: BaseException | None) -> bool:
     """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it only as text."""
     while error is not None:
@@ -282,6 +302,17 @@ def _disk_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _refusal(error: BaseException | None) -> OSError | None:
+    """What the system refused, by the chain of causes; tensorstore tells the number of it in a text."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return error
+        if number := re.search(r"os_error_code='(\d+)'", str(error)):
+            return OSError(int(number[1]), os.strerror(int(number[1])))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _reason(error: BaseException) -> str:

@@ -116,6 +116,9 @@ class Journal:
         Args:
           like: see `saved_like`.
           fresh: see `first_states`.
+
+        Raises:
+          UserError: no checkpoint can be used, or the records up to it are not those that were written.
         """
         restored = self._checkpoints.restore(like)
         if restored is None:
@@ -123,7 +126,7 @@ class Journal:
         else:
             host, self.best = restored.tree.replace(seed=seed_array(self.config.seed)), tuple(restored.meta["best"])
         self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
-        self.metrics.rewind(int(host.step) or None)
+        self.metrics.rewind(int(host.step) or None, restored.meta.get("records") if restored else None)
         return host
 
     def running(self, step: int) -> None:
@@ -165,7 +168,7 @@ class Journal:
         self.metrics.sync()
         if wrong := _not_finite_params(step, host):
             return wrong
-        self._checkpoints.save(step, host.replace(seed=None), {"best": self.best}, best=best)
+        self._checkpoints.save(step, host.replace(seed=None), {"best": self.best, "records": self.metrics.extent}, best=best)
         return ""
 
     def close(self) -> None:

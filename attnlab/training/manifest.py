@@ -12,11 +12,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from attnlab.config_tree import config_hash
 from attnlab.errors import UserError
 from attnlab.files import timestamp, write_atomic
+from attnlab.json_kinds import Damaged, parsed, read
 from attnlab.provenance import Changed, Record, check_record
 
 _PACKAGES = (
@@ -39,8 +40,8 @@ class Manifest:
       code: {"revision": git commit, "dirty": changed or new code}, or None when the package is not in a repository.
       packages: versions of what is installed of the packages that matter.
       python, platform: of the process.
-      devices: as the caller describes them.
-      data: fingerprint of the data, as the caller computes it.
+      devices: as the caller describes them, by name.
+      data: fingerprints of the data, as the caller computes them, by name.
       command: the command line.
       created: UTC, ISO 8601.
       vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; None in runs that did not keep it.
@@ -53,8 +54,8 @@ class Manifest:
     packages: dict[str, str]
     python: str
     platform: str
-    devices: Any
-    data: Any
+    devices: dict[str, Any]
+    data: dict[str, Any]
     command: list[str]
     created: str
     vocabulary: dict[str, str] | None = None
@@ -62,14 +63,20 @@ class Manifest:
 
     @classmethod
     def build(
-        cls, config: Mapping[str, Any], *, devices: Any, data: Any, command: Sequence[str] | None = None, own_code: Record | None = None
+        cls,
+        config: Mapping[str, Any],
+        *,
+        devices: Mapping[str, Any],
+        data: Mapping[str, Any],
+        command: Sequence[str] | None = None,
+        own_code: Record | None = None,
     ) -> Manifest:
         """Describe this process.
 
         Args:
           config: nested mapping of JSON values (an `ml_collections.ConfigDict` too).
-          devices: anything JSON can hold, for example kind and count.
-          data: anything JSON can hold.
+          devices: names and anything JSON can hold, for example kind and count.
+          data: names and anything JSON can hold.
           command: default `sys.argv`.
           own_code: see `attnlab.provenance`.
         """
@@ -100,15 +107,13 @@ class Manifest:
         """
         path = Path(workdir) / "manifest.json"
         try:
-            manifest = cls(**json.loads(path.read_bytes()))
+            manifest = read(path.read_bytes(), cls)
             if config_hash(manifest.config) != manifest.config_hash:
-                raise ValueError("the config does not have the recorded hash")
+                raise Damaged("the config does not have the recorded hash")
             check_record(manifest.own_code)
-            if not isinstance(manifest.vocabulary, dict | None):
-                raise ValueError("vocabulary is no mapping")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:  # `Damaged` is one
             raise UserError(f"{path} is damaged ({error}): put back a good copy, or use another --workdir") from error
         return manifest
 
@@ -134,9 +139,9 @@ class Manifest:
 
     def read_data(self, workdir: str | Path) -> dict[str, str]:
         """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and in a sweep's last look."""
-        found = dict(self.data) if isinstance(self.data, dict) else {}
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            found |= json.loads((Path(workdir) / LOOK).read_bytes())["data"]
+        found = dict(self.data)
+        with contextlib.suppress(OSError, Damaged):
+            found |= read((Path(workdir) / LOOK).read_bytes(), _Look)["data"]
         return found
 
     def check_data(self, found: Mapping[str, str], workdir: str | Path) -> None:
@@ -158,6 +163,12 @@ class Manifest:
         return differences({part: getattr(self, part) for part in parts}, {part: getattr(now, part) for part in parts}, ignore=())
 
 
+class _Look(TypedDict):
+    """What is read of `LOOK`."""
+
+    data: dict[str, str]
+
+
 def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
     """What tells the files of `<workdir>/vocabulary/` from others, by name; {} where there is no such folder.
 
@@ -173,8 +184,8 @@ def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
         found[path.name] = hashlib.sha256(content).hexdigest()
         if path.suffix == ".json":
             try:
-                found[path.name] = str(json.loads(content)["sha256"])
-            except (ValueError, RecursionError):
+                found[path.name] = str(parsed(content)["sha256"])
+            except Damaged:
                 del found[path.name]
             except (KeyError, TypeError):
                 continue

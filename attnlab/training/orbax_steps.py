@@ -15,12 +15,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import jax
 import numpy as np
 
 from attnlab.errors import UserError
+
+_LATE = "Event loop is closed"
 
 
 class OrbaxSteps:
@@ -48,7 +51,8 @@ class OrbaxSteps:
 
     def wait(self) -> None:
         """Block until the write under way is committed; raises what went wrong in the background."""
-        self._manager.wait_until_finished()
+        with _without_late_callbacks():
+            self._manager.wait_until_finished()
 
     def read_record(self, step: int) -> dict[str, Any]:
         """What `write` was given, and "step" and "arrays". Any exception means that the step is damaged."""
@@ -96,21 +100,25 @@ class _NotLate(logging.Filter):
 
 @contextlib.contextmanager
 def _without_late_callbacks() -> Iterator[None]:
-    """Keep quiet about the reads still under way when one of many fails: each would print a traceback about orbax's closed event loop."""
-    before = sys.unraisablehook
+    """Keep quiet about the reads and writes still under way when one of many fails: each prints a traceback about a closed event loop."""
+    unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
-    def hook(event: sys.UnraisableHookArgs) -> None:
-        if str(event.exc_value) != "Event loop is closed":
-            before(event)
+    def of_unraisable(event: sys.UnraisableHookArgs) -> None:
+        if str(event.exc_value) != _LATE:
+            unraisable(event)
 
-    sys.unraisablehook = hook
+    def of_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if str(error) != _LATE:
+            uncaught(kind, error, trace)
+
+    sys.unraisablehook, sys.excepthook = of_unraisable, of_uncaught
     try:
         yield
     except Exception:
         time.sleep(0.1)  # they come a few milliseconds later
         raise
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook, sys.excepthook = unraisable, uncaught
 
 
 def _import_orbax() -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -15,13 +16,51 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from attnlab.errors import UserError
 from attnlab.files import AppendOnly, drop_torn_line, timestamp, write_atomic
+from attnlab.json_kinds import Damaged, Natural, fit, parsed, read
 from attnlab.training.events import Events
 
 State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
+
+
+class Record(TypedDict):
+    """What every line of a stream has."""
+
+    step: Natural
+
+
+class Measured(Record):
+    """A line of `metrics.jsonl`; beside it the values that were measured, by name."""
+
+    split: str
+
+
+class Scored(Measured):
+    """One that a training loop has written."""
+
+    loss: float
+
+
+class _Heard(TypedDict):
+    """What is read of `status.json`."""
+
+    state: State
+    step: Natural
+    pid: NotRequired[int]
+    message: NotRequired[str]
+
+
+class _Holder(TypedDict):
+    """What is read of `.lock`."""
+
+    pid: int
+    host: str
+    start: str
+
+
 _LOOKS = 5  # tries for a lock that somebody may only be looking at
 
 
@@ -118,25 +157,39 @@ class Metrics:
         self._metrics = AppendOnly(self.path)
         self._timing = AppendOnly(self.path.with_name("timing.jsonl"))
         self._events = Events(self.path.parent / "tensorboard") if tensorboard else None
+        self._size, self._digest = 0, hashlib.sha256()
 
-    def rewind(self, step: int | None) -> None:
+    @property
+    def extent(self) -> dict[str, Any]:
+        """What a checkpoint remembers of `metrics.jsonl` as it is now: {"bytes": its length, "sha256": hex digest}; costs no reading."""
+        return {"bytes": self._size, "sha256": self._digest.hexdigest()}
+
+    def rewind(self, step: int | None, extent: Mapping[str, Any] | None = None) -> None:
         """Before the first write of a resumed run: drop, in one atomic replacement, records after `step` and a torn last line.
 
         `None` (nothing was restored) drops everything. TensorBoard is told to forget the same steps.
 
+        Args:
+          step: of the checkpoint that the run goes on from.
+          extent: what that checkpoint remembers of the stream; None for one of an older version, and nothing is compared.
+
         Raises:
-          UserError: a whole line is no record (file and line number).
+          UserError: a whole line is no record (file and line number), or what would be kept is not what was written up to `step`;
+            the file stays as it is.
         """
         self._metrics.close()
-        drop_torn_line(self._timing.path)
         last = -1 if step is None else step
+        old = self.path.read_bytes() if self.path.exists() else None
+        kept = b"".join(line for line, record in _records(self.path, old or b"") if record["step"] <= last)
+        digest = hashlib.sha256(kept)
+        if extent is not None and {"bytes": len(kept), "sha256": digest.hexdigest()} != extent:
+            raise UserError(_not_as_written(self.path, last, None if old is None else len(kept), extent["bytes"]))
+        drop_torn_line(self._timing.path)
         if self._events is not None:
             self._events.forget_from(last + 1)
-        if self.path.exists():
-            old = self.path.read_bytes()
-            kept = b"".join(line for line, record in _records(self.path, old) if record["step"] <= last)
-            if kept != old:
-                write_atomic(self.path, kept)
+        if old is not None and kept != old:
+            write_atomic(self.path, kept)
+        self._size, self._digest = len(kept), digest
 
     def write(self, step: int, split: str, values: Mapping[str, float | int | str]) -> None:
         """Append `{"step": step, "split": split, **values}` to `metrics.jsonl`; numbers also go to TensorBoard as `split/name`.
@@ -149,7 +202,9 @@ class Metrics:
         Raises:
           UserError: the disk is full.
         """
-        self._append(self._metrics, {"step": step, "split": split}, split, values)
+        record = self._append(self._metrics, {"step": step, "split": split}, split, values)
+        self._size += len(record)
+        self._digest.update(record)
 
     def time(self, step: int, values: Mapping[str, float]) -> None:
         """Append wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`) to `timing.jsonl`.
@@ -165,27 +220,36 @@ class Metrics:
 
     def close(self) -> None:
         """`sync` and close all files. Safe to call twice."""
-        self.sync()
-        for file in (self._metrics, self._timing, self._events):
-            if file is not None:
-                file.close()
+        try:
+            self.sync()
+        finally:
+            for file in (self._metrics, self._timing, self._events):
+                if file is not None:
+                    file.close()
 
-    def _append(self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]) -> None:
+    def _append(self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]) -> bytes:
+        """Write a record, and return its line."""
         # `item` makes a Python number of a numpy or jax scalar without changing its value.
         plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
-        file.append((json.dumps({**head, **plain}, ensure_ascii=False) + "\n").encode())
+        line = (json.dumps({**head, **plain}, ensure_ascii=False) + "\n").encode()
+        file.append(line)
         if self._events is not None:
             self._events.write(int(head["step"]), group, plain)
+        return line
 
 
-def read_records(path: str | Path) -> list[dict[str, Any]]:
+def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
     """The records of a `metrics.jsonl` or `timing.jsonl`, in order; a torn last line is left out, an absent file is empty.
 
+    Args:
+      path: of the file.
+      kind: what a record has at least, a `TypedDict`: `Measured` for metrics.
+
     Raises:
-      UserError: a whole line is no record (file and line number).
+      UserError: a whole line is no record of that kind (file and line number).
     """
     path = Path(path)
-    return [record for _, record in _records(path, path.read_bytes())] if path.exists() else []
+    return [record for _, record in _records(path, path.read_bytes(), kind)] if path.exists() else []
 
 
 def standing(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
@@ -243,27 +307,39 @@ class Status:
     def read(workdir: str | Path) -> dict[str, Any] | None:
         """The status, or None when there is none or the file is damaged (it is written again soon)."""
         try:
-            fields = json.loads((Path(workdir) / "status.json").read_bytes())
-        except (OSError, ValueError):
+            return dict(read((Path(workdir) / "status.json").read_bytes(), _Heard))
+        except (OSError, Damaged):
             return None
-        return fields if isinstance(fields, dict) and fields.get("state") in get_args(State) else None
 
 
-def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _records(path: Path, content: bytes, kind: Any = Record) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Each whole line with its record; what follows the last line end is torn."""
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             return
         try:
-            record = json.loads(line)
-            yield line, {**record, "step": int(record["step"])}
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}, line {number} is no record: the file is damaged; remove that line or the file") from error
+            yield line, fit(parsed(line), kind)
+        except Damaged as error:
+            raise UserError(f"{path}, line {number} is no record ({error}): put back a good copy, or remove that line") from error
+
+
+def _not_as_written(path: Path, step: int, there: int | None, written: int) -> str:
+    """What is wrong with a stream that holds `there` bytes up to `step` (None: it is absent), but was written with `written`."""
+    if there is None:
+        found = "is gone"
+    elif there != written:
+        found = f"holds {there} bytes up to step {step}"
+    else:
+        found = f"holds other bytes up to step {step}"
+    return (
+        f"{path} {found}, but the checkpoint of that step was saved with {written}: the records were changed by hand or damaged; "
+        "put back a good copy of the file, or train anew in another --workdir, which gives the same records"
+    )
 
 
 def _holder(path: Path) -> str:
     try:
-        holder = json.loads(path.read_bytes())
+        holder = read(path.read_bytes(), _Holder)
         return f"pid {holder['pid']} on {holder['host']} since {holder['start']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, Damaged):
         return "it has not said which"

@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 from attnlab import provenance
 from attnlab.config_tree import to_dict
 from attnlab.errors import UserError, nearest
+from attnlab.files import expanded
 from attnlab.progress import Progress
 from attnlab.provenance import Changed, Code
 from attnlab.training.interrupt import Interrupt
@@ -32,12 +33,19 @@ if TYPE_CHECKING:
 
 
 def start_jax() -> None:
-    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`; empty turns it off."""
+    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`; empty, or no home, turns it off.
+
+    Raises:
+      UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
+    """
     import jax
 
-    folder = os.environ.get("ATTNLAB_CACHE", str(Path.home() / ".cache" / "attnlab"))
+    folder = os.environ.get("ATTNLAB_CACHE")
+    if folder is None:
+        with contextlib.suppress(RuntimeError):  # neither $HOME nor an entry of the user, as in many containers
+            folder = str(Path.home() / ".cache" / "attnlab")
     if folder:
-        jax.config.update("jax_compilation_cache_dir", str(Path(folder).expanduser() / "jax"))
+        jax.config.update("jax_compilation_cache_dir", str(expanded(folder) / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import os
+import stat
+import sys
+import threading
 from pathlib import Path
 
+import pytest
+
+from attnlab.commands import main
 from attnlab.data.dates import Dates
 from tests.commands.tiny import called
 
@@ -47,3 +55,33 @@ def test_samples_repeat_with_the_seed(searched: Path) -> None:
 def test_nothing_in_nothing_out(searched: Path) -> None:
     assert called(["generate", f"--workdir={searched}"], "").out == ""
     assert called(["generate", f"--workdir={searched}"], "\n\n").out == "\n\n"
+
+
+def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
+    """Into a pipe and into what a link leads to, which stay what they are; a private file stays private."""
+    fifo, private, link = (tmp_path / name for name in ("fifo", "private", "link"))
+    os.mkfifo(fifo)
+    private.touch(0o600)
+    link.symlink_to(private)
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append(fifo.read_text()), daemon=True)
+    reader.start()
+    for path in (fifo, link):
+        ended = called(["generate", f"--workdir={searched}", f"--output={path}"], "3 of may 1967\n")
+        assert (ended.code, ended.out, ended.err) == (0, "", "")
+    reader.join(10)
+    assert got == [private.read_text()] and got[0].count("\n") == 1
+    assert stat.S_ISFIFO(fifo.stat().st_mode) and link.is_symlink() and stat.S_IMODE(private.stat().st_mode) == 0o600
+
+
+def test_streams_that_a_caller_has_closed_or_made_ascii(searched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are UTF-8 wherever they go, as in a file: what an ascii stdout lacks is neither lost nor escaped."""
+    out, err = io.BytesIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii"))
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["generate", f"--workdir={searched}"]) == 2
+    assert err.getvalue().endswith("error: stdin is closed; send the lines there, or name a file of them\n") and not out.getvalue()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("grün\t1967\n".encode())))
+    assert main(["generate", "--score", f"--workdir={searched}"]) == 0, err.getvalue()
+    assert out.getvalue().decode().endswith("\tgrün\t1967\n")

@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Path:
     config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
     folder = tmp_path / "run"
     folder.mkdir()
-    Manifest.build(config, devices=None, data=None, command=[]).write(folder)
+    Manifest.build(config, devices={}, data={}, command=[]).write(folder)
     return folder
 
 

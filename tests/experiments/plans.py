@@ -32,14 +32,15 @@ def defined(**changes: Any) -> dict[str, Any]:
 
 
 def plan(**changes: Any) -> Plan:
-    """Its plan, with configs that hold nothing but a seed."""
+    """Its plan, with configs that hold nothing but a seed and the steps."""
     fields = defined(**changes)
     empty = Plan(
         **{**fields, "seeds": tuple(fields["seeds"]), "tune": tuple(fields["tune"])}, file=FILE, hash="0" * 12, created="", candidates=()
     )
     points = empty.tune or ({"name": "", "overrides": {}},)
     wanted = [empty.want(variant, point["overrides"], point["name"]) for variant in empty.variants for point in points]
-    return empty.grown(Candidate(one.id, one.variant, one.tuned, one.overrides, {"seed": empty.seeds[0]}, 10, 2.0) for one in wanted)
+    config = {"seed": empty.seeds[0], "training": {"steps": 12}}
+    return empty.grown(Candidate(one.id, one.variant, one.tuned, one.overrides, config, 10, 2.0) for one in wanted)
 
 
 def experiment_file(path: Path, *lines: str, imports: str = "") -> str:

@@ -67,7 +67,7 @@ def test_a_candidate_with_finished_trials_keeps_its_config(tmp_path: Path) -> No
     check_begun(candidate, tmp_path)
     workdir = tmp_path / "trials" / candidate.id / "seed1"
     workdir.mkdir(parents=True)
-    Manifest.build({"seed": 1, "size": 8, "parallel": {"devices": 2}}, devices=None, data=None).write(workdir)
+    Manifest.build({"seed": 1, "size": 8, "parallel": {"devices": 2}}, devices={}, data={}).write(workdir)
     check_begun(candidate, tmp_path)  # seed and devices are no part of what it is
     with pytest.raises(UserError, match="variant 'general': .*seed1 was trained with another config: size: saved 8, wanted 16"):
         check_begun(dataclasses.replace(candidate, config={"seed": 0, "size": 16}), tmp_path)

@@ -32,7 +32,7 @@ def test_trials_run_seed_by_seed(tmp_path: Path) -> None:
     trials = plan().trials()
     assert [(trial.candidate.variant, trial.seed) for trial in trials] == [("additive", 0), ("general", 0), ("additive", 1), ("general", 1)]
     last = trials[-1]
-    assert last.config == {"seed": 1} and trials[0].config == {"seed": 0}
+    assert last.config == {"seed": 1, "training": {"steps": 12}} and trials[0].config == {"seed": 0, "training": {"steps": 12}}
     assert last.workdir(tmp_path) == tmp_path / "trials" / last.candidate.id / "seed1"
     assert last.name == f"{last.candidate.id}/seed1" and last.candidate.id.startswith("general-")
     assert plan().trial(last.candidate.id, 1) == last and len({*trials}) == 4
@@ -92,7 +92,7 @@ def test_growing_keeps_what_is_there() -> None:
 
 def _extend(directory: str, number: int) -> None:
     one = plan().candidates[0]
-    Plan.extend(directory, [Candidate(f"new-{number}", one.variant, {}, {}, {}, 1, 1.0)])
+    Plan.extend(directory, [Candidate(f"new-{number}", one.variant, {}, {}, one.config, 1, 1.0)])
 
 
 def test_several_extend_one_plan_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_damaged_plan_is_one_line(text: str, tmp_path: Path) -> None:
 def test_a_trial_keeps_its_config_apart_from_the_candidate() -> None:
     candidate = plan().candidates[0]
     Trial(candidate, 1).config["seed"] = 9
-    assert candidate.config == {"seed": 0}
+    assert candidate.config == {"seed": 0, "training": {"steps": 12}}
 
 
 def test_code_of_the_users_own_is_part_of_an_id() -> None:

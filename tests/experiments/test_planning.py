@@ -176,7 +176,7 @@ def test_trials_that_were_trained_with_another_config_are_not_taken_over(tmp_pat
     trial = plan.trials()[1]
     workdir = trial.workdir(tmp_path / "sweep")
     workdir.mkdir(parents=True)
-    Manifest.build(trial.config, devices=None, data=None).write(workdir)
+    Manifest.build(trial.config, devices={}, data={}).write(workdir)
     assert f"variant 'wide': {workdir} was trained with another config: system.decoder: saved 8, wanted" in refused(tmp_path, WIDER, budget)
     assert planned(tmp_path, WIDER) == plan
 

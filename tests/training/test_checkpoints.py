@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -391,6 +392,52 @@ def test_no_space_error_names_folder_and_last_good_step(make: Callable[..., Chec
     assert checkpoints.save(2, tree_of(2), {})
 
 
+@pytest.mark.parametrize("limit", [100, 2000])
+def test_a_limit_on_the_size_of_files(
+    limit: int, make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever file is the first that is too large: one line, the steps before stay, and nothing comes afterwards, when closing either."""
+    checkpoints = make()
+    checkpoints.save(1, {"a": np.zeros(3)}, {})
+    checkpoints.wait()
+    noise, before = np.random.default_rng(0), resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python does not see that what it has compiled was cut
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(UserError) as raised:
+            checkpoints.save(2, {f"a{i}": noise.normal(size=4000) for i in range(9)}, {})
+            checkpoints.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    checkpoints.close()
+    words = "File too large; raise the limit on the size of files ('ulimit -f') and run again; the last good step is 1"
+    assert str(raised.value) == f"cannot write checkpoint 2 in {checkpoints.directory}: {words}"
+    assert [path.name for path in checkpoints.directory.iterdir()] == ["1"] and capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("how", [None, "best"])
+def test_a_step_that_may_not_be_read_is_not_damaged(
+    how: Any, make: Callable[..., Checkpoints], warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an older one in its place nor a warning of damage, and nothing is renamed: with the right to read, it is taken."""
+    checkpoints = make()
+    for step in (1, 2):
+        checkpoints.save(step, tree_of(step), {}, best=step == 1)
+    checkpoints.close()
+    again = make()
+
+    def refuse(path: Any, *how: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(again._store(), "read_record", lambda step: refuse(f"{step}/meta"))
+        patch.setattr("attnlab.training.checkpoints.open", refuse, raising=False)
+        with pytest.raises(UserError, match=f"cannot read checkpoint {again.directory}/2, which need not be damaged: Permission denied"):
+            again.restore(tree_of(0), how if again.best else None)
+    assert warnings == [] and sorted(path.name for path in again.directory.iterdir()) == ["1", "2"]
+    assert_equal(make().restore(tree_of(0), how), 2 if how is None else 1, 2 if how is None else 1)
+
+
 FULL = """
 import sys
 import numpy as np
@@ -413,6 +460,7 @@ try:
 except UserError as error:
     print(error)
 import os
+import resource
 print(sorted(os.listdir(directory + "/run")))
 print((Checkpoints(directory + "/run", 1).restore({"w": noise}).tree["w"] == noise).all())
 """

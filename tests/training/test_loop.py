@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,88 @@ def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(t
     assert path.read_bytes() == b"".join(lines)
 
 
+def cut_short(stream: bytes) -> bytes:
+    return stream[: stream.index(b"\n") + 1]
+
+
+HARMS: dict[str, tuple[Any, str]] = {
+    "cut": (cut_short, r"holds \d+ bytes up to step 8"),
+    "cut within a line": (lambda stream: stream[: len(stream) // 2], r"holds \d+ bytes up to step 8"),
+    "doubled": (lambda stream: stream + stream, r"holds \d+ bytes up to step 8"),
+    "edited": (lambda stream: stream.replace(b'"tokens": 8', b'"tokens": 9', 1), "holds other bytes up to step 8"),
+    "with the ends of lines of another system": (lambda stream: stream.replace(b"\n", b"\r\n"), r"holds \d+ bytes up to step 8"),
+    "with two lines exchanged": (
+        lambda stream: b"".join([*(lines := stream.splitlines(keepends=True))[1::-1], *lines[2:]]),
+        "holds other bytes up to step 8",
+    ),
+    "empty": (lambda stream: b"", "holds 0 bytes up to step 8"),
+    "deleted": (None, "is gone"),
+}
+
+
+@pytest.mark.parametrize("case", HARMS)
+def test_records_that_are_not_those_of_the_checkpoint_are_refused(case: str, tmp_path: Path) -> None:
+    """Nothing is written, so that a good copy can be put back; then the run goes on as if nothing had been."""
+    harm, words = HARMS[case]
+    config, path = settings(training__log_every=1), tmp_path / "cut" / "metrics.jsonl"
+    run(tmp_path / "cut", config, stop=8)
+    good = path.read_bytes()
+    path.unlink() if harm is None else path.write_bytes(harm(good))
+    before = {one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()}
+    with pytest.raises(UserError, match=f"{path} {words}.* was saved with {len(good)}: .*put back a good copy"):
+        run(tmp_path / "cut", config)
+    assert {one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()} == before
+    path.write_bytes(good)
+    assert run(tmp_path / "cut", config).state == "done" and path.read_bytes().startswith(good)
+
+
+def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(tmp_path: Path) -> None:
+    """Not with the damaged newer one; and a checkpoint of before there was anything to compare with goes on."""
+    config, path = settings(training__log_every=1), tmp_path / "cut" / "metrics.jsonl"
+    run(tmp_path / "whole", config)
+    run(tmp_path / "cut", config, stop=8)
+    good = path.read_bytes()
+    for file in (tmp_path / "cut" / "checkpoints" / "8").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+    path.write_bytes(good.replace(b'"step": 2', b'"step": 1', 1))
+    with pytest.raises(UserError, match="holds other bytes up to step 6"):
+        run(tmp_path / "cut", config)
+    path.write_bytes(good)
+    assert run(tmp_path / "cut", config, stop=8).state == "interrupted"
+    assert path.read_bytes() == good
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Checkpoints, "save", lambda self, step, tree, meta, best, save=Checkpoints.save: save(self, step, tree, old(meta), best)
+        )
+        run(tmp_path / "older", config, stop=5)
+    (tmp_path / "older" / "metrics.jsonl").unlink()
+    assert run(tmp_path / "older", config, stop=7).state == "interrupted"  # as it always was
+    assert run(tmp_path / "older", config).state == "done"  # and from then on it is compared
+    run(tmp_path / "cut", config)
+    assert path.read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
+
+
+def old(meta: Any) -> Any:
+    """What an earlier version kept beside a checkpoint."""
+    return {"best": meta["best"]}
+
+
+def test_a_workdir_that_is_removed_ends_the_run(tmp_path: Path) -> None:
+    """It is not made again with half a run in it, and training does not go on for nobody."""
+    config = settings(training__log_every=1, training__evaluate_every=0, checkpoint__every=0)
+
+    def removed(step: int) -> dict[str, np.ndarray]:
+        if step == 5:
+            shutil.rmtree(tmp_path / "run")
+        return points(step)
+
+    with pytest.raises(UserError, match=f"{tmp_path}/run/metrics.jsonl was removed while it was being written"):
+        run(tmp_path / "run", config, batches=removed)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
     config = settings()
     run(tmp_path, config)
@@ -207,7 +290,7 @@ def test_the_best_step_is_kept_and_remembered_across_a_resume(stop: int | None, 
         assert run(tmp_path, config, task, stop=stop).state == "interrupted"
     run(tmp_path, config, task)
     assert task.scripted == [] and saved(tmp_path) == [6, 9]
-    assert last_state(tmp_path, config).meta == {"best": [1.0, 1.0]}
+    assert last_state(tmp_path, config).meta["best"] == [1.0, 1.0]
     assert best_params(config, Line(), tmp_path)[1] == 6
 
 

@@ -16,7 +16,7 @@ CONFIG = {"system": {"name": "rnnsearch", "hidden": 256}, "batch": {"buckets": (
 
 
 def build(**changes: object) -> Manifest:
-    return Manifest.build({**CONFIG, **changes}, devices={"kind": "cpu", "count": 2}, data="abc", command=["launch.py", "train"])
+    return Manifest.build({**CONFIG, **changes}, devices={"kind": "cpu", "count": 2}, data={"train": "abc"}, command=["launch.py", "train"])
 
 
 @pytest.mark.quick
@@ -28,7 +28,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path) == manifest
     assert manifest.config["batch"] == {"buckets": [16, 32]} and manifest.command == ["launch.py", "train"]
     assert {"jax", "numpy", "flax"} <= manifest.packages.keys() and manifest.created.endswith("+00:00")
-    other = Manifest.build(ConfigDict(CONFIG), devices=None, data=None)
+    other = Manifest.build(ConfigDict(CONFIG), devices={}, data={})
     assert other.config == manifest.config and other.config_hash == manifest.config_hash
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import pwd
 import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from attnlab import config as configs
@@ -19,7 +21,7 @@ from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome
 from attnlab.training.manifest import Manifest
 from attnlab.training.records import RunLock, Status
-from attnlab.training.run import Prepared
+from attnlab.training.run import Prepared, start_jax
 from tests.commands.tiny import SHARED, SMALL
 
 
@@ -47,6 +49,22 @@ def prepared(made: Any, workdir: Path) -> Prepared:
 
 def progress(out: io.StringIO | None = None) -> Progress:
     return Progress(12, every=100, stream=out or io.StringIO())
+
+
+def test_without_a_home_programs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(jax.config, "update", settings.__setitem__)
+    start_jax()
+    assert settings["jax_compilation_cache_dir"] == f"{os.environ['ATTNLAB_CACHE']}/jax"
+    settings.clear()
+    monkeypatch.delenv("ATTNLAB_CACHE")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])
+    start_jax()
+    assert settings == {}
+    monkeypatch.setenv("ATTNLAB_CACHE", "~/cache")
+    with pytest.raises(UserError, match="~/cache: there is no home folder here"):
+        start_jax()
 
 
 @pytest.mark.quick

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab.errors import UserError
 from attnlab.progress import Progress
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
@@ -291,3 +292,14 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
 def test_what_cannot_be_stacked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="differ in more than their seeds and numbers"):
         together(tmp_path, [settings(), settings(schedule__warmup=3)])
+
+
+def test_records_of_a_trial_that_were_changed_are_refused(tmp_path: Path) -> None:
+    """As those of a run alone; the other trial is as it was."""
+    configs = [settings(seed=seed, training__steps=4, checkpoint__every=2) for seed in (0, 1)]
+    together(tmp_path, configs, stop=3)
+    path, other = tmp_path / "1" / "metrics.jsonl", (tmp_path / "0" / "metrics.jsonl").read_bytes()
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(UserError, match=f"{path} holds"):
+        together(tmp_path, configs)
+    assert (tmp_path / "0" / "metrics.jsonl").read_bytes() == other

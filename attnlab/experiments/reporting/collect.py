@@ -6,7 +6,6 @@ Everything else in a report is a function of these, so that the same records giv
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,12 +17,21 @@ from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.running import attempts
 from attnlab.experiments.running.selection import Choice, wanted
 from attnlab.experiments.running.state import Seen, look
+from attnlab.json_kinds import Damaged, Finite, Natural, read
 from attnlab.training.manifest import Manifest
-from attnlab.training.records import read_records
+from attnlab.training.records import Measured, read_records
+from attnlab.training.records import Record as Line
 
 Curve = tuple[Mapping[str, Any], ...]
 SCORES: Mapping[str, str] = {"valid": "valid.json", "test": "results.json"}
 """Where the scores of a split stand in a trial's folder."""
+
+
+class Timing(Line, total=False):
+    """What is read of a line of `timing.jsonl`."""
+
+    step_seconds: Finite
+    together: Natural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,9 +143,9 @@ def _record(trial: Trial, directory: Path) -> Record:
     workdir = trial.workdir(directory)
     return Record(
         seen=look(trial, directory),
-        cost=_cost(read_records(workdir / "timing.jsonl"), attempts.read(workdir)),
+        cost=_cost(read_records(workdir / "timing.jsonl", Timing), attempts.read(workdir)),
         scores={split: _scores(workdir / name) for split, name in SCORES.items()},
-        curve=tuple(read_records(workdir / "metrics.jsonl")),
+        curve=tuple(read_records(workdir / "metrics.jsonl", Measured)),
         pictures={path.stem.removeprefix("test0-"): path for path in sorted((workdir / "maps").glob("test0-*.png"))},
         manifest=Manifest.read(workdir),
     )
@@ -162,14 +170,14 @@ def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
 def _scores(path: Path) -> dict[str, float]:
     """The finite numbers of a file of scores; none where it does not exist."""
     try:
-        content = json.loads(path.read_bytes())
-        named = dict(content.items())
+        named = read(path.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError) as error:
+    except Damaged as error:
         raise UserError(f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep again") from error
-    return {name: float(value) for name, value in named.items() if _is_finite(value)}
+    return {name: float(value) for name, value in named.items() if is_finite(value)}
 
 
-def _is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:
+    """Whether it is a number, and one that a mean can be made of."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

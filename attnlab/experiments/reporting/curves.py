@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnlab.experiments.reporting.collect import Record
+from attnlab.experiments.reporting.collect import Record, is_finite
 from attnlab.experiments.reporting.comparison import Comparison, Row
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def _line(row: Row, split: str, metric: str) -> Line:
 
 
 def _series(record: Record, split: str, metric: str) -> dict[int, float]:
-    """Step to value of one trial."""
-    found = {point["step"]: point[metric] for point in record.curve if point["split"] == split and metric in point}
-    return {step: float(value) for step, value in found.items() if abs(value) < float("inf")}
+    """Step to value of one trial; what is no finite number is left out."""
+    found: dict[int, Any] = {point["step"]: point.get(metric) for point in record.curve if point["split"] == split}
+    return {step: float(value) for step, value in found.items() if is_finite(value)}
 
 
 def _plot(axes: Axes, curve: Line, ink: str, style: str) -> None:

@@ -64,7 +64,7 @@ def _facts(manifest: Manifest) -> dict[str, str]:
 def _code(code: Mapping[str, Any] | None) -> str:
     if code is None:
         return "not in a repository"
-    return f"{str(code['revision'])[:12]}{' with changes' if code['dirty'] else ''}"
+    return f"{str(code.get('revision'))[:12]}{' with changes' if code.get('dirty') else ''}"
 
 
 def _flat(devices: Any) -> str:

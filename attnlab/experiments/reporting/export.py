@@ -6,7 +6,8 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attnlab.experiments.reporting.comparison import Row
@@ -44,7 +45,7 @@ def as_json(contents: Contents) -> str:
         ],
         "environment": dataclasses.asdict(contents.environment),
     }
-    return json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(_strict(whole), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(contents: Contents) -> str:
@@ -55,6 +56,15 @@ def as_csv(contents: Contents) -> str:
     writer.writerows(_scores(contents))
     writer.writerows(_figures(contents))
     return buffer.getvalue()
+
+
+def _strict(value: Any) -> Any:
+    """The same with texts for numbers that JSON lacks: a setting may be infinite."""
+    if isinstance(value, Mapping):
+        return {key: _strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _row(row: Row) -> dict[str, Any]:

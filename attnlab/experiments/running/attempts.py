@@ -15,13 +15,39 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 from attnlab.experiments.running.slots import Slot
 from attnlab.files import AppendOnly, drop_torn_line
-from attnlab.training.records import State, read_records
+from attnlab.json_kinds import Finite, Natural
+from attnlab.training.records import Record, State, read_records
 
 FILE = "attempts.jsonl"
+
+
+class _Start(Record):
+    """What is read of a record, of each kind."""
+
+    event: Literal["start"]
+    time: Finite
+
+
+class _End(Record):
+    event: Literal["end"]
+    state: State
+    message: str
+    seconds: NotRequired[Finite | None]
+    peak_bytes: NotRequired[Natural | None]
+    first_step_seconds: NotRequired[Finite | None]
+
+
+class _Stop(Record):
+    event: Literal["stop"]
+    message: str
+
+
+class _Retry(Record):
+    event: Literal["retry"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +105,7 @@ def read(workdir: Path) -> list[dict[str, Any]]:
     Raises:
       UserError: the file is damaged.
     """
-    return read_records(workdir / FILE)
+    return read_records(workdir / FILE, _Start | _End | _Stop | _Retry)
 
 
 def peak_bytes() -> int:

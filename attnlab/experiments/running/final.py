@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.selection import Choice
@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     try:
         return run(chosen.directory, chosen.candidate)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running import final, stacking, trial
 from attnlab.experiments.running.selection import Choice, wanted
@@ -82,6 +82,6 @@ def perform(directory: Path, job: Job, slot: Slot) -> int:
     except Changed as error:
         print(f"error: {error}", file=sys.stderr)
         return CHANGED
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2

@@ -18,7 +18,7 @@ from attnlab.experiments.running import state
 from attnlab.experiments.running.selection import validation_score
 from attnlab.experiments.running.studies import Asked, Study, exclusive
 from attnlab.experiments.search import Search
-from attnlab.training.records import read_records
+from attnlab.training.records import Measured, read_records
 
 
 def advance(directory: Path) -> bool:
@@ -68,7 +68,7 @@ class Watch:
             return ""
         study = self._studies[trial.candidate.variant]
         asked = [one for one in study.trials() if _key(one) == _key(trial.candidate)]
-        values = [record[metric] for record in read_records(path) if record["split"] == "valid"]
+        values = [record[metric] for record in read_records(path, Measured) if record["split"] == "valid"]
         for one in [one for one in asked if not one.settled][:1]:
             if study.report(one.number, values):
                 study.tell(one.number, None, pruned=True)  # at once: it is pruned even if its process outlives this one

@@ -12,13 +12,32 @@ import math
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Candidate, Plan, Trial
 from attnlab.experiments.running.state import recorded
 from attnlab.files import timestamp, write_atomic
+from attnlab.json_kinds import Damaged, Finite, FolderName, fit, read
 from attnlab.training.sealed import CHOICE
+
+
+class Scored(TypedDict):
+    """The selection metric of a candidate over the seeds that are done, by seed, and its mean; None without any."""
+
+    mean: Finite | None
+    seeds: Mapping[str, Finite]
+
+
+class Chosen(TypedDict):
+    """What stands for a variant.
+
+    `whole` is False if a seed of the candidate failed; `scores` are those of all candidates, by id.
+    """
+
+    candidate: FolderName | None
+    whole: NotRequired[bool]
+    scores: NotRequired[Mapping[str, Scored]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,13 +48,13 @@ class Choice:
       made: when it was frozen first, UTC, ISO 8601.
       metric: of the validation split.
       mode: "min" or "max".
-      chosen: variant to {"candidate": id or None, "whole": False if a seed of it failed, "scores": {id: {"mean", "seeds"}}}.
+      chosen: by variant.
     """
 
     made: str
     metric: str
     mode: str
-    chosen: Mapping[str, Mapping[str, Any]]
+    chosen: Mapping[str, Chosen]
 
     @classmethod
     def read(cls, directory: str | Path) -> Choice | None:
@@ -46,13 +65,11 @@ class Choice:
         """
         path = Path(directory) / CHOICE
         try:
-            choice = cls(**json.loads(path.read_bytes()))
-            _ = [one["candidate"] for one in choice.chosen.values()]
+            return read(path.read_bytes(), cls)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except Damaged as error:
             raise UserError(f"{path} is damaged ({error}): put back a good copy, it cannot be made twice") from error
-        return choice
 
     def write(self, directory: str | Path) -> None:
         """Write `<directory>/choice.json` atomically."""
@@ -60,7 +77,7 @@ class Choice:
 
     def candidate(self, variant: str) -> str | None:
         """The id of the candidate that stands for a variant; None where no trial of it came through, or none is chosen yet."""
-        return self.chosen.get(variant, {}).get("candidate")
+        return self.chosen[variant]["candidate"] if variant in self.chosen else None
 
 
 def freeze(plan: Plan, directory: Path) -> Choice:
@@ -82,20 +99,20 @@ def freeze(plan: Plan, directory: Path) -> Choice:
     return choice
 
 
-def choose(plan: Plan, variant: str, directory: Path) -> dict[str, Any]:
+def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
     """What `Choice.chosen` holds for a variant."""
     scores = {one.id: scored(plan, one, directory) for one in plan.of(variant)}
     found = {identity: one for identity, one in scores.items() if one["seeds"]}
     most = max((len(one["seeds"]) for one in found.values()), default=0)
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     fullest = [identity for identity, one in found.items() if len(one["seeds"]) == most]
-    best = min(fullest, key=lambda identity: sign * found[identity]["mean"], default=None)  # the first of equals
+    best = min(fullest, key=lambda identity: sign * (found[identity]["mean"] or 0.0), default=None)  # the first of equals
     lost = [one for one in plan.trials() if one.candidate.id == best and recorded(one, directory).settled]
     whole = best is not None and all(str(one.seed) in scores[best]["seeds"] for one in lost)
     return {"candidate": best, "whole": whole, "scores": scores}
 
 
-def scored(plan: Plan, candidate: Candidate, directory: Path) -> dict[str, Any]:
+def scored(plan: Plan, candidate: Candidate, directory: Path) -> Scored:
     """{"mean": of the selection metric, None without any, "seeds": {seed: value}} over the seeds that are done."""
     values = {}
     for seed in plan.seeds:
@@ -115,9 +132,9 @@ def validation_score(trial: Trial, directory: Path, metric: str) -> float | None
         return None
     path = trial.workdir(directory) / "valid.json"
     try:
-        value = float(json.loads(path.read_bytes())[metric])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is damaged or has no {metric!r}: remove it and run the sweep again") from error
+        value = float(fit(read(path.read_bytes(), dict[str, Any]).get(metric), float, metric))
+    except (FileNotFoundError, Damaged) as error:
+        raise UserError(f"{path} is damaged or has no {metric!r} ({error}): remove it and run the sweep again") from error
     return value if math.isfinite(value) else None
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.attempts import Attempt
@@ -59,8 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     try:
         return run(chosen.directory, chosen.names)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
 
 
@@ -85,7 +85,7 @@ def run(directory: Path, names: Sequence[str], slot: Slot | None = None) -> int:
             return busy
         write_output_to(wanted[0].workdir(directory) / "log.txt")
         for trial in wanted[1:]:
-            with open(trial.workdir(directory) / "log.txt", "a") as log:
+            with open(trial.workdir(directory) / "log.txt", "a", encoding="utf-8") as log:
                 log.write(f"trained together with {wanted[0].name}: see the log there\n")
         for trial in wanted:
             unchanged.check_code(trial)

@@ -22,6 +22,7 @@ from attnlab.experiments.search import Range, Search
 if TYPE_CHECKING:
     import optuna
 
+JOURNAL = "search.journal"
 _DIGITS = 4  # significant digits of a drawn number: finer differences are not worth a trial
 
 
@@ -57,7 +58,7 @@ class Study:
       mode: "min" or "max".
 
     Raises:
-      UserError: optuna is not installed.
+      UserError: optuna is not installed, or the journal is damaged.
     """
 
     def __init__(self, directory: Path, search: Search, name: str, mode: str) -> None:
@@ -65,14 +66,21 @@ class Study:
         self._search = search
         self._direction = {"min": "minimize", "max": "maximize"}[mode]
         self._asking = directory / ".search-ask.lock"
-        self._study = optuna.create_study(
-            storage=_storage(directory),
-            study_name=name,
-            direction=self._direction,
-            load_if_exists=True,
-            sampler=optuna.samplers.RandomSampler(),  # never asked: `_draw` has one for each number
-            pruner=_pruner(search),
-        )
+        try:
+            self._study = optuna.create_study(
+                storage=_storage(directory),
+                study_name=name,
+                direction=self._direction,
+                load_if_exists=True,
+                sampler=optuna.samplers.RandomSampler(),  # never asked: `_draw` has one for each number
+                pruner=_pruner(search),
+            )
+            self.trials()
+        except (UserError, OSError):
+            raise
+        except Exception as error:  # optuna trusts its journal: anything from KeyError to AssertionError
+            where, why = directory / JOURNAL, f"{type(error).__name__}: {error}"
+            raise UserError(f"{where} is damaged ({why}): put back a good copy, or run the search anew in another --dir") from error
 
     def trials(self) -> list[Asked]:
         """All trials asked for, in their order."""
@@ -176,7 +184,7 @@ def _storage(directory: Path) -> Any:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    path, lock = directory / "search.journal", directory / ".search.lock"
+    path, lock = directory / JOURNAL, directory / ".search.lock"
     directory.mkdir(parents=True, exist_ok=True)
     with exclusive(lock), open(path, "a+b") as file:
         file.seek(0)

@@ -17,9 +17,9 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, told
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.experiments.running import unchanged
 from attnlab.experiments.running.attempts import Attempt
@@ -29,13 +29,14 @@ from attnlab.files import write_atomic
 from attnlab.progress import Progress
 from attnlab.provenance import Changed
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import Held, RunLock, State, Status, best_record, read_records
+from attnlab.training.records import Held, RunLock, Scored, State, Status, best_record, read_records
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
     from attnlab.training.run import Prepared
 
 HELD = os.EX_TEMPFAIL
+_LETTERS: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}  # of the log, whatever the terminal takes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     try:
         return run(chosen.directory, chosen.candidate, chosen.seed)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
 
 
@@ -107,7 +108,7 @@ def write_output_to(log: Path) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
-    sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115 - until the end
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False, **_LETTERS) for number in (1, 2))  # noqa: SIM115 - until the end
 
 
 def fit(trial: Trial, directory: Path, began: float) -> tuple[Outcome, int]:
@@ -159,7 +160,7 @@ def write_validation(prepared: Prepared, metric: str) -> None:
     """
     workdir = prepared.workdir
     by = prepared.config.checkpoint.by
-    scores = best_record(read_records(workdir / "metrics.jsonl"), by, prepared.task.measures[by])
+    scores = best_record(read_records(workdir / "metrics.jsonl", Scored), by, prepared.task.measures[by])
     if metric not in scores:
         from attnlab.training.loop import best_params
 

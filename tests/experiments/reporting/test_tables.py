@@ -211,7 +211,7 @@ def test_variants_say_what_they_are(tmp_path: Path) -> None:
 
 def test_a_search_is_described(tmp_path: Path) -> None:
     """Before the end of a search only its first seeds are trials, and a sweep without any candidate yet has empty tables."""
-    search = {"sampler": "tpe", "trials": 2, "pruner": None}
+    search = {"sampler": "tpe", "trials": 2, "pruner": None, "at_once": 2, "seed": 0, "space": {}}
     records = collect(sweep(tmp_path / "some", tuned={0.001: 0.5, 0.003: 0.0}, search=search, final=False))
     assert {record.seed for record in records.trials} == {0} and len(records.trials) == 6
     table = tables.tuning(records, "t")

@@ -99,7 +99,8 @@ def test_a_search_is_asked_until_it_is_over(tmp_path: Path, monkeypatch: pytest.
 
     class Space:
         def to_dict(self) -> dict[str, object]:
-            return {"space": {"schedule.peak": {}}}
+            space = {"schedule.peak": {"kind": "choice", "options": [1.0]}}
+            return {"sampler": "grid", "trials": 1, "pruner": None, "at_once": 1, "seed": 0, "space": space}
 
     plan = stub.planned(tmp_path, search=Space())
     rounds = iter([True, False])

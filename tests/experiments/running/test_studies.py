@@ -158,6 +158,15 @@ def test_a_torn_record_is_dropped(tmp_path: Path) -> None:
     assert study(tmp_path).trials()[0].value == 1.0
 
 
+@pytest.mark.parametrize("line", ["null", "[]", "{}", "x", '{"op_code": 99}', "[" * 100_000])
+def test_a_journal_edited_by_hand_is_one_line(line: str, tmp_path: Path) -> None:
+    study(tmp_path).ask()
+    journal = tmp_path / "search.journal"
+    journal.write_text("\n".join([*journal.read_text().splitlines(), line, ""]))
+    with pytest.raises(UserError, match=f"{journal} is damaged .*put back a good copy"):
+        study(tmp_path)
+
+
 def test_without_optuna_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match=r"pip install 'attnlab\[search\]'"):

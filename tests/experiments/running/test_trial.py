@@ -126,3 +126,12 @@ def test_how_an_error_is_recorded(
     end, status = attempts.read(workdir)[-1], Status.read(workdir) or {}
     assert (end["state"], end["step"], end["message"]) == (state, 4, message) and (status["state"], status["message"]) == (state, message)
     assert message.split()[0] in capsys.readouterr().err
+
+
+def test_the_log_takes_every_letter(tmp_path: Path) -> None:
+    """Where the terminal takes ascii alone, a trial must not fail over the name of its data."""
+    code = "import pathlib, sys; from attnlab.experiments.running.trial import write_output_to as to; to(pathlib.Path('log'))"
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    line = [sys.executable, "-c", code + r"; print('\xfc\ud800')"]
+    done = subprocess.run(line, env={**real.environment(), **ascii_only}, cwd=tmp_path, check=False)
+    assert done.returncode == 0 and (tmp_path / "log").read_text(encoding="utf-8") == "ü\\ud800\n"

@@ -1,0 +1,63 @@
+"""The streams of a command, whatever its caller has made of them: closed, ascii, on a full disk, into a pipe that nobody reads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+from attnlab.errors import UserError
+
+
+def prepare() -> None:
+    """Make stdout and stderr safe to write to, before anything else is opened.
+
+    A closed stream leaves its number free, so that a file of the run would get it, and in it whatever a library prints: the null device
+    takes the place. A closed stderr is as good as that. Letters that the encoding lacks are escaped (`generate` sets UTF-8, for its
+    answers have to be exact).
+
+    Raises:
+      UserError: stdout is closed, so that no result could be told.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+    closed = sys.stdout is None
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - until the end
+    if closed:
+        raise UserError("stdout is closed, so that nothing could be told; send it to a file, or to /dev/null")
+    reconfigure(errors="backslashreplace")
+
+
+def reconfigure(**settings: Any) -> None:
+    """Change encoding or errors of stdout, where it is a stream that has them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(**settings)
+
+
+def finish(message: str) -> None:
+    """After an error: what stdout still holds goes out, or is dropped where it cannot; then `message` goes to stderr.
+
+    Python writes what streams hold once more when it ends, and would answer a failure in its own words and with its own exit code.
+    """
+    _flush(sys.stdout)
+    if message:
+        with contextlib.suppress(OSError):
+            print(message, file=sys.stderr)
+        _flush(sys.stderr)
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        with contextlib.suppress(OSError):  # a stand-in without a number, of a test or a notebook
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
