@@ -66,8 +66,16 @@ class SplitsDeadRows(MultiHead):
 class HalvesMaps(MultiHead):
     """Shows other weights than it uses."""
 
-    def capture(self, weights: Any) -> Any:
-        return super().capture(None if weights is None else weights / 2)
+    def capture(self, weights: Any, asked: bool = False) -> Any:
+        return super().capture(None if weights is None else weights / 2, asked)
+
+
+class StopsWeights(MultiHead):
+    """Hands out weights that nothing can be learnt through."""
+
+    def capture(self, weights: Any, asked: bool = False) -> Any:
+        given = super().capture(weights, asked)
+        return None if given is None else jax.lax.stop_gradient(given)
 
 
 class ChangesUnderMaps(MultiHead):
@@ -128,6 +136,7 @@ LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
     (NeverDrops, suite.test_dropout_as_declared, {}),
     (ForgetsWhereItIs, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
     (ReadsSpareRoom, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
+    (StopsWeights, suite.test_values_and_gradients_equal_the_oracle, {}),
     (ForgetsTheScale, suite.test_values_and_gradients_equal_the_oracle, {}),
     (TurnsGradients, suite.test_values_and_gradients_equal_the_oracle, {}),
 ]
