@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from attnlab import config as configs
+from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.training import run
+
+
+class Placed(MultiHead):
+    """Says that it takes values as they are, and has position schemes."""
+
+    capabilities = dataclasses.replace(MultiHead.capabilities, unprojected=True)
+
 
 REFUSED = {
     "a location score that ends too early": (
@@ -52,9 +62,25 @@ REFUSED = {
         ),
         r"looks.score: Location looks at positions",
     ),
-    "distances from a slot that stands nowhere": (
+    "cells that are projected at every step": (
         ("language_modelling.py:lstmn", "system.attention=multihead", "system.attention.heads=2", "system.attention.positions=alibi"),
+        r"system.attention=multihead: MultiHead does not support values as they are \(it projects them\); choose 'single'",
+    ),
+    "cells that are projected while a text is classified": (
+        ("classification.py:lstmn_classifier", "system.attention=gated"),
+        r"system.attention=gated: Gated does not support values as they are",
+    ),
+    "cells that are projected in either of two texts": (
+        ("inference.py:lstmn_pair", "system.fusion=shallow", "system.attention=multihead"),
+        r"system.attention=multihead: MultiHead does not support values as they are",
+    ),
+    "distances from a slot that stands nowhere": (
+        ("language_modelling.py:lstmn", f"system.attention={__name__}:Placed", "system.attention.positions=alibi"),
         r"system.attention.positions: .*measures distances, also from slot 0; set system.origin='none'",
+    ),
+    "cells that are added up": (
+        ("translation.py:lstmn_seq2seq", "system.attention=single", "system.attention.alignment=sigmoid"),
+        r"system.attention=single: the weights of Single sum to anything, here they must sum to at most one",
     ),
     "a checkpoint chosen by what is only known at the end": (
         ("translation.py:luong", "checkpoint.by=bleu"),
@@ -78,17 +104,15 @@ TAKEN = {
     "one hop beside many heads": (
         "inference.py:lstmn_pair",
         "system.fusion=shallow",
-        "system.attention=multihead",
+        "system.attention=single",
         "system.inter_attention=hops",
         "system.inter_attention.hops=1",
     ),
-    "distances without the slot": (
-        "language_modelling.py:lstmn",
-        "system.origin=none",
-        "system.attention=multihead",
-        "system.attention.heads=2",
-        "system.attention.positions=alibi",
+    "projected values that no recurrence takes up again": (
+        "translation.py:lstmn_seq2seq",
+        "system.inter_attention=multihead",
     ),
+    "projected values between convolutions": ("translation.py:convs2s", "system.attention=multihead"),
 }
 
 

@@ -30,5 +30,5 @@ def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
     factory: Any = build(MECHANISMS, {"name": name, **fields}, "mechanism")
     made = factory.func
     role, direction = (words[0] for words in (sorted(made.capabilities.roles, reverse=True), sorted(made.capabilities.directions)))
-    Need(role, direction, padding=False, maps=False, trees=True).check(made, "mechanism", factory.keywords)  # type: ignore[arg-type]
+    Need(role, direction, padding=False, maps=False, places="trees").check(made, "mechanism", factory.keywords)  # type: ignore[arg-type]
     return factory  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ Axis letters: B batch, Tq queries, Tk keys, H heads, d context width, dq/ds widt
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.cards import Card, Cost
-from attnlab.attention.kernels import KERNELS
+from attnlab.attention.kernels import KERNELS, WEIGHTLESS
 from attnlab.attention.visibility import EVERYTHING, Causal, Everything, Rule, Visibility
 from attnlab.errors import UserError
 from attnlab.registry import Table, kind, made
@@ -25,6 +26,7 @@ LOSSES = "losses"  # the variable collection to which systems put the auxiliary 
 MAPS = "maps"  # the variable collection that holds attention weights; making it mutable is the one switch for maps
 
 Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
+_SUMS: Mapping[Rows, str] = {"one": "one", "at most one": "at most one", "any": "anything"}  # the stricter the earlier; as messages say it
 
 
 @flax.struct.dataclass
@@ -54,7 +56,8 @@ class Reading:
 
     Attributes:
       context: [B,Tq,d].
-      weights: [B,H,Tq,Tk] float32, only while maps are being collected, else None; see `Attention.capture`.
+      weights: [B,H,Tq,Tk] float32, before dropout, where they are asked for or maps are being collected, else None. They have gradients.
+        See `Attention.capture`.
       losses: auxiliary losses by name, [B,Tq] each: what every query adds, so that padding can be left out of the sum.
     """
 
@@ -78,6 +81,7 @@ class Capabilities:
       positions: the position hooks it lets in ("embedding", "query_key", "score").
       max_length: longest source, None without a limit.
       values: `remember_pairs` works (and with a cache `extend_pairs`): what is taken need not be what is looked at.
+      unprojected: the context is a weighted sum of the values as they are handed over, so that it stands in their place.
       own: the context has a part of the query merged in, so that a system need not add it.
     """
 
@@ -91,6 +95,7 @@ class Capabilities:
     positions: frozenset[str] = frozenset({"embedding"})
     max_length: int | None = None
     values: bool = False
+    unprojected: bool = False
     own: bool = False
 
 
@@ -99,8 +104,12 @@ class Need:
     """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
 
     `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the queries before.
-    `heads`: how many heads the visibility tells apart, 1 for none. `trees`: the system knows dependency trees.
-    `values`: keys and values come apart. `adrift`: where a memory begins means nothing, only how far apart query and key are.
+    `heads`: how many heads the visibility tells apart, 1 for none.
+    `places`: what is known of where tokens stand: how far from the "first" one; "trees" too, of dependencies; or only how far apart query
+    and key are, for the memory is "adrift".
+    `values`: keys and values come apart; "unprojected": and the context has to be a sum of the values as they are handed over, with
+    weights that sum to at most one.
+    `weights`: the system reads with `weights=True`; "distribution": and takes them for probabilities, so that they have to sum to one.
     """
 
     role: Literal["self", "cross"]
@@ -112,9 +121,9 @@ class Need:
     stepwise: bool = False
     dense: bool = False
     heads: int = 1
-    trees: bool = False
-    values: bool = False
-    adrift: bool = False
+    values: bool | Literal["unprojected"] = False
+    places: Literal["first", "trees", "adrift"] = "first"
+    weights: bool | Literal["distribution"] = False
 
     def under(self, rule: Rule) -> Need:
         """This need where the slot has the visibility `rule` besides."""
@@ -141,10 +150,12 @@ class Need:
             (can.padding or not self.padding, "padding", "it wants sequences of one length"),
             (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
             (can.values or not self.values, "values apart from keys", "choose 'single', 'multihead' or another with values=True"),
+            (can.unprojected or self.values != "unprojected", "values as they are (it projects them)", "choose 'single'"),
             (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
             (can.dense or not self.dense, "a visibility of its own", "choose 'full' or a mechanism with dense=True"),
             (self.heads in (1, heads), f"a visibility of {self.heads} heads", f"it has {heads}"),
             (self.positions <= can.positions, f"position hooks {_listed(self.positions)}", f"it offers {_listed(can.positions)}"),
+            (hands_out_weights(mechanism) or not self.weights, "weights as a result", _lacking(mechanism)),
         ]
         for granted, request, instead in asked:
             if not granted:
@@ -155,15 +166,43 @@ class Need:
             self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
         if "alignment" in of:
             _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
-        if "score" in of and self.adrift and of["score"](parent=None).places:
+        if "score" in of and self.places == "adrift" and of["score"](parent=None).places:
             name = kind(of["score"]).__name__
             raise UserError(f"{where}.score: {name} looks at positions, but here the first one is nowhere in particular; choose 'additive'")
         if "positions" in of and kind(of["positions"]).hooks:
             _check_positions(mechanism, of, self.role, f"{where}.positions")
-            if kind(of["positions"]).trees and not self.trees:
+            if kind(of["positions"]).trees and self.places != "trees":
                 name = kind(of["positions"]).__name__
                 raise UserError(f"{where}.positions: {name} wants dependency trees, which are not known here; choose 'shaw'")
-        _check_kernel(mechanism, (chosen or {}).get("kernel", getattr(mechanism, "kernel", "auto")), of, f"{where}.kernel")
+        kernel = (chosen or {}).get("kernel", getattr(mechanism, "kernel", "auto"))
+        _check_kernel(mechanism, kernel, of, f"{where}.kernel")
+        if self.weights and not KERNELS.resolve(kernel).weighs:
+            raise UserError(f"{where}.kernel: kernel {kernel!r} {WEIGHTLESS}")
+        if self.weights == "distribution" or self.values == "unprojected":
+            most: Rows = "one" if self.weights == "distribution" else "at most one"
+            _check_rows(mechanism(width=1, **(chosen or {}), parent=None).rows(), most, mechanism, where)
+
+
+def hands_out_weights(mechanism: Any) -> bool:
+    """Whether a class of mechanisms can be read with `weights=True`: its maps are exact, and its `read` knows the argument."""
+    known = inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
+    takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
+    return bool(mechanism.capabilities.maps == "exact" and takes)
+
+
+def _lacking(mechanism: Any) -> str:
+    """What a mechanism would have to be to hand out weights."""
+    maps = mechanism.capabilities.maps
+    if maps != "exact":
+        return f"its maps are {maps!r}, choose a mechanism whose maps are 'exact'"
+    return "give its `read` an argument `weights` and pass it on to `capture`, or choose 'single' or 'multihead'"
+
+
+def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
+    """Do the weights of a query sum to no more than this slot can use?"""
+    if list(_SUMS).index(found) > list(_SUMS).index(wanted):
+        sums = f"the weights of {mechanism.__name__} sum to {_SUMS[found]}, here they must sum to {_SUMS[wanted]}"
+        raise UserError(f"{where}: {sums}; choose 'single' or 'multihead' with the alignment 'softmax'")
 
 
 def _check_alignment(alignment: Any, need: Need, where: str) -> None:
@@ -229,8 +268,12 @@ class Attention(nn.Module):
         """
         raise NotImplementedError
 
-    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING) -> Reading:
-        """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last written slot."""
+    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+        """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last written slot.
+
+        `weights`: hand out the weights too, whether or not maps are being collected; a slot that wants them says so in its `Need`. A
+        mechanism whose `read` lacks the argument does wherever they are not asked for.
+        """
         raise NotImplementedError
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
@@ -245,9 +288,16 @@ class Attention(nn.Module):
         """As `extend`, with keys [B,t,dk] and values [B,t,dv]."""
         raise NotImplementedError
 
-    def __call__(self, query: jax.Array, source: jax.Array, visibility: Visibility = EVERYTHING, valid: jax.Array | None = None) -> Reading:
-        """`read(query, remember(source, valid), visibility)`."""
-        return self.read(query, self.remember(source, valid), visibility)
+    def __call__(
+        self,
+        query: jax.Array,
+        source: jax.Array,
+        visibility: Visibility = EVERYTHING,
+        valid: jax.Array | None = None,
+        weights: bool = False,
+    ) -> Reading:
+        """`read(query, remember(source, valid), visibility, weights)`."""
+        return self.read(query, self.remember(source, valid), visibility, **asking(weights))
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -271,19 +321,27 @@ class Attention(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} declares no cost")
 
-    def capture(self, weights: jax.Array | None, memory: Memory | None = None) -> jax.Array | None:
-        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, else None.
+    def capture(self, weights: jax.Array | None, memory: Memory | None = None, asked: bool = False) -> jax.Array | None:
+        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return them then, or if asked for, else None.
 
-        Slots of `memory` that nothing was written to are left out. In a program that takes the memory as an argument its length is not
-        known: there they stay, with weight 0, and whoever holds the result cuts it, `weights[..., :length]`. While parameters are made
-        nothing is recorded.
+        Of a map, slots of `memory` that nothing was written to are left out. In a program that takes the memory as an argument its length
+        is not known: there they stay, with weight 0, and the holder of the result cuts it, `weights[..., :length]`. Weights that are
+        asked for have all slots, so that their shape does not depend on that. While parameters are made nothing is recorded.
         """
-        if weights is None or self.is_initializing() or not self.is_mutable_collection(MAPS):
+        collected = not self.is_initializing() and self.is_mutable_collection(MAPS)
+        if weights is None or not (collected or asked):
             return None
+        shown = weights
         if memory is not None and not isinstance(memory.length, jax.core.Tracer) and int(memory.length) < weights.shape[-1]:
-            weights = weights[..., : int(memory.length)]
-        self.sow(MAPS, "weights", weights)
-        return weights
+            shown = weights[..., : int(memory.length)]
+        if collected:
+            self.sow(MAPS, "weights", shown)
+        return weights if asked else shown
+
+
+def asking(weights: bool) -> dict[str, bool]:
+    """Arguments of a `read` that asks for weights, or none at all, which mechanisms that know no such argument understand too."""
+    return {"weights": True} if weights else {}
 
 
 def written(source: jax.Array, valid: jax.Array | None, capacity: int | None) -> tuple[jax.Array, jax.Array]:

@@ -90,7 +90,7 @@ def can(capabilities: Any) -> str:
     if capabilities is None:
         return ""
     roles = [*sorted(capabilities.roles, reverse=True), *sorted(capabilities.directions, reverse=True)]
-    switches = [name for name in ("padding", "dense", "dropout", "cache", "values", "own") if getattr(capabilities, name)]
+    switches = [name for name in ("padding", "dense", "dropout", "cache", "values", "unprojected", "own") if getattr(capabilities, name)]
     words = [*roles, *switches, f"maps {capabilities.maps}"]
     if capabilities.positions:
         words.append(f"positions {' '.join(sorted(capabilities.positions))}")

@@ -104,7 +104,8 @@ class LSTMNLayer(nn.Module):
     """An LSTMN over a padded sequence; the state is copied through padding.
 
     Attributes:
-      attention: factory of the mechanism, which must read values apart from keys; called with 2 H, for h~ and c~ side by side.
+      attention: factory of the mechanism, which must read values apart from keys and leave them as they are, with weights that sum to at
+        most one: c~ is gone on from, so that any other factor would grow from step to step; called with 2 H, for h~ and c~ side by side.
       width: H.
       span: how many steps back can be seen; None for all.
       origin: whether slot 0 holds zeros or there is none.

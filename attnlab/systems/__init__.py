@@ -12,6 +12,7 @@ SYSTEMS = Table(
         "luong": "attnlab.systems.luong:Luong",
         "gnmt": "attnlab.systems.gnmt:GNMT",
         "cgru": "attnlab.systems.cgru:ConditionalGRU",
+        "pointer_generator": "attnlab.systems.pointer_generator:PointerGenerator",
         "convs2s": "attnlab.systems.convs2s:ConvS2S",
         "transformer": "attnlab.systems.transformer:Transformer",
         "lstm_lm": "attnlab.systems.lstm_lm:LSTMLanguageModel",

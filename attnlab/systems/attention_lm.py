@@ -85,7 +85,7 @@ class AttentionLanguageModel(LanguageModel):
 
     lengths = {"window": "within"}
     parts = {"attention": MECHANISMS}
-    needs = {"attention": Need(role="self", direction="causal", stepwise=True, dense=True, adrift=True)}
+    needs = {"attention": Need(role="self", direction="causal", stepwise=True, dense=True, places="adrift")}
     card = Card(2017, "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural Language Modeling, ICLR 2017")
 
     @classmethod

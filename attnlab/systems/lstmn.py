@@ -31,7 +31,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities, Need
 from attnlab.errors import UserError
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Initial
@@ -40,9 +40,11 @@ from attnlab.registry import kind, made
 from attnlab.systems.lstm_lm import real
 from attnlab.systems.protocol import PAD, AttentionMap, Card, Classifier, LanguageModel
 
-INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values=True)
+# A step takes up the cells c~ and puts what becomes of them on the tape: projected, or with weights of more than one, they would grow by a
+# factor at every step and overflow.
+INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values="unprojected")
 SHORTEST = 8  # words of a piece of a longer text
-TAPE = dataclasses.replace(INTRA, adrift=True)  # of a stream that has no beginning within reach
+TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream that has no beginning within reach
 CARD = Card(2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016")
 
 
@@ -77,7 +79,7 @@ class LSTMNLanguageModel(LanguageModel):
     """LSTMN language model (Cheng et al. 2016): LSTMN layers, each looking back at its last `span` steps.
 
     Attributes:
-      attention: factory of the mechanism, one of those that read values apart from keys; called with 2 H.
+      attention: factory of the mechanism, one that reads values apart from keys, and as they are; called with 2 H.
       embedding: E.
       width: H of every layer.
       layers: L.
@@ -108,9 +110,10 @@ class LSTMNLanguageModel(LanguageModel):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`; `UserError` for distances from the slot of zeros, which stands nowhere in a text that is read in pieces."""
-        origin, fields = chosen.get("origin", cls.origin), getattr(chosen.get("attention"), "keywords", {})
-        scheme = kind(made(POSITIONS, fields.get("positions", "none")))
-        if origin == "zeros" and scheme.hooks & {"score", "value"}:
+        origin, look = chosen.get("origin", cls.origin), chosen["attention"]
+        scheme = kind(made(POSITIONS, getattr(look, "keywords", {}).get("positions", "none")))
+        fits = getattr(kind(look), "capabilities", Capabilities()).unprojected  # else it is refused whatever its positions are
+        if fits and origin == "zeros" and scheme.hooks & {"score", "value"}:
             raise UserError(f"system.attention.positions: {scheme.__name__} measures distances, also from slot 0; set system.origin='none'")
         return {"attention": intra(chosen.get("span", cls.span), origin, TAPE)}
 
@@ -208,7 +211,7 @@ class LSTMNClassifier(Classifier):
     """LSTMN classifier (Cheng et al. 2016): LSTMN layers, the mean of the top one's states, and a small MLP.
 
     Attributes:
-      attention: factory of the mechanism, one of those that read values apart from keys; called with 2 H.
+      attention: factory of the mechanism, one that reads values apart from keys, and as they are; called with 2 H.
       embedding: E.
       width: H of every layer, and of the hidden layers of the MLP.
       layers: L.

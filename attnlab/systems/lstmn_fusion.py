@@ -124,7 +124,7 @@ class LSTMNPairClassifier(Classifier):
     """LSTMN for pairs of texts (Cheng et al. 2016): two LSTMNs with deep or shallow fusion, their mean states, and a small MLP.
 
     Attributes:
-      attention: factory of the mechanism inside each text, one of those that read values apart from keys; called with 2 H.
+      attention: factory of the mechanism inside each text, one that reads values apart from keys, and as they are; called with 2 H.
       inter_attention: factory of the mechanism between the texts; called with 2 H (deep fusion, values apart) or H (shallow).
       embedding: E, both texts with one table.
       width: H of both layers, and of the hidden layers of the MLP.
@@ -191,7 +191,7 @@ class LSTMNTranslator(Seq2Seq):
     """LSTMN encoder-decoder (Cheng et al. 2016): two LSTMNs with deep or shallow fusion, of which the second writes.
 
     Attributes:
-      attention: factory of the mechanism inside each sequence, one of those that read values apart from keys; called with 2 H.
+      attention: factory of the mechanism inside each sequence, one that reads values apart from keys, and as they are; called with 2 H.
       inter_attention: factory of the mechanism that looks at the source; called with 2 H (deep fusion, values apart) or H (shallow).
       embedding: E, both sides.
       width: H of both layers.

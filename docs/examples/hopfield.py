@@ -49,12 +49,12 @@ class Hopfield(Attention):
     def extend(self, memory, source, valid=None):
         return memory.appended(valid, keys=self.w_key(source)[:, None])
 
-    def read(self, query, memory, visibility=EVERYTHING):
+    def read(self, query, memory, visibility=EVERYTHING, weights=False):
         rules = visibility.mask(query.shape[1], memory.valid.shape[1], memory.length)  # [B,H,Tq,Tk], or None if all may be seen
         mask = memory.valid[:, None, None] & (True if rules is None else rules)
         state = self.w_query(query)[:, None]
         for _ in range(self.steps):
             scores = self.beta * jnp.einsum("bhqd,bhkd->bhqk", state, memory.keys, preferred_element_type=inner_dtype(state, memory.keys))
-            weights = softmax(scores, mask)
-            state = jnp.einsum("bhqk,bhkd->bhqd", weights.astype(state.dtype), memory.keys)
-        return Reading(self.out(state[:, 0]), self.capture(weights, memory))
+            found = softmax(scores, mask)
+            state = jnp.einsum("bhqk,bhkd->bhqd", found.astype(state.dtype), memory.keys)
+        return Reading(self.out(state[:, 0]), self.capture(found, memory, weights))

@@ -107,7 +107,7 @@ def test_a_mechanism_takes_the_hooks_it_offers(name: str, scheme: str) -> None:
         pytest.skip("has no place for a position scheme")
     hooks = POSITIONS.resolve(scheme).hooks
     if hooks <= mechanism.capabilities.positions:
-        Need(role="self", trees=True).check(mechanism, "slot", {"positions": scheme})
+        Need(role="self", places="trees").check(mechanism, "slot", {"positions": scheme})
     else:
         with pytest.raises(UserError, match=r"slot\.positions: "):
             SLOTS["encoder"].check(mechanism, "slot", {"positions": scheme})

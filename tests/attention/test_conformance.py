@@ -16,7 +16,7 @@ import pytest
 from jax.test_util import check_grads
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import MAPS, Need
+from attnlab.attention.protocol import LOSSES, MAPS, Need, hands_out_weights
 from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError
 from tests.attention.cases import (
@@ -82,16 +82,26 @@ def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any]
     np.testing.assert_allclose(collected[MAPS]["weights"][0], weights, atol=TOLERANCE["float32"])
     if aligned(config) in ESTIMATORS:
         return
-    direction = np.random.default_rng(5).normal(size=context.shape).astype(np.float32)
-    attend, _ = prepared(name, config)
-    grads = jax.grad(lambda *a: (attend(*a, visibility, valid) * direction).sum(), argnums=(0, 1, 2))(params, query, source)
+    direction, of_weights = (np.random.default_rng(5).normal(size=one.shape).astype(np.float32) for one in (context, weights))
+    how = {"weights": True} if hands_out_weights(type(module)) else {}
+
+    def measured(found: Any) -> Any:
+        """One number of a look, with the weights in it where they are handed out."""
+        context, weights = found
+        return (context * direction).sum() + ((weights * of_weights).sum() if how else 0.0)
+
+    def slope_of(params: Any, query: Any, source: Any) -> jax.Array:
+        reading: Any = module.apply({"params": params}, query, source, visibility, valid, **how)
+        return measured((reading.context, reading.weights))
+
+    grads = jax.grad(slope_of, argnums=(0, 1, 2))(params, query, source)
     for which, gradient in enumerate(grads):
         slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given[which])
         ends = []
         for sign in (1, -1):  # central difference of the oracle along one random direction
             moved = list(given)
             moved[which] = jax.tree.map(lambda a, s, sign=sign: a + sign * 1e-6 * s, given[which], slope)
-            ends.append((oracle(moved[0], query=moved[1], source=moved[2])[0] * direction).sum())
+            ends.append(measured(oracle(moved[0], query=moved[1], source=moved[2])))
         expected = (ends[0] - ends[1]) / 2e-6
         found = sum(float((np.asarray(g, np.float64) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
         size = sum(float(np.abs(np.asarray(g) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
@@ -239,6 +249,11 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     np.testing.assert_array_equal(reading.context, plain.context)
     weights = np.asarray(collected[MAPS]["weights"][0])
     np.testing.assert_array_equal(weights, reading.weights)
+    if hands_out_weights(type(module)):  # as a result they are the same ones, and nothing else is another
+        asked, left = module.apply({"params": params}, query, source, EVERYTHING, valid, True, mutable=[LOSSES])
+        assert asked.weights.dtype == np.float32 and jax.tree.leaves(left) == []
+        np.testing.assert_array_equal(asked.weights, weights)
+        np.testing.assert_array_equal(asked.context, plain.context)
     rows = make(name, config).rows()
     if rows == "one":
         np.testing.assert_allclose(weights.sum(-1), 1.0, atol=TOLERANCE["float32"])

@@ -66,8 +66,16 @@ class SplitsDeadRows(MultiHead):
 class HalvesMaps(MultiHead):
     """Shows other weights than it uses."""
 
-    def capture(self, weights: Any, memory: Any = None) -> Any:
-        return super().capture(None if weights is None else weights / 2, memory)
+    def capture(self, weights: Any, memory: Any = None, asked: bool = False) -> Any:
+        return super().capture(None if weights is None else weights / 2, memory, asked)
+
+
+class StopsWeights(MultiHead):
+    """Hands out weights that nothing can be learnt through."""
+
+    def capture(self, weights: Any, memory: Any = None, asked: bool = False) -> Any:
+        given = super().capture(weights, memory, asked)
+        return None if given is None else jax.lax.stop_gradient(given)
 
 
 class ChangesUnderMaps(MultiHead):
@@ -81,8 +89,8 @@ class ChangesUnderMaps(MultiHead):
 class ShowsSpareRoom(MultiHead):
     """Hands out a column for every slot, written or not."""
 
-    def capture(self, weights: Any, memory: Any = None) -> Any:
-        return super().capture(weights)
+    def capture(self, weights: Any, memory: Any = None, asked: bool = False) -> Any:
+        return super().capture(weights, None, asked)
 
 
 class NeverDrops(MultiHead):
@@ -136,6 +144,7 @@ LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
     (NeverDrops, suite.test_dropout_as_declared, {}),
     (ForgetsWhereItIs, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
     (ReadsSpareRoom, memories.test_cached_decoding_and_prefill_equal_the_full_pass, {}),
+    (StopsWeights, suite.test_values_and_gradients_equal_the_oracle, {}),
     (ForgetsTheScale, suite.test_values_and_gradients_equal_the_oracle, {}),
     (TurnsGradients, suite.test_values_and_gradients_equal_the_oracle, {}),
 ]

@@ -62,6 +62,30 @@ def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -
         np.testing.assert_allclose(context, whole[:, t], atol=TOLERANCE["reordered"])
 
 
+@every
+def test_values_are_taken_as_they_are_where_that_is_declared(name: str, config: dict[str, Any]) -> None:
+    """Where all slots hold one vector, that vector is what is found; a projection would make another of it."""
+    call, _ = prepared(name, config)
+    query, source, valid = inputs()
+    values = np.broadcast_to(other(source)[:, :1], source.shape)
+    found = call(query, call(source, values, valid, method="remember_pairs"), method="read").context
+    off = np.abs(found - values[:, :5]).max()
+    assert off <= TOLERANCE["float32"] if MECHANISMS.resolve(name).capabilities.unprojected else off > 1e-2
+
+
+@pytest.mark.quick
+def test_a_slot_that_needs_values_as_they_are_refuses_what_projects_them() -> None:
+    need = Need(role="self", values="unprojected")
+    for name, _ in FIRST:
+        mechanism = MECHANISMS.resolve(name)
+        if mechanism.capabilities.unprojected:
+            need.check(mechanism, "slot")
+        else:
+            with pytest.raises(UserError, match=f"slot: {mechanism.__name__} does not support values as they are .*; choose 'single'"):
+                need.check(mechanism, "slot")
+    assert [name for name, _ in FIRST if MECHANISMS.resolve(name).capabilities.unprojected] == ["single"]
+
+
 def test_sums_are_those_of_the_oracles() -> None:
     query, source, valid = inputs()
     mask, values = dense_mask(CAUSAL, valid, 5), other(source)

@@ -26,6 +26,7 @@ _SMALL_CONVOLUTIONS = {"name": "convs2s", "dropout": 0.0, "embedding": 6, "width
 _PLACES = {"name": "learned", "length": 12, "stddev": 0.1}
 _SMALL_LSTM = {"embedding": 6, "width": 5, "layers": 2}
 _SMALL_GNMT = {"name": "gnmt", "embedding": 6, "width": 5, "encoder_layers": 3, "decoder_layers": 2, "attention": _ADDITIVE}
+_SMALL_POINTER = {"name": "pointer_generator", "embedding": 6, "encoder": 5, "decoder": 7, "readout": 4}
 _SMALL_LSTMN = {"name": "lstmn_seq2seq", "embedding": 6, "width": 5, "attention": _ADDITIVE, "inter_attention": _ADDITIVE}
 _SMALL_TRANSFORMER = {"name": "transformer", "width": 8, "layers": 2, "hidden": 12, "positions": {"name": "sinusoidal"}, "dropout": 0.0}
 
@@ -44,6 +45,9 @@ SPECS: dict[str, dict[str, Any]] = {
     "rnnsearch-released": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "released"},
     "rnnsearch-multihead": {**_SMALL_RNN, "attention": _HEADS},
     "cgru": {"name": "cgru", "embedding": 6, "encoder": 5, "decoder": 7, "readout": 4, "attention": _ADDITIVE},
+    "pointer_generator": {**_SMALL_POINTER, "attention": _ADDITIVE},
+    "pointer_generator-heads": {**_SMALL_POINTER, "attention": _HEADS, "share": "none"},
+    "pointer_generator-uncovered": {**_SMALL_POINTER, "attention": _ADDITIVE, "coverage": "none"},
     "rctm": {"name": "rctm", "width": 6, "longest": 4},
     "convs2s": {**_SMALL_CONVOLUTIONS, "attention": _DOT, "positions": _PLACES},
     "convs2s-heads": {**_SMALL_CONVOLUTIONS, "attention": _HEADS, "positions": {"name": "none"}, "kernel": 1},
@@ -121,7 +125,8 @@ def check_causality(spec: dict[str, Any]) -> None:
         np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=1e-6)
         assert np.abs(run(changed)[:, t:] - before[:, t:]).max() > 1e-3
 
-    untied = make({**spec, "share": "none"} if spec["name"] == "transformer" else spec)  # else the output reads the table too
+    tied = spec["name"] in ("transformer", "pointer_generator")  # the output or the source reads the table too
+    untied = make({**spec, "share": "none"} if tied else spec)
     params = parameters(untied)
     by_position = np.broadcast_to(np.arange(5), (3, 5))  # position p reads row p: gradients by row are gradients by position
 

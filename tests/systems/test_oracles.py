@@ -33,6 +33,8 @@ CASES: dict[str, dict[str, Any]] = {
     "rnn_encoder_decoder": SPECS["rnn_encoder_decoder"],
     **{f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout} for readout in ("current", "previous", "released")},
     "cgru": SPECS["cgru"],
+    "pointer_generator": SPECS["pointer_generator"],
+    "pointer_generator-uncovered": {**SPECS["pointer_generator-uncovered"], "share": "none"},
     "rctm": SPECS["rctm"],
     "rctm-longer-than-laid-out": {**SPECS["rctm"], "longest": 2},
     "convs2s": SPECS["convs2s"],
@@ -83,7 +85,7 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
 
 
 READ = ("seq2seq-plain", "luong-concat-local_m", "luong-location-unfed", "luong-general-local_p", "gnmt-current")
-READ += ("rnn_encoder_decoder", "rnnsearch-current", "cgru", "rctm", "convs2s", "transformer-pre-all")
+READ += ("rnn_encoder_decoder", "rnnsearch-current", "cgru", "pointer_generator", "rctm", "convs2s", "transformer-pre-all")
 
 
 @pytest.mark.parametrize("case", READ)

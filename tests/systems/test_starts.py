@@ -27,6 +27,7 @@ DROPPED = {
     "seq2seq": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5, 5): 2},  # of both layers on both sides, and before the output
     "luong": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 2},  # of both layers on both sides, the upper of the decoder by steps; a
     "gnmt": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 1, (3, 5, 10): 1},  # words, layers; words, a, [x ; a]
+    "pointer_generator": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, before the scores
     "convs2s": {(3, 6, 6): 1, (3, 8, 5): 2, (3, 5, 6): 2, (3, 7, 5): 2},  # words and convolutions on both sides, before the output
     "lstmn_seq2seq": {(3, 6, 6): 1, (3, 5, 6): 1, (3, 5, 5): 1},  # words on both sides, before the output
 }

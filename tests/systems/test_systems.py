@@ -26,6 +26,7 @@ LARGER = {
     "rnn_encoder_decoder": {"embedding": 24, "encoder": 24, "decoder": 24},
     "rnnsearch": {"embedding": 24, "encoder": 24, "decoder": 24},
     "cgru": {"embedding": 24, "encoder": 24, "decoder": 24, "readout": 24},
+    "pointer_generator": {"embedding": 24, "encoder": 24, "decoder": 48, "readout": 24},
     "rctm": {"width": 64},
     "convs2s": {"embedding": 24, "width": 24},
     "lstmn_seq2seq": {"embedding": 24, "width": 24},

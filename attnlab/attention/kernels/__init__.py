@@ -1,7 +1,8 @@
 """Kernels: how an exact attention is computed; none changes the result beyond rounding. A new one is one file and one line here.
 
 A kernel is a class without arguments. `kernel(look)` is the context of a `Look`; `refuses(look)` says why the kernel cannot honour it and
-what would work, or None; `misfit(alignment)` says the same of a class of alignments, before anything runs. Mechanisms call `choice.attend`.
+what would work, or None; `misfit(alignment)` says the same of a class of alignments, before anything runs; `weighs` is True of one that has
+the weights and can hand them out. Mechanisms call `choice.attend`.
 """
 
 from typing import Literal
@@ -19,3 +20,4 @@ KERNELS = Table(
     },
 )
 KernelName = Literal["auto", "plain", "blockwise", "xla", "cudnn"]
+WEIGHTLESS = "never has the weights that are asked for; kernel='plain' and kernel='auto' do"

@@ -50,6 +50,8 @@ class Blockwise:
 
     block: int = 0
 
+    weighs = False
+
     def misfit(self, alignment: Any) -> str | None:
         """Why the weights of a kind of alignment cannot be made block by block; None if they can."""
         if alignment.form in FORMS:

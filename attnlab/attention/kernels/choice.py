@@ -7,7 +7,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.kernels import KERNELS
+from attnlab.attention.kernels import KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import first_position
 from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.plain import Look, Plain, plain, weigh
@@ -18,7 +18,9 @@ LEAST = 256  # keys, and queries, from which on blockwise was measured to be as 
 
 
 class Auto:
-    """Blockwise for long looks it can honour, plain for the others."""
+    """Blockwise for long looks it can honour, plain for the others and wherever weights are asked for."""
+
+    weighs = True
 
     def misfit(self, alignment: Any) -> str | None:
         """Nothing."""
@@ -39,8 +41,8 @@ class Auto:
         return blockwise if long and first_position(look) is not None and blockwise.refuses(look) is None else Plain()
 
 
-def attend(module: nn.Module, look: Look, kernel: str) -> tuple[jax.Array, jax.Array | None]:
-    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where maps are asked for, else None.
+def attend(module: nn.Module, look: Look, kernel: str, weights: bool = False) -> tuple[jax.Array, jax.Array | None]:
+    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where they or maps are asked for, else None.
 
     While a module makes its parameters every kernel is the plain one: those of a score are made where it is first called. A look without
     rows, queries or keys is the plain kernel's too: there is nothing to cut into blocks.
@@ -49,14 +51,16 @@ def attend(module: nn.Module, look: Look, kernel: str) -> tuple[jax.Array, jax.A
       module: the mechanism that looks; it knows whether maps are collected.
       look: what to compute.
       kernel: a name of `KERNELS`.
+      weights: whether the weights are part of the result.
 
     Raises:
-      UserError: the kernel cannot honour this look.
+      UserError: the kernel cannot honour this look, or never has the weights that are asked for.
     """
     chosen = KERNELS.resolve(kernel)()
+    reason = WEIGHTLESS if weights and not chosen.weighs else None
     if isinstance(chosen, Auto):
-        chosen = chosen.chosen(look)
-    reason = chosen.refuses(look)
+        chosen = Plain() if weights else chosen.chosen(look)
+    reason = reason or chosen.refuses(look)
     if reason:
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
     empty = not (look.values.shape[0] and len(look.place.i) and len(look.place.j))

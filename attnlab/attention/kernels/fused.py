@@ -25,6 +25,7 @@ class Xla:
     """Any mask and any score bias; no dropout."""
 
     implementation: Literal["xla", "cudnn"] = "xla"
+    weighs = False
 
     def misfit(self, alignment: Any) -> str | None:
         """Why it cannot have a kind of alignment; None if it can."""

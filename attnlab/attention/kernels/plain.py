@@ -65,6 +65,8 @@ class Look:
 class Plain:
     """All scores at once; honours everything."""
 
+    weighs = True
+
     def misfit(self, alignment: Any) -> str | None:
         """Nothing."""
         return None

@@ -96,7 +96,7 @@ class Hops(Attention):
         """See `Attention.extend`."""
         return memory.appended(valid, scores=self.scored(source), values=source[:, None])
 
-    def read(self, query: jax.Array, memory: HopsMemory, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: HopsMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
         """See `Attention.read`; of the query only its place counts."""
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         batch, queries = query.shape[:2]
@@ -111,12 +111,12 @@ class Hops(Attention):
             place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
         )
-        context, weights = plain(look)
+        context, hops = plain(look)
         joined = context.transpose(0, 2, 1, 3).reshape(batch, queries, self.hops * memory.values.shape[-1])
         if self.output == "side_by_side" and joined.shape[-1] != self.width:
             raise UserError(f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is asked to be {self.width}")
         found = self.out(joined) if self.output == "projected" else joined
-        return Reading(found, self.capture(weights, memory), {"hops": overlap(weights)})
+        return Reading(found, self.capture(hops, memory, weights), {"hops": overlap(hops)})
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

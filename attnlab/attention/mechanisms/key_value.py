@@ -61,16 +61,16 @@ class KeyValue(Single):
         """See `Single.keys_and_values`; here both are the source, and give its parts [B,1,Tk,ds/n]."""
         return self.cut(keys, "source")[0][:, None], self.cut(values, "source")[1][:, None]
 
-    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
         """See `Attention.read`."""
         asks, *_, own = self.cut(query, "query")
-        found, weights = self.found(asks, query, memory, visibility)
+        found, given = self.found(asks, query, memory, visibility, weights)
         merged = jnp.tanh(self.of_found(found) + self.of_own(own))
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
         rules = visibility.allows(i, j)
         seen = seen if rules is None else seen & rules
-        return Reading(jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0), self.capture(weights, memory))
+        return Reading(jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0), self.capture(given, memory, weights))
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

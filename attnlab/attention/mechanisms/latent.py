@@ -117,7 +117,7 @@ class Latent(Attention):
         latents, turned = self.kept(source, memory.length)
         return memory.appended(valid, latents=latents, turned=turned)
 
-    def read(self, query: jax.Array, memory: LatentMemory, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: LatentMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
         """See `Attention.read`."""
         content, turned = self.queries(query, memory, visibility)
         absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
@@ -128,11 +128,11 @@ class Latent(Attention):
             keys, values = (jnp.einsum("bktc,chd->bhtd", memory.latents, up) for up in (self.up_key, self.up_value))
         shared = jnp.broadcast_to(memory.turned, (*keys.shape[:3], self.rotary))
         joined_queries, joined_keys = (jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared)))
-        context, weights = attend(self, self.look(joined_queries, joined_keys, values, query, memory, visibility), self.kernel)
+        context, found = attend(self, self.look(joined_queries, joined_keys, values, query, memory, visibility), self.kernel, weights)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
         joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
-        return Reading(self.out(joined), self.capture(weights, memory))
+        return Reading(self.out(joined), self.capture(found, memory, weights))
 
     def queries(self, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array]:
         """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D + R)."""

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.projections import Dense
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.errors import UserError
 from attnlab.registry import Part, made
@@ -62,18 +62,18 @@ class MultiStep(Attention):
         """See `Attention.extend`."""
         return self.look.extend(memory, source, valid)
 
-    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
         """See `Attention.read`."""
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
         losses: dict[str, jax.Array] = {}
         for _ in range(self.steps):
-            reading = self.look.read(query + total, memory, visibility)
+            reading = self.look.read(query + total, memory, visibility, **asking(weights))
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
-        weights = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1), memory)
-        return Reading(total, weights, losses)
+        given = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1), memory, weights)
+        return Reading(total, given, losses)
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

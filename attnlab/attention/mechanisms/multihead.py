@@ -134,10 +134,10 @@ class MultiHead(Attention):
         more_keys, more_values = self.key_value(keys, values, memory.length)
         return memory.appended(valid, keys=more_keys, values=more_values)
 
-    def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
         """See `Attention.read`."""
-        context, weights = attend(self, self.look(query, memory, visibility), self.kernel)
-        return Reading(self.out(self.join(context, query)), self.capture(weights, memory))
+        context, found = attend(self, self.look(query, memory, visibility), self.kernel, weights)
+        return Reading(self.out(self.join(context, query)), self.capture(found, memory, weights))
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection gets."""

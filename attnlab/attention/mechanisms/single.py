@@ -57,7 +57,7 @@ class Single(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, values=True)
+    capabilities = Capabilities(dropout=True, values=True, unprojected=True)
     card = Card("one head", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2 (d + A) + T d A", "T (d + A)")
 
     @nn.nowrap
@@ -98,13 +98,15 @@ class Single(Attention):
         keys, values = self.keys_and_values(keys, values)
         return memory.appended(valid, keys=self.fit.of_key(keys), values=values)
 
-    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING) -> Reading:
+    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
         """See `Attention.read`."""
-        found, weights = self.found(query, query, memory, visibility)
-        return Reading(found, self.capture(weights, memory))
+        found, given = self.found(query, query, memory, visibility, weights)
+        return Reading(found, self.capture(given, memory, weights))
 
-    def found(self, asks: jax.Array, query: jax.Array, memory: SingleMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array | None]:
-        """The sum of values [B,Tq,Dv], and weights where maps are collected; `asks` [B,Tq,A'] is what of a query the score gets."""
+    def found(
+        self, asks: jax.Array, query: jax.Array, memory: SingleMemory, visibility: Visibility, weights: bool
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """The sum of values [B,Tq,Dv], and weights where they or maps are asked for; `asks` [B,Tq,A'] is what of a query the score gets."""
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         q = asks[:, None]
         look = Look(
@@ -119,8 +121,8 @@ class Single(Attention):
             drop=self.drop,
             product=self.fit.product,
         )
-        context, weights = attend(self, look, self.kernel)
-        return context[:, 0], weights
+        context, given = attend(self, look, self.kernel, weights)
+        return context[:, 0], given
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

@@ -16,6 +16,7 @@ from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
 from tests.systems.oracles.luong import luong
 from tests.systems.oracles.ngram_rnn import ngram_rnn
+from tests.systems.oracles.pointer_generator import pointer_generator
 from tests.systems.oracles.rctm import rctm
 from tests.systems.oracles.rnn_encoder_decoder import rnn_encoder_decoder
 from tests.systems.oracles.rnnsearch import rnnsearch
@@ -31,6 +32,7 @@ ORACLES = {
     "rnnsearch": rnnsearch,
     "rctm": rctm,
     "cgru": cgru,
+    "pointer_generator": pointer_generator,
     "convs2s": convs2s,
     "transformer": transformer,
     "lstm_lm": lstm_lm,
