@@ -24,6 +24,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Flags for a mechanism or a system of one's own, and its oracle."""
+    group = parser.getgroup("attnlab")
+    group.addoption("--mechanism", metavar="MODULE:CLASS", help="run the promises of all mechanisms over this one, and nothing else")
+    group.addoption("--system", metavar="MODULE:CLASS", help="run the promises of all systems of its kind over this one, and nothing else")
+    group.addoption("--oracle", metavar="MODULE:FUNCTION", help="the float64 reference of either; without it `oracle` beside the class")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def programs_forgotten() -> Iterator[None]:
     """What a file has compiled is dropped after it and its room given back: thousands of programs would fill gigabytes."""

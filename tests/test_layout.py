@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+import attnlab
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS, SCALINGS
@@ -189,3 +193,30 @@ def test_tests_mirror_the_source() -> None:
         if not (ROOT / "tests" / relative.parent / f"test_{path.name}").is_file():
             missing.append(str(relative))
     assert missing == []
+
+
+def test_the_files_around_the_package_say_what_is_so() -> None:
+    """The workflow runs `.ci/run` on the oldest Python that is promised and a newer one; hooks call tools of the dev extra; one version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
+    assert f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"] and "3.13" in job["strategy"]["matrix"]["python"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"] and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = {hook["entry"]: hook for hook in local["hooks"]}
+    assert local["repo"] == "local" and {hook["language"] for hook in hooks.values()} == {"system"}
+    assert {entry.split()[0] for entry in hooks} == {"ruff", "mypy", "python"}
+    assert [entry for entry, hook in hooks.items() if hook.get("stages") == ["manual"]] == ["python -m pytest -n 2 -q -m quick"]
+
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(cited) and cited["license"] == project["license"]
+    changes = re.findall(r"^## \[(.*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert cited["version"] == attnlab.__version__ and changes[:2] == ["Unreleased", attnlab.__version__]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_what_a_page_points_to_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    named += re.findall(r"`((?:attnlab|tests|docs|experiments|benchmarks|configs)/[\w/.]*)`", text)
+    assert named and [one for one in named if not (ROOT / one).exists()] == []

@@ -31,6 +31,7 @@ class Kind:
 
 ORIGIN = ("family", "year", "source")
 NETWORK = ("task", "parameters")  # columns that only systems have
+TAKEN = ("systems", "data", "measures")  # columns that only tasks have
 KINDS: Mapping[str, Kind] = {
     "mechanisms": Kind("attnlab.attention:MECHANISMS", "--config.system.attention=NAME", (*ORIGIN, "capabilities", "time", "state")),
     "scores": Kind("attnlab.attention.scores:SCORES", "--config.system.attention.score=NAME", (*ORIGIN, "time", "about")),
@@ -44,6 +45,7 @@ KINDS: Mapping[str, Kind] = {
         "attnlab.attention.visibility:VISIBILITIES", "--config.system.decoder_visibility=NAME", (*ORIGIN, "time", "about")
     ),
     "kernels": Kind("attnlab.attention.kernels:KERNELS", "--config.system.attention.kernel=NAME", ("module", "about")),
+    "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
     "systems": Kind("attnlab.systems:SYSTEMS", "--config.system=NAME", ("task", "year", "source", *NETWORK[1:], "about")),
     "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
@@ -112,11 +114,15 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
 
 def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
     """Every cell there may be, by its column; what takes longer to say only if it is among those wanted."""
-    more = {}
+    more: dict[str, str] = {}
     if set(NETWORK) & set(columns):
         from attnlab.commands import networks
 
         more = networks.cells(name, component)
+    if set(TAKEN) & set(columns):
+        from attnlab.commands import networks
+
+        more = networks.taken(component)
     return {
         "module": component.__module__,
         "about": describe.about(component),

@@ -1,4 +1,4 @@
-"""What `launch.py list systems` says beside the card of a system: its task, and how large it is."""
+"""What `launch.py list systems` says beside the card of a system, its task and how large it is; and `list tasks` of what a task takes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab import config as configs
+from attnlab.data import SOURCES
 from attnlab.errors import UserError
-from attnlab.registry import build, fields
+from attnlab.registry import Table, build, fields
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
@@ -44,3 +45,18 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
         made = jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
     return ""
+
+
+def taken(task: Any) -> dict[str, str]:
+    """The columns "systems", "data" and "measures" of a task: registered names; blank for what it does not say."""
+    base, method = getattr(task, "systems", None), getattr(task, "reads", "")
+    systems = [name for name, one in _resolved(SYSTEMS) if isinstance(base, type) and issubclass(one, base)]
+    sources = [name for name, one in _resolved(SOURCES) if method and callable(getattr(one, method, None))]
+    measures = [f"{name} {way}" for name, way in getattr(task, "measures", {}).items()]
+    data = f"{method}(split): {', '.join(sources)}" if method else ""
+    return {"systems": ", ".join(systems), "data": data, "measures": ", ".join(measures)}
+
+
+def _resolved(table: Table) -> list[tuple[str, Any]]:
+    """The entries of a table."""
+    return [(name, table.resolve(name)) for name in table.names()]

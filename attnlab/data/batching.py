@@ -80,7 +80,7 @@ class Examples:
     Attributes:
       source: id sequences; any iterable of them is packed on construction.
       target: as many; None for single texts.
-      label: [N] int32, k + 1 for class k; None where there are no classes.
+      label: [N] int32, k + 1 for class k; or [N,...] float32, whatever the answer is; None where there are none.
     """
 
     source: Sequence[np.ndarray]
@@ -113,11 +113,11 @@ class Examples:
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is all PAD.
 
-        Single texts have no "target"; where there are labels, "label" [b] has them, 0 for a row of -1.
+        Single texts have no "target"; where there are labels, "label" [b,...] has them, 0 for a row of -1.
         """
         found = {name: side.block(rows, width) for name, side in zip(("source", "target"), self.packed, strict=False)}
         if self.label is not None:
-            found["label"] = np.where(rows < 0, 0, self.label[rows]).astype(np.int32)
+            found["label"] = self.label[rows] * (rows >= 0).astype(self.label.dtype).reshape(-1, *[1] * (self.label.ndim - 1))
         return found
 
 

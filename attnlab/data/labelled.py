@@ -7,11 +7,12 @@ in a batch, 0 is a row of padding, and C + 1 any label that only another split h
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -46,7 +47,7 @@ class Classes:
     """What was learned from the training split beside the vocabulary.
 
     Attributes:
-      names: the labels, in the order of their numbers.
+      names: the labels, in the order of their numbers; none where labels are no classes but numbers.
       sentences: how many texts an example has.
     """
 
@@ -97,10 +98,13 @@ class LabelledTexts:
         """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs, in a line."""
         tokens = sum(len(side.ids) for side in self.examples[split].packed)
         unknown = sum(int((side.ids == UNK).sum()) for side in self.examples[split].packed)
+        kind = "pairs" if self.classes.sentences == 2 else "texts"
+        sizes = f"{len(self.rows[split]):,} {kind}, {tokens:,} tokens ({unknown:,} unknown)"
+        if not self.classes.names:
+            return sizes
         counts = Counter(label for _, label in self.rows[split])
         labels = ", ".join(f"{name} {counts[name]:,}" for name in (*self.classes.names, *sorted({*counts} - {*self.classes.names})))
-        kind = "pairs" if self.classes.sentences == 2 else "texts"
-        return f"{len(self.rows[split]):,} {kind}, {tokens:,} tokens ({unknown:,} unknown); {labels}"
+        return f"{sizes}; {labels}"
 
 
 def source(data: Mapping[str, Any]) -> Any:
@@ -112,7 +116,11 @@ def source(data: Mapping[str, Any]) -> Any:
 
 
 def load(
-    data: Mapping[str, Any], vocabulary: Mapping[str, Any], workdir: Path | None = None, splits: Sequence[str] = ("train", "valid")
+    data: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
+    workdir: Path | None = None,
+    splits: Sequence[str] = ("train", "valid"),
+    answer: Callable[[str], Any] | None = None,
 ) -> LabelledTexts:
     """Read the splits of a source and encode them.
 
@@ -124,6 +132,7 @@ def load(
       vocabulary: the config node of `VocabularySettings`.
       workdir: of the run.
       splits: which to read; also read, but not returned, is "train" where something has to be learned.
+      answer: a label to numbers, where labels are no classes; see `answered`.
 
     Raises:
       UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or of other settings, or the rows of a
@@ -139,11 +148,12 @@ def load(
         assert workdir is not None
         (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
     else:
-        learned, classes = _learn(rows["train"], settings)
+        learned, classes = _learn(rows["train"], settings, named=answer is None)
     rows = {split: rows[split] for split in splits}
+    encoded = encode if answer is None else functools.partial(answered, answer=answer)
     return LabelledTexts(
         rows,
-        {split: encode(learned, classes, chosen, split) for split, chosen in rows.items()},
+        {split: encoded(learned, classes, chosen, split) for split, chosen in rows.items()},
         learned,
         classes,
         {split: fingerprint(chosen) for split, chosen in rows.items()},
@@ -173,11 +183,32 @@ def encode(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], s
     return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=of_rows)
 
 
-def _check(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
-    """What `encode` raises, and the warning about labels that only this split has."""
+def answered(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str, answer: Callable[[str], Any]) -> Examples:
+    """Rows to ids and to what `answer` makes of their labels, numbers or arrays of one shape, as float32.
+
+    Raises:
+      UserError: an example with more or fewer texts than those of training, or a label that `answer` refuses, and where it stands.
+    """
+    _check_texts(classes, rows, split)
+    found = []
+    for number, (_, label) in enumerate(rows, 1):
+        try:
+            found.append(answer(label))
+        except UserError as error:
+            raise UserError(f"config.data: example {number} of the {split} split: {error}") from error
+    return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=np.asarray(found, np.float32))
+
+
+def _check_texts(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
+    """Every example has as many texts as those of training."""
     for number in {len(texts) for texts, _ in rows} - {classes.sentences}:
         advice = "name as many columns or features in config.data.source and config.data.target as in training"
         raise UserError(f"config.data: the {split} split has an example with {number} text(s), training had {classes.sentences}; {advice}")
+
+
+def _check(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
+    """What `encode` raises, and the warning about labels that only this split has."""
+    _check_texts(classes, rows, split)
     strange = Counter(label for _, label in rows if label not in classes.names)
     if not strange:
         return
@@ -205,12 +236,12 @@ def fingerprint(rows: Iterable[Labelled]) -> str:
     return digest.hexdigest()
 
 
-def _learn(rows: Sequence[Labelled], settings: VocabularySettings) -> tuple[Vocabulary, Classes]:
-    """Vocabulary and classes of the training split."""
-    counts, names = {len(texts) for texts, _ in rows}, sorted({label for _, label in rows})
+def _learn(rows: Sequence[Labelled], settings: VocabularySettings, named: bool) -> tuple[Vocabulary, Classes]:
+    """Vocabulary and, where labels are `named` ones, classes of the training split."""
+    counts, names = {len(texts) for texts, _ in rows}, sorted({label for _, label in rows}) if named else []
     if len(counts) != 1 or not counts <= {1, 2}:
         raise UserError(f"config.data: every example must have one text, or every one two; the training split has {sorted(counts)}")
-    if len(names) < 2:
+    if named and len(names) < 2:
         raise UserError(f"config.data: the training split has no label but {names[0]!r}; there is nothing to tell apart")
     return Vocabulary.train((text for texts, _ in rows for text in texts), **settings.of_one), Classes(tuple(names), *counts)
 

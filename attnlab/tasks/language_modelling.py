@@ -58,7 +58,7 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
 
 
 class LanguageModelling:
-    """The task; one object for a run.
+    """Language modelling: every token of a text from those before it; see `attnlab.tasks.protocol.Task`.
 
     Attributes:
       config: see `configs/language_modelling.py`.
@@ -66,6 +66,8 @@ class LanguageModelling:
       system: the model.
     """
 
+    systems: ClassVar[type[LanguageModel]] = LanguageModel
+    reads: ClassVar[str] = "texts"
     measures: Mapping[str, str] = {
         **dict.fromkeys(("loss", "perplexity", "bits_per_character"), "min"),
         **dict.fromkeys(("accuracy", "recall"), "max"),

@@ -15,7 +15,7 @@ from attnlab.tasks.translation import Translation
 
 
 class Pronunciation(Translation):
-    """The task, see `attnlab.tasks.protocol.Task`: pairs of a word and its phonemes with blanks between them; see `configs/g2p.py`."""
+    """Pronunciation: pairs of a word and its phonemes with blanks between them, scored by edits; see `configs/g2p.py`."""
 
     measures: Mapping[str, str] = {
         **{"loss": "min", "perplexity": "min", "accuracy": "max"},

@@ -15,7 +15,7 @@ import jax
 from ml_collections import ConfigDict
 
 from attnlab.data.batching import Batch
-from attnlab.systems.protocol import AttentionMap
+from attnlab.systems.protocol import AttentionMap, System
 
 Example = tuple[str, str | None]
 """A text, and the second one where the task has two."""
@@ -33,6 +33,8 @@ class Task(Protocol):
     """What is learned.
 
     Attributes:
+      systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
+      reads: the method of a data source that it calls: "pairs", "texts" or "labelled".
       measures: the scores of a split, those of `evaluate` and `score` together, and which way is better, "min" or "max".
       evaluated: those of them that `evaluate` gives, which are known while a model is trained.
       units: what stands beside a measure in a table; a measure without one may have its signature in the scores, as "<measure>_signature".
@@ -45,6 +47,8 @@ class Task(Protocol):
       carried, follow: see `attnlab.training.loop.Task`.
     """
 
+    systems: ClassVar[type[System]]
+    reads: ClassVar[str]
     measures: ClassVar[Mapping[str, str]]
     evaluated: ClassVar[Sequence[str]]
     units: ClassVar[Mapping[str, str]]

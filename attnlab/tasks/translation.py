@@ -45,7 +45,7 @@ def build_system(config: ConfigDict, source_vocabulary: int, target_vocabulary: 
 
 
 class Translation:
-    """The task, see `attnlab.tasks.protocol.Task`; one object for a run.
+    """Translation: pairs of texts, scored token by token and as free-running text; see `attnlab.tasks.protocol.Task`.
 
     Attributes:
       config: see `configs/translation.py`.
@@ -53,6 +53,8 @@ class Translation:
       system: the model.
     """
 
+    systems = Seq2Seq
+    reads = "pairs"
     measures: Mapping[str, str] = {"loss": "min", "perplexity": "min", "accuracy": "max", "bleu": "max", "chrf": "max", "exact": "max"}
     evaluated = ("loss", "perplexity", "accuracy")
     units: Mapping[str, str] = {

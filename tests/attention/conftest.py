@@ -10,17 +10,11 @@ import jax
 import pytest
 from hypothesis import settings
 
+from attnlab.errors import UserError
 from tests.attention import cases
 
 settings.register_profile("attnlab", derandomize=True, deadline=None, database=None, max_examples=20)
 settings.load_profile("attnlab")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Two flags, for a mechanism of one's own and its oracle."""
-    group = parser.getgroup("attnlab")
-    group.addoption("--mechanism", metavar="MODULE:CLASS", help="run the promises of all mechanisms over this one, and nothing else")
-    group.addoption("--oracle", metavar="MODULE:FUNCTION", help="its float64 reference; without it a function `oracle` beside the class")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,7 +22,10 @@ def pytest_configure(config: pytest.Config) -> None:
     chosen = config.getoption("mechanism", default=None)
     if chosen:
         sys.path.append(os.getcwd())  # as the command line does
-        cases.only(chosen, config.getoption("oracle"))
+        try:
+            cases.only(chosen, config.getoption("oracle"))
+        except UserError as error:
+            raise pytest.UsageError(f"--mechanism={chosen}: {error}") from error
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -51,7 +51,7 @@ def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(None) == 0
     out = capsys.readouterr().out
     parts = ("mechanisms", "scores", "alignments", "positions", "visibilities", "kernels")
-    assert all(f"\n{kind} " in out for kind in (*parts, "systems", "data", "optimizers", "schedules", "configs"))
+    assert all(f"\n{kind} " in out for kind in (*parts, "tasks", "systems", "data", "optimizers", "schedules", "configs"))
     with pytest.raises(UserError, match="did you mean 'schedules'"):
         run("schedule")
 
@@ -82,6 +82,19 @@ def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(ca
         "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions embedding",
         *("N (T^2 d + T d^2)", "T d"),
     ]
+
+
+def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("tasks") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[2:]}
+    for name, taken, left in (
+        ("translation", ("rnnsearch, luong", "dates, grammar", "pairs(split)", "bleu max"), ("lstm_lm", "markers")),
+        ("language_modelling", ("lstm_lm, attention_lm", "associations", "texts(split)"), ("rnnsearch", "dates")),
+        ("classification", ("self_attentive", "markers, lookup, entailment", "labelled(split)"), ("rnnsearch", "dates")),
+    ):
+        assert all(word in lines[name] for word in taken) and not any(word in lines[name] for word in left)
+    assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
+    assert re.search(r"\nsystems +lstmn_classifier, lstmn_pair, bilstm_pooling", capsys.readouterr().out)
 
 
 def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFixture[str]) -> None:

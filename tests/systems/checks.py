@@ -1,17 +1,20 @@
-"""Promises of every sequence-to-sequence system, as functions that raise AssertionError: seeded faults can be shown to break them."""
+"""Promises of every sequence-to-sequence system, as functions that raise AssertionError: seeded faults can be shown to break them, and
+`--system` puts one of somebody's own through them."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
+from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS
@@ -29,6 +32,12 @@ _SMALL_GNMT = {"name": "gnmt", "embedding": 6, "width": 5, "encoder_layers": 3, 
 _SMALL_POINTER = {"name": "pointer_generator", "embedding": 6, "encoder": 5, "decoder": 7, "readout": 4}
 _SMALL_LSTMN = {"name": "lstmn_seq2seq", "embedding": 6, "width": 5, "attention": _ADDITIVE, "inter_attention": _ADDITIVE}
 _SMALL_TRANSFORMER = {"name": "transformer", "width": 8, "layers": 2, "hidden": 12, "positions": {"name": "sinusoidal"}, "dropout": 0.0}
+
+
+TIED: set[str] = set()
+"""Systems by dotted path that read a table of embeddings for their output too, so that it says nothing of positions."""
+SILENT: dict[str, tuple[str, ...]] = {}
+"""Of systems by dotted path: ends of the names of parameters that rightly get no gradient."""
 
 
 def _attentions(one: dict[str, Any]) -> dict[str, Any]:
@@ -125,9 +134,13 @@ def check_causality(spec: dict[str, Any]) -> None:
         np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=1e-6)
         assert np.abs(run(changed)[:, t:] - before[:, t:]).max() > 1e-3
 
+    if spec["name"] in TIED:
+        return
     tied = spec["name"] in ("transformer", "pointer_generator")  # the output or the source reads the table too
     untied = make({**spec, "share": "none"} if tied else spec)
     params = parameters(untied)
+    if ":" in spec["name"] and "embed_target" not in params:  # of one's own, told by perturbation alone
+        return
     by_position = np.broadcast_to(np.arange(5), (3, 5))  # position p reads row p: gradients by row are gradients by position
 
     def early(table: jax.Array, t: jax.Array) -> jax.Array:
@@ -165,4 +178,113 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
             np.testing.assert_allclose(logits, full[:, t], atol=5e-6)
 
 
-CHECKS = {"causality": check_causality, "padding": check_padding, "cached decoding": check_cached_decoding}
+def check_gradients(spec: dict[str, Any]) -> None:
+    """Every parameter gets a gradient, and all are finite."""
+    system, (source, target) = make(spec), batch()
+    grads = jax.grad(lambda params: (system.apply({"params": params}, source, target) ** 2).sum())(parameters(system))  # type: ignore[operator]
+    flat = {jax.tree_util.keystr(path): grad for path, grad in jax.tree_util.tree_leaves_with_path(grads)}
+    assert all(np.isfinite(grad).all() for grad in flat.values())
+    silent = [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]
+    assert heard(spec, silent) == []
+
+
+def heard(spec: dict[str, Any], silent: Sequence[str]) -> list[str]:
+    """Parameters without a gradient, but for those that rightly have none: a key's bias shifts all scores of a row alike."""
+    rightly = SILENT.get(spec["name"], ())
+    plain = [name.replace("']['", "/").strip("[']") for name in silent if "w_key']['bias" not in name]
+    return [name for name in plain if not name.endswith(tuple(rightly) or ("\0",))]
+
+
+def check_maps(spec: dict[str, Any], number: int | None = None) -> None:
+    """Maps of every look change no logit, are distributions, see no padding, and are the same in decoding; there are `number` of them."""
+    call, system = prepared(spec)
+    source, target = batch()
+    logits, collected = call(source, target, mutable=[MAPS])
+    np.testing.assert_array_equal(logits, call(source, target))
+    maps = system.maps(collected[MAPS])
+    assert maps and number in (None, len(maps)), f"{len(maps)} maps: {', '.join(maps)}"
+    lengths = {"source": 6, "target": 5, "target_in": 5}
+    for name, one in maps.items():
+        assert one.weights.shape[2:] == (lengths[one.query], lengths[one.key]), f"{name} is {one.weights.shape}"
+        own_past = one.query == one.key and (number is None or spec["name"] == "lstmn_seq2seq")  # may lack a slot before the first word
+        if not own_past:
+            np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-6)
+    if not any((one.query, one.key) == ("target", "source") for one in maps.values()):
+        return
+    alignment = system.alignment(maps)
+    assert (np.asarray(alignment)[np.broadcast_to((source == PAD)[:, None], alignment.shape)] == 0.0).all()
+    memory = call(source, method="encode")
+    state = call(memory, 5, method="start")
+    for t in range(5):
+        (_, state), collected = call(state, memory, target[:, t], method="step", mutable=[MAPS])
+        np.testing.assert_allclose(system.alignment(system.maps(collected[MAPS]))[:, 0], alignment[:, t], atol=2e-6)
+
+
+def check_learning(spec: dict[str, Any]) -> None:
+    """Eight pairs can be learnt by heart, from about chance."""
+    system, rng = make(spec), np.random.default_rng(0)
+    source, target = rng.integers(4, VOCABULARY, (8, 6)), rng.integers(4, VOCABULARY, (8, 5))
+    target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
+    params = jax.jit(system.init)(jax.random.key(0), source, target_in)["params"]
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 250))  # at a constant pace the last loss would be a matter of rounding
+
+    @jax.jit
+    def update(carry: Any, _: None = None) -> tuple[Any, jax.Array]:
+        params, state = carry
+
+        def loss(params: Any) -> jax.Array:
+            logits = system.apply({"params": params}, source, target_in)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, target).mean()
+
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, state = optimizer.update(grads, state)
+        return (optax.apply_updates(params, updates), state), value
+
+    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=250))((params, optimizer.init(params)))
+    chance = np.log(VOCABULARY)  # about that at first: no target leaks in (tied tables start above it)
+    assert -0.3 < float(losses[0]) - chance < 1.5, f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"
+    assert losses[-1] < 0.01, f"the loss ends at {losses[-1]:.4f}"
+
+
+def check_dropout(spec: dict[str, Any]) -> None:
+    """The rate changes nothing without a random stream, and other keys drop other units."""
+    system, (source, target) = make(spec | {"dropout": 0.5}), batch()
+    variables = {"params": parameters(system)}
+    quiet = system.apply(variables, source, target)
+    np.testing.assert_array_equal(quiet, make(spec | {"dropout": 0.0}).apply(variables, source, target))
+    one, two = (system.apply(variables, source, target, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
+    assert np.abs(one - two).max() > 1e-3  # type: ignore[operator]
+
+
+def wide(tree: Any) -> Any:
+    """Its arrays in float64."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+
+
+def compared(spec: dict[str, Any], oracle: Callable[..., np.ndarray], settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of the oracle, for 3 sentences of 6, 3 and 1 tokens."""
+    system, (source, target_in) = make(spec), batch()
+    params = parameters(system)
+    with jax.default_matmul_precision("highest"):
+        logits = jax.jit(lambda params: system.apply({"params": params}, source, target_in))(params)
+    return np.asarray(logits, np.float64), oracle(wide(params), settings, source, target_in)
+
+
+def check_equal(found: np.ndarray, expected: np.ndarray) -> None:
+    """To 1e-6 of the largest."""
+    assert found.shape == expected.shape, f"the oracle gives {list(expected.shape)}, the system {list(found.shape)}"
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert error <= 1e-6, f"they differ by {error:.1e} of the largest logit"
+
+
+def check_every_parameter_is_read(oracle: Callable[[Any], np.ndarray], params: Any, by: float = 1.0) -> None:
+    """An array that an oracle of parameters forgot would be one that the system may get wrong; each is moved by N(0, by^2) in turn."""
+    leaves, tree = jax.tree.flatten(wide(params))
+    before, rng = oracle(jax.tree.unflatten(tree, leaves)), np.random.default_rng(1)  # 0 would scale each leaf
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    for number, leaf in enumerate(leaves):
+        changed = [*leaves[:number], leaf + by * rng.normal(size=leaf.shape), *leaves[number + 1 :]]
+        assert np.abs(oracle(jax.tree.unflatten(tree, changed)) - before).max() > 1e-5, f"{names[number]} makes no difference to the oracle"
+
+
+CHECKS = {"causality": check_causality, "padding": check_padding, "cached decoding": check_cached_decoding, "gradients": check_gradients}

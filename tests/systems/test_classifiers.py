@@ -11,14 +11,11 @@ import pytest
 from attnlab.attention.protocol import MAPS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
-from tests.systems.classifiers import CASES, CHECKS, SOURCE, SPECS, TARGET, batch, make, parameters, prepared
+from tests.systems.checks import check_equal, check_every_parameter_is_read
+from tests.systems.classifiers import CASES, CHECKS, SOURCE, SPECS, TARGET, batch, check_dropout, compared, make, parameters, prepared
 from tests.systems.oracles import ORACLES
 
 HAS_ORACLE = [(name, texts) for name, texts in CASES if "multihead" not in name]
-
-
-def wide(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
 
 
 @pytest.mark.parametrize(("name", "texts"), CASES)
@@ -34,24 +31,14 @@ def test_every_classifier_has_an_oracle() -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize(("name", "texts"), HAS_ORACLE)
 def test_logits_equal_the_papers(name: str, texts: int) -> None:
-    call, params, _ = prepared(SPECS[name], texts)
-    ids = batch(texts)
-    with jax.default_matmul_precision("highest"):
-        found = np.asarray(call(params, *ids), np.float64)
-    expected = ORACLES[SPECS[name]["name"]](wide(params), SPECS[name], *ids)
-    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+    check_equal(*compared(SPECS[name], ORACLES[SPECS[name]["name"]], SPECS[name], texts))
 
 
 @pytest.mark.parametrize(("name", "texts"), [case for case in HAS_ORACLE if case[0] != "bilstm_pooling-last"])
 def test_the_oracle_reads_every_parameter(name: str, texts: int) -> None:
-    """An array that it forgot would be one that the system may get wrong."""
     _, params, _ = prepared(SPECS[name], texts)
     oracle, ids = ORACLES[SPECS[name]["name"]], batch(texts)
-    leaves, tree = jax.tree.flatten(wide(params))
-    before, rng = oracle(wide(params), SPECS[name], *ids), np.random.default_rng(0)
-    for number, leaf in enumerate(leaves):
-        changed = [*leaves[:number], leaf + 0.1 * rng.normal(size=leaf.shape), *leaves[number + 1 :]]
-        assert np.abs(oracle(jax.tree.unflatten(tree, changed), SPECS[name], *ids) - before).max() > 1e-5
+    check_every_parameter_is_read(lambda params: oracle(params, SPECS[name], *ids), params, by=0.1)
 
 
 @pytest.mark.parametrize("name", ["attention_pooling", "attention_pooling-multihead", "self_attentive"])
@@ -99,11 +86,7 @@ def test_the_order_of_states_is_no_matter_to_mean_and_max_but_to_the_last() -> N
 
 def test_dropout_acts_only_with_its_stream() -> None:
     for name in ("bilstm_pooling-mean", "attention_pooling", "self_attentive"):
-        call, params, _ = prepared(SPECS[name], 1)
-        system, ids = make({**SPECS[name], "dropout": 0.5}), batch(1)
-        apply = jax.jit(lambda key, system=system, params=params, ids=ids: system.apply({"params": params}, *ids, rngs={"dropout": key}))
-        np.testing.assert_array_equal(jax.jit(system.apply)({"params": params}, *ids), call(params, *ids))
-        assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+        check_dropout(SPECS[name], 1)
 
 
 def test_every_registered_classifier_has_parameters_of_its_own_for_two_texts() -> None:

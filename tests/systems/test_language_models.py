@@ -9,18 +9,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
-from attnlab.data.vocabulary import PAD
 from attnlab.errors import UserError
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.registry import build
 from attnlab.systems import SYSTEMS, attention_lm, lstmn
 from attnlab.systems.protocol import LanguageModel
-from tests.systems.language_models import CHECKS, LENGTHS, SPECS, VOCABULARY, batch, begun, forget, make, parameters, prepared, slopes
+from tests.systems.checks import check_equal, check_every_parameter_is_read
+from tests.systems.language_models import (
+    CHECKS,
+    SPECS,
+    VOCABULARY,
+    batch,
+    begun,
+    check_dropout,
+    check_learning,
+    compared,
+    forget,
+    make,
+    parameters,
+    prepared,
+)
 from tests.systems.oracles import ORACLES
 
 TOLD = ("lstm_lm-shared", "attention_lm-key_value", "ngram_rnn-2", "lstmn_lm-word")  # by their oracles alone: the others are like them
@@ -44,22 +56,14 @@ def test_promise(spec: dict[str, Any], check: Any) -> None:
 @functools.cache
 def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0 tokens; `piece` of them are read at once."""
-    spec, tokens = dict(CASES[case]), batch()
+    spec = dict(CASES[case])
     piece = spec.pop("piece", 6)
-    call, system = prepared(spec)
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(system))
-    state, found = begun(system, len(LENGTHS)), []
-    for start in range(0, 6, piece):
-        logits, state = call(state, tokens[:, start : start + piece], method="read")
-        found.append(np.asarray(logits, np.float64))
-    real = tokens != PAD
-    return np.concatenate(found, axis=1)[real], ORACLES[spec["name"]](wide, CASES[case], tokens)[real]
+    return compared(spec, ORACLES[spec["name"]], CASES[case], piece)
 
 
 @pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.quick] if one in SYSTEMS.names() else []) for one in CASES])
 def test_logits_equal_the_papers(case: str) -> None:
-    found, expected = found_and_expected(case)
-    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+    check_equal(*found_and_expected(case))
 
 
 def test_every_language_model_has_an_oracle_and_settings_change_it() -> None:
@@ -72,20 +76,8 @@ def test_every_language_model_has_an_oracle_and_settings_change_it() -> None:
 @pytest.mark.parametrize("case", ["lstm_lm", "attention_lm", "attention_lm-key_value", "ngram_rnn", "lstmn_lm"])
 def test_the_oracle_reads_every_parameter(case: str) -> None:
     spec, tokens = CASES[case], batch()
-    leaves, tree = jax.tree.flatten(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(make(spec))))
-    oracle, rng = functools.partial(ORACLES[spec["name"]], settings=spec, tokens=tokens), np.random.default_rng(1)
-    before = oracle(jax.tree.unflatten(tree, leaves))
-    for number, leaf in enumerate(leaves):
-        changed = [*leaves[:number], leaf + 0.1 * rng.normal(size=leaf.shape), *leaves[number + 1 :]]
-        assert np.abs(oracle(jax.tree.unflatten(tree, changed)) - before).max() > 1e-5
-
-
-@every
-def test_every_parameter_gets_a_gradient(spec: dict[str, Any]) -> None:
-    grads = slopes(spec, batch(), 6)
-    assert all(np.isfinite(grad).all() for grad in jax.tree.leaves(grads))
-    silent = [jax.tree_util.keystr(path) for path, grad in jax.tree_util.tree_leaves_with_path(grads) if not np.abs(grad).max() > 1e-9]
-    assert silent == []
+    oracle = functools.partial(ORACLES[spec["name"]], settings=spec, tokens=tokens)
+    check_every_parameter_is_read(oracle, parameters(make(spec)), by=0.1)
 
 
 @pytest.mark.parametrize("name", ["attention_lm", "lstmn_lm"])
@@ -116,40 +108,12 @@ def test_maps_are_of_the_words_that_were_read(name: str) -> None:
 @pytest.mark.parametrize("name", ["attention_lm", "ngram_rnn", "lstmn_lm"])
 def test_eight_texts_can_be_learnt_by_heart(name: str) -> None:
     sizes = {"embedding": 24, "layers": 1, **({"state": 24, "width": 24} if name == "attention_lm" else {"width": 24})}
-    system = make({**SPECS[name], **sizes})
-    rng = np.random.default_rng(0)
-    tokens = rng.integers(2, VOCABULARY, (8, 6))
-    tokens[:, 0] = np.arange(8) + 2  # no two begin alike
-    read, target = np.pad(tokens, ((0, 0), (1, 0)), constant_values=1)[:, :-1], tokens
-    params = jax.jit(system.init)(jax.random.key(0), read)["params"]
-    optimizer = optax.adam(optax.cosine_decay_schedule(2e-2, 200))
-
-    def update(carry: Any, _: None) -> tuple[Any, jax.Array]:
-        params, state = carry
-
-        def loss(params: Any) -> jax.Array:
-            logits: Any = system.apply({"params": params}, read)
-            losses = optax.softmax_cross_entropy_with_integer_labels(logits, target)
-            return losses[:, 1:].mean() + 0 * losses.sum()  # the first token is a throw of dice
-
-        value, grads = jax.value_and_grad(loss)(params)
-        updates, state = optimizer.update(grads, state)
-        return (optax.apply_updates(params, updates), state), value
-
-    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=200))((params, optimizer.init(params)))
-    assert abs(float(losses[0]) - np.log(VOCABULARY)) < 0.5  # about chance at first: no target leaks in
-    assert losses[-1] < 0.05, losses[-1]
+    check_learning({**SPECS[name], **sizes})
 
 
 def test_dropout_acts_only_with_its_stream() -> None:
     for name in ("attention_lm", "lstmn_lm"):
-        spec = {**SPECS[name], "layers": 1}
-        system, tokens = make({**spec, "dropout": 0.5}), batch()
-        variables = {"params": parameters(system)}
-        run = jax.jit(system.apply)
-        np.testing.assert_array_equal(run(variables, tokens), jax.jit(make(spec).apply)(variables, tokens))
-        one, two = (run(variables, tokens, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
-        assert np.abs(np.asarray(one) - np.asarray(two)).max() > 1e-3
+        check_dropout({**SPECS[name], "layers": 1})
 
 
 def test_published_starts() -> None:

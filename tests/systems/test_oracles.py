@@ -6,13 +6,12 @@ import functools
 import itertools
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Seq2Seq
-from tests.systems.checks import SPECS, batch, make, parameters
+from tests.systems.checks import SPECS, batch, check_equal, check_every_parameter_is_read, compared, make, parameters
 from tests.systems.oracles import ORACLES
 
 
@@ -51,14 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
 @functools.cache
 def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle, for 3 sentences of 6, 3 and 1 tokens."""
-    spec = CASES[case]
-    system, (source, target_in) = make(spec), batch()
-    params = parameters(system)
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-    settings = {**spec, "heads": 2}
-    with jax.default_matmul_precision("highest"):
-        logits = jax.jit(lambda params: system.apply({"params": params}, source, target_in))(params)
-    return np.asarray(logits, np.float64), ORACLES[spec["name"]](wide, settings, source, target_in)
+    return compared(CASES[case], ORACLES[CASES[case]["name"]], {**CASES[case], "heads": 2})
 
 
 def test_every_system_has_an_oracle() -> None:
@@ -73,8 +65,7 @@ QUICK = [pytest.param(case, marks=[pytest.mark.quick] if case in FIRST.values() 
 
 @pytest.mark.parametrize("case", QUICK)
 def test_logits_equal_the_papers(case: str) -> None:
-    found, expected = found_and_expected(case)
-    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+    check_equal(*found_and_expected(case))
 
 
 def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
@@ -90,11 +81,6 @@ READ += ("rnn_encoder_decoder", "rnnsearch-current", "cgru", "pointer_generator"
 
 @pytest.mark.parametrize("case", READ)
 def test_the_oracle_reads_every_parameter(case: str) -> None:
-    """An array that it forgot would be one that the system may get wrong."""
     spec, (source, target_in) = CASES[case], batch()
     oracle = functools.partial(ORACLES[spec["name"]], settings={**spec, "heads": 2}, source=source, target_in=target_in)
-    leaves, tree = jax.tree.flatten(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(make(spec))))
-    before, rng = oracle(jax.tree.unflatten(tree, leaves)), np.random.default_rng(1)  # 0 would scale each leaf
-    for number, leaf in enumerate(leaves):
-        changed = [*leaves[:number], leaf + rng.normal(size=leaf.shape), *leaves[number + 1 :]]
-        assert np.abs(oracle(jax.tree.unflatten(tree, changed)) - before).max() > 1e-5
+    check_every_parameter_is_read(oracle, parameters(make(spec)))

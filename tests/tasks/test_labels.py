@@ -64,6 +64,6 @@ def test_counting_answers_takes_no_look_at_every_pair_for_every_cell() -> None:
 
     names = tuple(Name(number) for number in range(20))
     data = SimpleNamespace(classes=labelled.Classes(names, 1), rows={"test": [((), name) for name in names] * 10}, examples={"test": None})
-    task: Any = SimpleNamespace(data=data, _answers=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)])
+    task: Any = SimpleNamespace(data=data, answers=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)])
     scores, _ = Classification.score(task, None, "test")
     assert sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 200 and Name.compared < 20 * 200

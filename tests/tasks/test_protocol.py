@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.systems.protocol import System
 from attnlab.tasks import TASKS
 from attnlab.tasks.protocol import Response, Task
 
@@ -31,6 +32,7 @@ def test_measures_units_and_names(name: str) -> None:
     assert set(kind.measures.values()) <= {"min", "max"} and kind.measures["loss"] == "min"
     assert kind.evaluated[0] == "loss" and set(kind.evaluated) <= set(kind.measures)
     assert all(isinstance(unit, str) for unit in kind.units.values()) and isinstance(kind.examples, str) and kind.examples
+    assert issubclass(kind.systems, System) and kind.reads in ("pairs", "texts", "labelled")
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
 
 

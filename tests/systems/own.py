@@ -1,0 +1,144 @@
+"""The promises of systems, put together for one that is not registered (`--system` of pytest).
+
+Besides the class and its oracle, these names are read in the file of the system, or in that of the oracle:
+
+    SETTINGS      configs to test it in; slots they leave open are filled with `FILLINGS`; [{}] without
+    LARGER        fields with which eight texts or pairs can be learnt by heart; {} without, its own defaults
+    TIED          True: the output reads the table of embeddings too
+    SILENT        ends of the names of parameters that rightly get no gradient
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.attention import MECHANISMS
+from attnlab.config import to_dict, validate
+from attnlab.config_tree import Place, complete
+from attnlab.errors import UserError
+from attnlab.registry import build, fields
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
+from tests.systems import checks, classifiers, language_models
+from tests.systems.slots import check_slots_and_shapes
+
+FILLINGS = ({"name": "single", "score": {"name": "additive", "hidden": 6}}, {"name": "multihead", "heads": 2})
+KINDS: Mapping[type[System], Any] = {Seq2Seq: checks, LanguageModel: language_models, Classifier: classifiers}
+SIZES: Mapping[type[System], dict[str, int]] = {
+    Seq2Seq: {"source_vocabulary": checks.VOCABULARY, "target_vocabulary": checks.VOCABULARY},
+    LanguageModel: {"vocabulary": language_models.VOCABULARY},
+    Classifier: {"vocabulary": classifiers.VOCABULARY, "classes": classifiers.CLASSES},
+}
+Promise = Callable[[], None]
+PROMISES: list[tuple[str, Promise]] = []
+"""Of the system of `--system`: the name of each, and what to call."""
+
+
+def only(path: str, oracle: str | None = None) -> None:
+    """Fill `PROMISES`.
+
+    Args:
+      path: "module:Class" of the system.
+      oracle: "module:function" of its oracle; without one a function `oracle` beside the class, if there is one.
+
+    Raises:
+      UserError: no such class, one of no kind, or settings that do not fit it.
+    """
+    system = SYSTEMS.resolve(path)
+    kind = next((one for one in KINDS if isinstance(system, type) and issubclass(system, one)), None)
+    if kind is None:
+        raise UserError(f"expected a class derived from {', '.join(one.__name__ for one in KINDS)} of {System.__module__}")
+    reference = SYSTEMS.resolve(oracle) if oracle else None
+    beside = [vars(importlib.import_module(one.partition(":")[0])) for one in (path, oracle) if one]
+    reference = reference or beside[0].get("oracle")
+    said = {name: next((one[name] for one in beside if name in one), None) for name in ("SETTINGS", "LARGER", "TIED", "SILENT")}
+    if said["TIED"]:
+        checks.TIED.add(path)
+    checks.SILENT[path] = tuple(said["SILENT"] or ())
+    specs = [{"name": path, **one} for chosen in said["SETTINGS"] or [{}] for one in _filled(system, chosen)]
+    for spec in specs:
+        complete_settings(spec)  # a misspelt one is told before any test
+    PROMISES[:] = _promises(kind, system, specs, reference, said["LARGER"] or {})
+
+
+def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Settings with every slot for a mechanism taken."""
+    known = fields(system)
+    slots = [name for name, table in system.parts.items() if table is MECHANISMS and name not in chosen]
+    slots = [name for name in slots if known[name] is not None and not isinstance(known[name], str | Mapping)]
+    return [{**chosen, **dict.fromkeys(slots, one)} for one in FILLINGS] if slots else [dict(chosen)]
+
+
+def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The config node of a system with all that it leaves to defaults; `UserError` for what does not fit."""
+    config = ConfigDict({"system": spec})
+    complete(Place.root(config, None))
+    validate(config)
+    found: dict[str, Any] = to_dict(config)["system"]
+    return found
+
+
+def _promises(kind: Any, system: Any, specs: list[dict[str, Any]], oracle: Any, larger: Mapping[str, Any]) -> list[tuple[str, Promise]]:
+    """What each setting is put through."""
+    found: list[tuple[str, Promise]] = []
+    for spec in specs:
+        label = json.dumps({name: value for name, value in spec.items() if name != "name"})
+        found.append((f"slots and shapes-{label}", functools.partial(_slots, spec, SIZES[kind])))
+        for texts in system.texts if kind is Classifier else [None]:
+            of = {} if texts is None else {"texts": texts}
+            beside = "" if texts is None else f" of {texts} texts" if texts > 1 else " of a text"
+            for name, check in _checks(KINDS[kind], kind, system, oracle):
+                found.append((f"{name}{beside}-{label}", functools.partial(check, spec, **of)))
+    if kind is not Classifier:
+        of_its_own = {name: value for name, value in specs[0].items() if name == "name" or name in system.parts}
+        found.append(("learning by heart", functools.partial(KINDS[kind].check_learning, {**of_its_own, **larger})))
+    return found
+
+
+def _checks(room: Any, kind: Any, system: Any, oracle: Any) -> Iterator[tuple[str, Callable[..., None]]]:
+    yield from room.CHECKS.items()
+    if system.needs and kind is Seq2Seq:
+        yield "maps", checks.check_maps
+    if "dropout" in fields(system):
+        yield "dropout", room.check_dropout
+    yield "the oracle", functools.partial(_equal, room, oracle)
+    yield "the oracle reads every parameter", functools.partial(_reads, room, oracle)
+
+
+def _slots(spec: dict[str, Any], sizes: dict[str, int]) -> None:
+    check_slots_and_shapes(build(SYSTEMS, ConfigDict(spec), "system"), **sizes)
+
+
+def _equal(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
+    """The system computes what its oracle computes."""
+    checks.check_equal(*_told(room.compared, oracle, spec, **of))
+
+
+def _reads(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
+    """No array of parameters is left out of the oracle."""
+    calls: list[tuple[Any, ...]] = []
+
+    def noted(*given: Any) -> Any:
+        calls.append(given)
+        return oracle(*given)
+
+    _told(room.compared, oracle and noted, spec, **of)
+    params, *given = calls[0]
+    checks.check_every_parameter_is_read(lambda params: oracle(params, *given), params, by=0.3)
+
+
+def _told(compared: Any, oracle: Any, spec: dict[str, Any], **of: int) -> Any:
+    """Logits of the system and of the oracle; skips the test where there is none, or none for this setting."""
+    if oracle is None:
+        pytest.skip("compared with no oracle: name one by --oracle=module:function, or put a function `oracle` beside the system")
+    try:
+        return compared(spec, oracle, complete_settings(spec), **of)
+    except NotImplementedError as error:
+        pytest.skip(f"the oracle leaves this setting out: {error}")

@@ -1,0 +1,170 @@
+"""What a system asks of the mechanisms in its slots, watched while it runs, against what it declares; and the shapes it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Need
+from attnlab.attention.visibility import EVERYTHING
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
+
+Note = Callable[[bool, str], None]
+ROWS = 3
+
+
+def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
+    """A mechanism that notes what the system asks it for, and whether `need` declares that; what it asks of itself is its own matter."""
+    inside: list[str] = []
+
+    def asked(verb: str, *declared: tuple[bool, str]) -> None:
+        for holds, what in () if inside else declared:
+            note(holds, what)
+        inside.append(verb)
+
+    class Watched(mechanism):  # type: ignore[misc]
+        """As its base."""
+
+        def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
+            asked("remember", (valid is None or need.padding, "padding=False, but it is handed `valid`"))
+            return _left(inside, super().remember(source, valid, capacity))
+
+        def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
+            asked("extend", (need.cache, "cache=False, but its memory is extended"))
+            return _left(inside, super().extend(memory, source, valid))
+
+        def remember_pairs(self, keys: Any, values: Any, valid: Any = None, capacity: Any = None) -> Any:
+            asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
+            return _left(inside, super().remember_pairs(keys, values, valid, capacity))
+
+        def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
+            asked("extend_pairs", (need.values and need.cache, "values or cache False, but a memory of keys and values is extended"))
+            return _left(inside, super().extend_pairs(memory, keys, values, valid))
+
+        def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Any:
+            wanted = need.under(visibility.rule)
+            asked(
+                "read",
+                (need.dense or not wanted.dense, "dense=False, but it is given a visibility of its own"),
+                (wanted.direction == need.direction, "direction='bidirectional', but it is given a causal visibility"),
+                (need.stepwise or not stepping[0], "stepwise=False, but queries come one by one in decoding"),
+            )
+            return _left(inside, super().read(query, memory, visibility))
+
+    return Watched
+
+
+def _left(inside: list[str], result: Any) -> Any:
+    inside.pop()
+    return result
+
+
+def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
+    """Nothing but what is declared is asked for; results have the shapes that decoding rests on. Nothing is computed.
+
+    Args:
+      factory: of a system, its fields bound.
+      sizes: the fields that a task supplies.
+    """
+    of_mechanisms = {name for name, table in factory.func.parts.items() if table is MECHANISMS and factory.keywords.get(name)}
+    needs = dict(factory.func.asks(factory.keywords))
+    assert of_mechanisms == set(needs), f"slots {sorted(of_mechanisms)}, but needs of {sorted(needs)}"
+    wrong: set[str] = set()
+    read: set[str] = set()
+    stepping = [False]
+    watched = {}
+    for slot, need in needs.items():
+
+        def note(holds: bool, what: str, slot: str = slot) -> None:
+            read.add(slot)
+            wrong.update([] if holds else [f"needs[{slot!r}] has {what}"])
+
+        part = factory.keywords[slot]
+        watched[slot] = _rebound(part, _watched(part.func, note, need, stepping))
+    system = _rebound(factory, factory.func, **watched)(**sizes)
+    kinds = {Seq2Seq: _translates, LanguageModel: _continues, Classifier: _classifies}
+    next(check for kind, check in kinds.items() if isinstance(system, kind))(system, stepping)
+    assert not wrong, "; ".join(sorted(wrong))
+    assert read == set(needs), f"slots that nothing asks: {sorted(set(needs) - read)}"
+
+
+def _rebound(factory: Any, kind: Any, **changes: Any) -> Any:
+    return type(factory)(kind, **{**factory.keywords, **changes})
+
+
+def _ids(*shape: int) -> Any:
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def _parameters(system: Any, *ids: Any) -> Any:
+    return jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
+
+
+def _leads(tree: Any, what: str) -> None:
+    """Arrays lead with the batch, so that decoding can tile, gather and reorder their rows."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        assert leaf.ndim == 0 or leaf.shape[0] == ROWS, f"{what}{jax.tree_util.keystr(path)} is {leaf.shape}, expected [B={ROWS},...]"
+
+
+def _same(one: Any, other: Any) -> None:
+    """A state goes in as it comes out: shapes and dtypes, for it is carried through a loop."""
+    kinds = (jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree) for tree in (one, other))
+    first, second = kinds
+    assert first == second, f"a step makes another kind of state: {first}, then {second}"
+
+
+def _logits(found: Any, *shape: int) -> None:
+    assert (found.shape, found.dtype) == (shape, jnp.float32), f"logits are {found.dtype}{list(found.shape)}, expected float32{list(shape)}"
+
+
+def _translates(system: Any, stepping: list[bool]) -> None:
+    """`encode`, `decode`, `start` and `step`; a state may hold one step's shapes only, whatever its room."""
+    variables = {"params": _parameters(system, _ids(1, 2), _ids(1, 2))}
+
+    def run(variables: Any, source: jax.Array, target: jax.Array) -> Any:
+        memory = system.apply(variables, source, method="encode")
+        full = system.apply(variables, memory, target, method="decode")
+        stepping[0] = True
+        begun = system.apply(variables, memory, 5, method="start")
+        logits, after = system.apply(variables, begun, memory, target[:, 0], method="step")
+        stepping[0] = False
+        return memory, full, begun, logits, after
+
+    memory, full, begun, logits, after = jax.eval_shape(run, variables, _ids(ROWS, 6), _ids(ROWS, 5))
+    _leads(memory, "memory")
+    _leads(begun, "state")
+    _same(begun, after)
+    _logits(full, ROWS, 5, system.target_vocabulary)
+    _logits(logits, ROWS, system.target_vocabulary)
+
+
+def _continues(system: Any, stepping: list[bool]) -> None:
+    """`start`, `read` and `step`."""
+    variables = {"params": _parameters(system, _ids(1, 2))}
+
+    def run(variables: Any, tokens: jax.Array) -> Any:
+        begun = system.apply(variables, ROWS, method="start")
+        full, after = system.apply(variables, begun, tokens, method="read")
+        stepping[0] = True
+        logits, stepped = system.apply(variables, after, tokens[:, 0], method="step")
+        stepping[0] = False
+        return begun, full, after, logits, stepped
+
+    begun, full, after, logits, stepped = jax.eval_shape(run, variables, _ids(ROWS, 6))
+    _leads(begun, "state")
+    _same(begun, after)
+    _same(after, stepped)
+    _logits(full, ROWS, 6, system.vocabulary)
+    _logits(logits, ROWS, system.vocabulary)
+
+
+def _classifies(system: Any, stepping: list[bool]) -> None:
+    """Texts to logits, as many texts as it says."""
+    for texts in system.texts:
+        ids = [_ids(1, 2)] * texts
+        logits = jax.eval_shape(system.apply, {"params": _parameters(system, *ids)}, *[_ids(ROWS, 6), _ids(ROWS, 5)][:texts])
+        _logits(logits, ROWS, system.classes)

@@ -1,0 +1,88 @@
+"""Every registered system asks its slots for what it declares and nothing else, with states that decoding can carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import Need
+from attnlab.attention.visibility import CAUSAL
+from attnlab.registry import build
+from attnlab.systems import SYSTEMS
+from attnlab.systems.lstm_lm import LSTMLanguageModel
+from attnlab.systems.luong import Luong
+from attnlab.systems.transformer import Transformer
+from tests.systems import checks, classifiers, language_models
+from tests.systems.own import SIZES
+from tests.systems.slots import check_slots_and_shapes
+
+EVERY = {**classifiers.SPECS, **language_models.SPECS, **checks.SPECS}
+FIRST = {spec["name"]: spec for spec in reversed(EVERY.values())}  # of every system the first setting
+
+
+def check_held(spec: dict[str, Any]) -> None:
+    factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
+    check_slots_and_shapes(factory, **next(sizes for kind, sizes in SIZES.items() if issubclass(factory.func, kind)))
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_nothing_is_asked_that_is_not_declared(name: str) -> None:
+    check_held(FIRST[name])
+
+
+class Stepping(Luong):
+    """Does not say that it asks word by word."""
+
+    needs = {"attention": Need(role="cross")}
+
+
+class Undeclared(Luong):
+    """Has a slot that it does not declare."""
+
+    needs = {}
+
+
+class Caching(Transformer):
+    """Does not say that a memory of the decoder grows."""
+
+    @classmethod
+    def asks(cls, chosen: Any) -> Any:
+        return {**super().asks(chosen), "decoder_attention": Need(role="self", direction="causal", stepwise=True)}
+
+
+class Causal(Luong):
+    """Hides the later part of the source."""
+
+    def _attentional(self, tops: Any, attended: Any, fed: Any) -> Any:
+        return jnp.tanh(self.combine(jnp.concatenate([self.search.read(tops, attended, CAUSAL).context, tops], axis=-1)))
+
+
+class Turned(LSTMLanguageModel):
+    """A state whose rows come second."""
+
+    def start(self, rows: int) -> Any:
+        return {"known": super().start(rows), "turned": jnp.zeros((2, rows))}
+
+    def read(self, state: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
+        logits, known = super().read(state["known"], tokens)
+        return logits, {**state, "known": known}
+
+
+LUONG, LM = checks.SPECS["luong"], language_models.SPECS["lstm_lm"]
+LIARS = [
+    (Stepping, LUONG, "stepwise=False, but queries come one by one"),
+    (Undeclared, LUONG, r"slots \['attention'\], but needs of \[\]"),
+    (Caching, checks.SPECS["transformer"], "'decoder_attention'. has cache=False, but its memory is extended"),
+    (Causal, LUONG, "direction='bidirectional', but it is given a causal visibility"),
+    (Turned, LM, r"expected \[B=3,...\]"),
+]
+
+
+@pytest.mark.parametrize(("liar", "spec", "words"), LIARS, ids=[one[0].__name__ for one in LIARS])
+def test_who_declares_less_is_caught(liar: Any, spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check_held({**spec, "name": f"{__name__}:{liar.__name__}"})

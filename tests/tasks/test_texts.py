@@ -1,0 +1,96 @@
+"""The base of tasks that answer texts, by the example of the guide: sums, scores, what is written and kept, and every complaint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.data import labelled
+from attnlab.data.batching import Examples
+from attnlab.errors import UserError
+from attnlab.tasks.texts import TextTask
+from attnlab.training.run import check
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+SMALL = ["task=regression:Regression", "checkpoint.by=loss", "system.embedding=6", "system.width=4", "system.hidden=6"]
+SMALL += ["batch.size=8", "batch.buckets=4,12", "batch.max_length=12", "data=table", "data.target=0", "data.label=2"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tables of digits and their mean; the example can be imported."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 40), ("valid", 9), ("test", 7)):
+        rows = [rng.integers(0, 10, rng.integers(1, 10)) for _ in range(count)]
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{' '.join(map(str, row))}\t{row.mean()}\n" for row in rows))
+    return tmp_path
+
+
+def load(folder: Path, *overrides: str, system: str = "bilstm_pooling", workdir: Path | None = None) -> Any:
+    from attnlab.tasks import TASKS
+
+    config = configs.load(f"configs/classification.py:{system}", [*SMALL, f"data.directory={folder}", *overrides])
+    kind = TASKS.resolve(config.task)
+    check(kind, config)
+    return kind.load(config, workdir, ("train", "valid", "test"))
+
+
+def test_scores_are_those_of_numpy(folder: Path) -> None:
+    """Over batches with rows of padding, alone and stacked; the loss of a batch is summed and weighed by its examples."""
+    task = load(folder)
+    params = jax.jit(task.init)(jax.random.key(0))
+    _, lines = task.score(params, "valid")
+    truth, guess = np.array([line.split("\t") for line in lines], np.float64).T
+    scores = task.evaluate(params, "valid")
+    assert list(scores) == ["loss", "absolute_error", "correlation"] == list(task.evaluated)
+    assert scores["loss"] == pytest.approx(np.mean((guess - truth) ** 2), abs=1e-3)
+    assert scores["absolute_error"] == pytest.approx(np.mean(np.abs(guess - truth)), abs=1e-3)
+    assert scores["correlation"] == pytest.approx(np.corrcoef(guess, truth)[0, 1], abs=1e-2)
+    stacked = task.evaluate_stacked(jax.tree.map(lambda x: np.stack([x, x]), params), "valid")
+    assert [one["loss"] for one in stacked] == pytest.approx([scores["loss"]] * 2, rel=1e-6)
+    batch = task.batches(1)(0)
+    loss, sums = task.loss(params, batch, jax.random.key(1))
+    assert task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum() and sums["tokens"] == (batch["source"] != 0).sum()
+    assert float(loss) == pytest.approx(float(task.sums(params, batch)["loss"]), rel=1e-6) and "loss" not in sums
+
+
+def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> None:
+    task = load(folder)
+    task.save(tmp_path / "run")
+    again = load(folder, workdir=tmp_path / "run")
+    params = jax.jit(again.init)(jax.random.key(0))
+    (one,), (other,) = again.respond(params, ["1 2 3", "9"])
+    assert float(one.text) != float(other.text) and again.size("valid") == 9
+    assert again.notes(again.batches(1))[1].startswith("valid: 9 texts, ") and "1.0" not in again.notes(again.batches(1))[0]
+    with pytest.raises(UserError, match="expected one text"):
+        again.respond(params, ["1\t2"])
+    with pytest.raises(UserError, match="has lost its vocabulary"):
+        load(folder, workdir=tmp_path)
+
+
+def test_what_does_not_fit_is_named(folder: Path) -> None:
+    for line, words in (("1 2\tmany", "label 'many' is no number"), ("1 2\tnan", "label 'nan' is no number")):
+        (folder / "valid.tsv").write_text(f"1\t1.0\n{line}\n")
+        with pytest.raises(UserError, match=f"example 2 of the valid split: the {words}"):
+            load(folder)
+    for overrides, system, words in (
+        ([], "self_attentive", "hands out a loss of its own, which task=regression:Regression does not train"),
+        (["checkpoint.by=accuracy"], "bilstm_pooling", "checkpoint.by='accuracy'; choose from: absolute_error, correlation, loss"),
+    ):
+        with pytest.raises(UserError, match=words):
+            load(folder, *overrides, system=system)
+
+
+def test_labels_may_be_arrays() -> None:
+    """Of any shape; a row of padding has zeros."""
+    label = np.arange(6, dtype=np.float32).reshape(3, 2) + 1
+    batch = Examples([[4], [5], [6]], label=label).batch(np.array([2, -1, 0]), 2)
+    np.testing.assert_array_equal(batch["label"], [[5, 6], [0, 0], [1, 2]])
+    assert batch["label"].dtype == np.float32
+    assert labelled.Classes((), 1).names == () and TextTask.numbers == 1
