@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.axes import zipped
+from attnlab.experiments.plan_fields import Inner, Versioned
 from attnlab.files import write_atomic
 from attnlab.json_kinds import Damaged, Finite, FolderName, Natural, fit, parsed
 from attnlab.provenance import check_record
@@ -245,11 +246,11 @@ class Plan(Asked):
           UserError: the text is damaged, or of another version.
         """
         try:
-            fields = fit(parsed(text), _Versioned)
+            fields = fit(parsed(text), Versioned)
             version = fields.pop("version")
             if version != VERSION:
                 raise UserError(f"{where} is of version {version!r}, this attnlab reads version {VERSION}; use another --dir")
-            fit(fields, _Inner)
+            fit(fields, Inner)
             plan: Plan = fit(fields, cls)
             _check_names(plan)
             check_record(plan.own_code)
@@ -271,89 +272,6 @@ class Plan(Asked):
             plan = plan.grown(candidates)
             plan.write(directory)
         return plan
-
-
-class _Versioned(TypedDict):
-    version: Any
-
-
-class _Metric(TypedDict):
-    metric: str
-    mode: Literal["min", "max"]
-
-
-class _Budget(TypedDict):
-    match: Literal["parameters", "flops"]
-    within: Finite
-    knob: str
-    to: str
-    knobs: Mapping[str, str]
-
-
-class _Met(TypedDict):
-    """The budget of a candidate."""
-
-    wanted: Finite
-    reached: Finite
-    knob: str
-    value: int
-    matched: bool
-    note: str
-
-
-class _Contrast(TypedDict):
-    weights: Mapping[str, Finite]
-    at_least: Finite
-
-
-class _Claim(TypedDict):
-    statement: str
-    contrasts: list[_Contrast]
-
-
-class _Range(TypedDict):
-    kind: str
-
-
-class _Search(TypedDict):
-    sampler: str
-    trials: Natural
-    pruner: str | None
-    at_once: Natural
-    seed: Natural
-    space: Mapping[str, _Range]
-
-
-class _Training(TypedDict):
-    steps: Natural
-
-
-class _Config(TypedDict):
-    training: _Training
-
-
-class _Planned(TypedDict):
-    """What is read of a candidate below its own fields."""
-
-    config: _Config
-    budget: _Met | None
-
-
-class _Point(TypedDict):
-    name: str
-    overrides: Mapping[str, Any]
-
-
-class _Inner(TypedDict):
-    """What is read of `plan.json` below the fields of `Plan`."""
-
-    tune: list[_Point]
-    select: _Metric
-    measure: _Metric
-    budget: _Budget | None
-    claim: _Claim | None
-    search: _Search | None
-    candidates: list[_Planned]
 
 
 def _check_names(plan: Plan) -> None:
