@@ -69,8 +69,9 @@ class TextTask:
 
     Attributes:
       numbers: C of the system that `build` makes.
-      config, system: of the run.
+      config: of the run.
       data: the texts, their ids and their labels.
+      system: the model, made by `build` where none is handed over.
     """
 
     systems: ClassVar[type[Classifier]] = Classifier
@@ -85,8 +86,9 @@ class TextTask:
     carried: Callable[[], Any] = staticmethod(lambda: None)
     follow: Callable[[Any, Any], Any] = staticmethod(lambda carried, tracked: None)
 
-    def __init__(self, config: ConfigDict, data: labelled.LabelledTexts, system: Classifier) -> None:
-        self.config, self.data, self.system = config, data, system
+    def __init__(self, config: ConfigDict, data: labelled.LabelledTexts, system: Classifier | None = None) -> None:
+        self.config, self.data = config, data
+        self.system: Classifier = self.build(config, data.vocabulary.size, data.classes.sentences) if system is None else system
         score = functools.partial(self.sums, smoothing=0.0)
         self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
@@ -139,8 +141,7 @@ class TextTask:
           UserError: bad config, unreadable data, a label that `answer` refuses, a damaged or lost vocabulary.
         """
         cls.check_saved(workdir)
-        data = labelled.load(config.data, config.vocabulary, workdir, splits, cls.answer)
-        return cls(config, data, cls.build(config, data.vocabulary.size, data.classes.sentences))
+        return cls(config, labelled.load(config.data, config.vocabulary, workdir, splits, cls.answer))
 
     @classmethod
     def check_saved(cls, workdir: Path | None) -> None:

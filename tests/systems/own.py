@@ -55,7 +55,7 @@ def only(path: str, oracle: str | None = None) -> None:
     kind = next((one for one in KINDS if isinstance(system, type) and issubclass(system, one)), None)
     if kind is None:
         raise UserError(f"expected a class derived from {', '.join(one.__name__ for one in KINDS)} of {System.__module__}")
-    reference = SYSTEMS.resolve(oracle) if oracle else None
+    reference = _function(oracle) if oracle else None
     beside = [vars(importlib.import_module(one.partition(":")[0])) for one in (path, oracle) if one]
     reference = reference or beside[0].get("oracle")
     said = {name: next((one[name] for one in beside if name in one), None) for name in ("SETTINGS", "LARGER", "TIED", "SILENT")}
@@ -66,6 +66,15 @@ def only(path: str, oracle: str | None = None) -> None:
     for spec in specs:
         complete_settings(spec)  # a misspelt one is told before any test
     PROMISES[:] = _promises(kind, system, specs, reference, said["LARGER"] or {})
+
+
+def _function(path: str) -> Any:
+    """What stands at "module:function"."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"--oracle={path}: {error}; write module:function") from error
 
 
 def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:

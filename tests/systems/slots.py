@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Need
+from attnlab.attention.protocol import Need, asking
 from attnlab.attention.visibility import EVERYTHING
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
@@ -45,15 +45,16 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             asked("extend_pairs", (need.values and need.cache, "values or cache False, but a memory of keys and values is extended"))
             return _left(inside, super().extend_pairs(memory, keys, values, valid))
 
-        def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Any:
+        def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING, weights: bool = False) -> Any:
             wanted = need.under(visibility.rule)
             asked(
                 "read",
                 (need.dense or not wanted.dense, "dense=False, but it is given a visibility of its own"),
                 (wanted.direction == need.direction, "direction='bidirectional', but it is given a causal visibility"),
                 (need.stepwise or not stepping[0], "stepwise=False, but queries come one by one in decoding"),
+                (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
             )
-            return _left(inside, super().read(query, memory, visibility))
+            return _left(inside, super().read(query, memory, visibility, **asking(weights)))
 
     return Watched
 

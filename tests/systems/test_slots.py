@@ -61,6 +61,14 @@ class Causal(Luong):
         return jnp.tanh(self.combine(jnp.concatenate([self.search.read(tops, attended, CAUSAL).context, tops], axis=-1)))
 
 
+class Weighing(Luong):
+    """Does not say that it uses weights."""
+
+    def _attentional(self, tops: Any, attended: Any, fed: Any) -> Any:
+        reading = self.search.read(tops, attended, weights=True)
+        return jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1))) * reading.weights.sum()
+
+
 class Turned(LSTMLanguageModel):
     """A state whose rows come second."""
 
@@ -78,6 +86,7 @@ LIARS = [
     (Undeclared, LUONG, r"slots \['attention'\], but needs of \[\]"),
     (Caching, checks.SPECS["transformer"], "'decoder_attention'. has cache=False, but its memory is extended"),
     (Causal, LUONG, "direction='bidirectional', but it is given a causal visibility"),
+    (Weighing, LUONG, "weights=False, but it is asked for weights"),
     (Turned, LM, r"expected \[B=3,...\]"),
 ]
 
