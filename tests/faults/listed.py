@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.faults.fault import ROOT, Fault, read
+from tests.faults.fault import LISTS, ROOT, Fault, read
 
-LISTS = ("scores", "alignments", "positions", "visibility", "mechanisms", "core", "kernels")
-FAULTS: list[Fault] = [fault for name in LISTS for fault in read(ROOT / "tests" / "faults" / "list" / f"{name}.txt")]
+FAULTS: list[Fault] = [fault for path in sorted(LISTS.glob("**/*.txt")) for fault in read(path)]
 
 DOCS = ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- generated: python -m tests.faults --results FILE --docs -->", "<!-- end -->"

@@ -17,7 +17,7 @@ from tests.faults.fault import ROOT, SOURCES, TESTS, Fault, Stale, parsed, read,
 from tests.faults.listed import DOCS, FAULTS, score, with_table
 from tests.faults.runner import Result, Session
 
-DROPPED = next(fault for fault in FAULTS if fault.name == "projections.py: bias dropped")
+DROPPED = next(fault for fault in FAULTS if fault.name == "attention/projections.py: bias dropped")
 
 
 @pytest.mark.quick
@@ -62,7 +62,7 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     first, second = read(tmp_path / "list.txt")
     assert first == Fault("x/y.py", "wrong", "old\n    two", "new", ("test_a.py: oracle one", "test_b.py"))
     assert second == Fault("x/y.py", "gone", "old", "", ("test_a.py: oracle",), "why")
-    assert first.module == "attnlab.attention.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
+    assert first.module == "attnlab.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
     (tmp_path / "list.txt").write_text("@ wrong\n* old\n")
     with pytest.raises(ValueError, match=r"list.txt:2: a line begins with '\*'"):
         read(tmp_path / "list.txt")
@@ -81,7 +81,7 @@ def test_words_select_whole_words() -> None:
 
 def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real processes on the tests of projections alone."""
-    monkeypatch.setitem(faults_of.WHOLE, "projections.py", ())
+    monkeypatch.setitem(faults_of.WHOLE, "attention/projections.py", ())
     session = Session()
 
     def become(session: Session = session, **changes: object) -> tuple[str, str]:
@@ -90,15 +90,15 @@ def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch
 
     assert become() == ("caught", "") and len(session.sound) == 1 and not session.spoilt
     text = "computed in the dtype of its arguments"
-    assert become(old=text, new=f"{text}, as before", tests=("test_projections.py: test_matmul",)) == ("survived", "")
+    assert become(old=text, new=f"{text}, as before", tests=("attention/test_projections.py: test_matmul",)) == ("survived", "")
     assert become(old="no such text")[0] == "stale" == become(new="return (")[0]
     assert become(old="import math", new="import mathematics")[0] == "broken"  # nothing is tested by code that cannot be imported
-    assert "ended with 5" in become(tests=("test_projections.py: no_such_test",))[1]
+    assert "ended with 5" in become(tests=("attention/test_projections.py: no_such_test",))[1]
     assert become(Session(limit=0.01))[0] == "out of time"
     spoilt = Session()
     spoilt.spoilt = set(session.sound)
     assert become(spoilt)[0] == "broken"  # a test that fails anyway proves nothing
-    with pytest.raises(Stale, match="stands 0 times in projections.py"):
+    with pytest.raises(Stale, match="stands 0 times in attention/projections.py"):
         dataclasses.replace(DROPPED, old="no such text").digest()
 
 
