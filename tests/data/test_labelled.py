@@ -72,7 +72,10 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
     table = (folder / "train.tsv").read_text()
     (folder / "valid.tsv").write_text(f"{table}4\tan emu\tit runs\tyes\n")
     (folder / "test.tsv").write_text(f"{table}5\ta yak\tit waits\tmaybe\n")
-    alone, every = labelled.load(node(folder), WORDS, splits=("train",)), labelled.load(node(folder), WORDS, splits=("train", "valid", "test"))
+    alone, every = (
+        labelled.load(node(folder), WORDS, splits=("train",)),
+        labelled.load(node(folder), WORDS, splits=("train", "valid", "test")),
+    )
     assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
     assert every.vocabulary.tokens(range(every.vocabulary.size)) == alone.vocabulary.tokens(range(alone.vocabulary.size))
     assert every.vocabulary.encode_all(["emu", "yak"])[0].tolist() == [UNK] == every.vocabulary.encode_all(["yak"])[0].tolist()
