@@ -36,10 +36,10 @@ def test_time_and_memory_of_a_trial_of_several_attempts(tmp_path: Path) -> None:
     start, end = (json.loads(line) for line in (folder / "attempts.jsonl").read_text().splitlines())
     stopped = {**end, "state": "interrupted", "seconds": 2.0, "peak_bytes": 9 * 2**30, "first_step_seconds": None}
     last = {**end, "seconds": 3.0, "peak_bytes": 2**30, "first_step_seconds": 7.5}
-    lines(folder / "attempts.jsonl", [start, stopped, start, start, last, {**last, "seconds": None, "first_step_seconds": 8.0}])
+    lines(folder / "attempts.jsonl", [start, stopped, start, start, last, start, {**last, "seconds": None, "first_step_seconds": 8.0}])
     record = collect(tmp_path).trials[0]
     assert record.cost == Cost(step_seconds=0.02, first_step_seconds=7.5, peak_bytes=9 * 2**30)
-    assert (record.seen.state, record.seen.attempts, record.seen.seconds) == ("done", 3, 5.0)
+    assert (record.seen.state, record.seen.attempts, record.seen.seconds) == ("done", 4, 5.0)
 
 
 def test_trials_that_never_began_are_empty(tmp_path: Path) -> None:
