@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults import fault as faults_of
 from tests.faults.__main__ import main, report
-from tests.faults.fault import ROOT, SOURCES, TESTS, Fault, Stale, parsed, read, selects
+from tests.faults.fault import LISTS, ROOT, SOURCES, TESTS, Fault, Stale, parsed, read, selects
 from tests.faults.listed import DOCS, FAULTS, figures_of, score, table, with_table
 from tests.faults.runner import Result, Session
 
@@ -69,6 +69,10 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     assert first == Fault("x/y.py", "wrong", "old\n    two", "new", ("test_a.py: oracle one", "test_b.py"))
     assert second == Fault("x/y.py", "gone", "old", "", ("test_a.py: oracle",), "why")
     assert first.module == "attnlab.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
+    below = read(LISTS / "attention" / "core.txt")[0]  # a list in a folder is about that folder
+    assert below.file.startswith("attention/") and all(one.startswith("attention/test_") for one in below.tests)
+    of_file = Fault("training/loop.py", "wrong", "old", "new", ("training/test_step.py",))
+    assert of_file.room == "training" and of_file.stages() == ("training/test_step.py", "training/test_loop.py")
     (tmp_path / "list.txt").write_text("@ wrong\n* old\n")
     with pytest.raises(ValueError, match=r"list.txt:2: a line begins with '\*'"):
         read(tmp_path / "list.txt")
