@@ -258,7 +258,7 @@ def begin(plan: Plan, tmp_path: Path) -> Path:
     trial = plan.trials()[1]
     workdir = trial.workdir(tmp_path / "sweep")
     workdir.mkdir(parents=True)
-    Manifest.build(trial.config, devices=None, data={}, own_code=provenance.of(trial.config).record()).write(workdir)
+    Manifest.build(trial.config, devices={}, data={}, own_code=provenance.of(trial.config).record()).write(workdir)
     (workdir / "metrics.jsonl").write_text("{}\n")
     return workdir
 
