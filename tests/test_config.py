@@ -352,6 +352,12 @@ def test_hash_and_flat_survive_json(file: str) -> None:
     assert configs.config_hash(load(file, "system.attention.hidden=6")) != configs.config_hash(config)
     assert configs.config_hash(load(file, "system.dropout=0.1", "seed=0")) == configs.config_hash(config)
     assert configs.config_hash({"b": 1, "a": {"d": (1,), "c": 2}}) == configs.config_hash({"a": {"c": 2, "d": [1]}, "b": 1})
+    tree = configs.to_dict(config)
+    whole = configs.prepare(configs.from_dict({**tree, "system": {**tree["system"], "dropout": 0}}), [], TABLES)
+    assert type(whole.system.dropout) is float  # a whole number in a file is the fraction that it stands for
+    assert configs.config_hash(whole) == configs.config_hash(load(file, "system.dropout=0"))
+    assert configs.config_hash(load(file, "system.dropout=0")) == configs.config_hash(load(file, "system.dropout=0.0"))
+    assert configs.config_hash({"a": 1}) == "015abd7f5cc5" and configs.config_hash({"a": 1}) != configs.config_hash({"a": 1.0})
     again = configs.prepare(stored, ["seed=3"], TABLES)
     assert again.seed == 3 and again.is_locked
 

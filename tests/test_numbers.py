@@ -129,6 +129,7 @@ def test_what_the_checks_leave_is_built_or_refused(file: str) -> None:
         ("system.decoder=1000000", "config.system: its parameters would take 11,"),
         ("seed=4294967296", "config.seed=4294967296: expected a whole number of at most"),
         ("seed=-1", "config.seed=-1: expected a whole number of at least 0 and at most 4,294,967,295"),
+        ("data.seed=-1", "config.data.seed=-1: expected a whole number of at least 0 and at most 4,294,967,295"),
         ("data.seed=4294967296", "config.data.seed=4294967296: expected a whole number of at most"),
     ],
 )

@@ -26,12 +26,13 @@ FILES = {
     "own_pack/deep.py": "from . import beside\nfrom .inner.far import FAR\nfrom own_pack import *\n",
     "own_pack/beside.py": "def inside():\n    from .inner import near\n",
     "own_pack/stranger.py": "X = 1\n",
-    "own_pack/inner/__init__.py": "",
+    "own_pack/inner/__init__.py": "from .given import GIVEN\n",
     "own_pack/inner/far.py": "FAR = 1\n",
+    "own_pack/inner/given.py": "GIVEN = 1\n",
     "own_pack/inner/near.py": "from ..beside import inside\n",
 }
 MODULES = ["own_aid", "own_entry", "own_later", "own_pack", "own_pack.beside", "own_pack.deep", "own_pack.inner", "own_pack.inner.far"]
-MODULES += ["own_pack.inner.near", "own_top"]
+MODULES += ["own_pack.inner.given", "own_pack.inner.near", "own_top"]
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def run(tmp_path: Path) -> Path:
     config = configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])
     folder = tmp_path / "run"
     folder.mkdir()
-    Manifest.build(config, devices=None, data=None, command=[]).write(folder)
+    Manifest.build(config, devices={}, data={}, command=[]).write(folder)
     return folder
 
 
@@ -30,6 +31,18 @@ def test_the_stored_config_with_overrides_of_its_use(run: Path) -> None:
     assert Stored.find(run).config == configs.load("configs/translation.py:rnnsearch", ["training.steps=7"])  # tuples and all, through JSON
     same = Stored.find(run, ["training.steps=7", "decoding.beam=2"], "configs/translation.py:rnnsearch")
     assert same.config.decoding.beam == 2
+
+
+def test_a_member_of_an_ensemble_has_its_test_split_closed_as_alone(run: Path, tmp_path: Path) -> None:
+    """Also where the run that it joins is nobody's trial."""
+    trial = tmp_path / "sweep" / "trials" / "general-0a1b2c3d" / "seed0"
+    shutil.copytree(run, trial)
+    (tmp_path / "sweep" / "plan.json").write_text("{}")
+    stored = Stored.find(run, ensemble=[trial])
+    stored.check_splits(["train", "valid"])
+    with pytest.raises(UserError, match=f"{trial} is a trial of the sweep .* its test split stays closed"):
+        stored.check_splits(["valid", "test"])
+    Stored.find(run).check_splits(["test"])
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,18 @@ def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[s
     assert (np.asarray(found)[..., LENGTH:] == 0.0).all()
 
 
+@pytest.mark.parametrize("name", ["multihead", "single"])
+def test_weights_that_are_asked_for_have_the_slots_to_spare_that_maps_leave_out(name: str) -> None:
+    """So that their shape does not depend on whether the length is known; the slots that nothing was written to have weight 0."""
+    call = calls(name, dict(first_settings())[name])
+    x, _, _ = inputs(queries=LENGTH)
+    memory = call(x, capacity=CAPACITY, method="remember")
+    look, collected = call(x, memory, CAUSAL, weights=True, method="read", mutable=[MAPS])
+    assert look.weights.shape[-1] == CAPACITY > LENGTH and not np.asarray(look.weights[..., LENGTH:]).any()
+    (shown,) = jax.tree.leaves(collected[MAPS])
+    np.testing.assert_array_equal(shown, look.weights[..., :LENGTH])
+
+
 def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """For "auto" that is the plain one, also where blockwise would be faster; a kernel that is named is refused by its name."""
     query, source, valid = inputs()

@@ -152,6 +152,10 @@ def test_default_workdir_tells_configs_apart() -> None:
     path = default_workdir("configs/translation.py:rnnsearch", first)
     assert path.startswith("runs/translation-rnnsearch-") and path == default_workdir("configs/translation.py:rnnsearch", first)
     assert path != default_workdir("configs/translation.py:rnnsearch", other)
+    elsewhere = configs.load("configs/translation.py:rnnsearch", ["parallel.devices=2", "parallel.backend=mesh"])
+    assert path == default_workdir("configs/translation.py:rnnsearch", elsewhere)  # the same run on other devices goes on there
+    stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(first))))
+    assert path == default_workdir("some/where/translation.py:rnnsearch", stored)
 
 
 def test_without_workdir_the_run_goes_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,5 +144,6 @@ def test_a_generated_source_and_sentences_without_translation() -> None:
 def test_the_fingerprint_sees_every_change() -> None:
     pairs = [("a", "b"), ("c", "d")]
     others = [[("a", "b")], pairs[::-1], [("ab", ""), ("c", "d")], [("a", "b"), ("c", "d ")], [("b", "a"), ("c", "d")]]
+    others += [[("a", "b"), ("c", "x")], [("a", "b"), ("x", "d")]]
     assert fingerprint(pairs) == fingerprint(iter(pairs))
-    assert len({fingerprint(pairs), *map(fingerprint, others)}) == 6
+    assert len({fingerprint(pairs), *map(fingerprint, others)}) == 8

@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.data import labelled
 from attnlab.data.files import TabFiles
-from attnlab.data.vocabulary import EOS
+from attnlab.data.vocabulary import EOS, UNK
 from attnlab.errors import UserError
 
 WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
@@ -65,6 +65,23 @@ def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -
     (workdir / "vocabulary" / "labels.json").write_text('{"labels"')
     with pytest.raises(UserError, match="are damaged .*put back a good copy"):
         labelled.Classes.load(workdir)
+
+
+def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder: Path) -> None:
+    """What only other splits say is unknown, whether or not they are read beside it."""
+    table = (folder / "train.tsv").read_text()
+    (folder / "valid.tsv").write_text(f"{table}4\tan emu\tit runs\tyes\n")
+    (folder / "test.tsv").write_text(f"{table}5\ta yak\tit waits\tmaybe\n")
+    alone, every = (
+        labelled.load(node(folder), WORDS, splits=("train",)),
+        labelled.load(node(folder), WORDS, splits=("train", "valid", "test")),
+    )
+    assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
+    assert every.vocabulary.tokens(range(every.vocabulary.size)) == alone.vocabulary.tokens(range(alone.vocabulary.size))
+    assert every.vocabulary.encode_all(["emu", "yak"])[0].tolist() == [UNK] == every.vocabulary.encode_all(["yak"])[0].tolist()
+    assert every.examples["valid"].source[3].tolist() == [UNK, UNK, EOS]
+    only = labelled.load(node(folder), WORDS, splits=("test",))  # "train" is read for it, and not returned
+    assert only.vocabulary.size == alone.vocabulary.size and set(only.rows) == {"test"}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +165,7 @@ def test_examples_of_several_numbers_of_texts_are_refused(folder: Path, monkeypa
         labelled.load(node(folder), WORDS)
 
 
-def test_fingerprints_tell_where_one_text_ends() -> None:
-    rows = [[(("ab", "c"), "x")], [(("a", "bc"), "x")], [(("ab",), "cx")], [(("ab", "c"), "x")] * 2]
+def test_fingerprints_tell_labels_apart_and_where_one_text_ends() -> None:
+    rows = [[(("ab", "c"), "x")], [(("a", "bc"), "x")], [(("ab",), "cx")], [(("ab", "c"), "x")] * 2, [(("ab", "c"), "y")]]
     prints = {labelled.fingerprint(one) for one in rows}
-    assert len(prints) == 4
+    assert len(prints) == 5

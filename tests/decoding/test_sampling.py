@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.decoding import Hypotheses, sample
-from attnlab.decoding.sampling import keep_largest, keep_nucleus
+from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus
 
 SENTENCES = [0, 1, 2, 3]
 CHI_SQUARE = {1: 15.1, 2: 18.4, 3: 21.1}  # 1e-4 quantiles
@@ -32,6 +32,12 @@ def test_nucleus_breaks_ties_by_the_lowest_id() -> None:
 @pytest.mark.parametrize(("k", "ids"), [(0, [0, 1, 2, 3]), (1, [3]), (2, [0, 2, 3]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])])
 def test_largest_keeps_ties(k: int, ids: list[int]) -> None:
     assert kept(keep_largest(jnp.array([[2.0, 1.0, 2.0, 3.0]]), k)) == ids
+
+
+@pytest.mark.parametrize(("k", "p", "ids"), [(2, 0.5, [3]), (2, 0.6, [0, 3]), (3, 0.75, [0, 3]), (0, 0.75, [0, 2, 3]), (2, 1.0, [0, 3])])
+def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> None:
+    """Top-k first, and the share of the nucleus is one of what that leaves: 0.4 of 0.7 are more than half."""
+    assert kept(filtered(jnp.log(jnp.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
 
 
 @pytest.mark.parametrize(

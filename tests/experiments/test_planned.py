@@ -57,7 +57,7 @@ def test_that_changed_code_is_accepted_is_passed_on(
     dataclasses.replace(made, candidates=(old, *made.candidates[1:])).write(tmp_path / "old")
     workdir = made.trials()[0].workdir(tmp_path / "sweep")
     (workdir / "checkpoints" / "4").mkdir(parents=True)
-    Manifest.build(config, devices=None, data={}, own_code=code.record()).write(workdir)
+    Manifest.build(config, devices={}, data={}, own_code=code.record()).write(workdir)
     (tmp_path / "gone.py").unlink()
     monkeypatch.setattr(subprocess, "run", None)
     with pytest.raises(UserError, match=r"seed0 was made with other code: .*gone\.py is gone; put that back"):

@@ -127,6 +127,11 @@ def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: N
     assert additive.budget == {"wanted": 10_000, "reached": 10_400, "knob": "system.decoder", "value": 10, "matched": False, "note": ""}
     loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
     assert loose.budget is not None and loose.budget["matched"]
+    low = WIDEST.replace("40", "36")  # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
+    below, _ = planned(tmp_path, low, budget).candidates
+    assert below.budget is not None and (below.budget["reached"], below.budget["matched"]) == (9400, False)
+    near, _ = planned(tmp_path, low, budget.replace("to=", "within=0.05, to=")).candidates
+    assert near.budget is not None and near.budget["matched"]
 
 
 def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> None:
@@ -253,7 +258,7 @@ def begin(plan: Plan, tmp_path: Path) -> Path:
     trial = plan.trials()[1]
     workdir = trial.workdir(tmp_path / "sweep")
     workdir.mkdir(parents=True)
-    Manifest.build(trial.config, devices=None, data={}, own_code=provenance.of(trial.config).record()).write(workdir)
+    Manifest.build(trial.config, devices={}, data={}, own_code=provenance.of(trial.config).record()).write(workdir)
     (workdir / "metrics.jsonl").write_text("{}\n")
     return workdir
 

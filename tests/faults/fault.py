@@ -1,14 +1,15 @@
-"""What a seeded fault is: one text of one file of the attention package put in place of another, and who should notice.
+"""What a seeded fault is: one text of one file of the package put in place of another, and who should notice.
 
-Faults are plain data, in list/*.txt:
+Faults are plain data, in list/**/*.txt. A list in list/FOLDER/ is about attnlab/FOLDER and tests/FOLDER; one in list/ itself is about
+all of attnlab/ and tests/.
 
     = word text               from here on `word` stands for the text at the start of a test
-    == file                   the faults that follow are in this file below attnlab/attention
+    == file                   the faults that follow are in this file below attnlab/, or the list's folder of it
     @ what is wrong           a fault begins
     - old                     what stands there exactly once, a piece of a line or several lines
     + new                     what is put in its place
-    ? test | test             who should notice, the likeliest first: "file" below tests/attention, or "file: words", the tests of it
-                              whose ids have all the words
+    ? test | test             who should notice, the likeliest first: "file" below tests/ or the list's folder of it, or "file: words",
+                              the tests of it whose ids have all the words
     ! reason                  only where no test can be expected to notice: why
     # remark
 """
@@ -21,11 +22,12 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "attnlab" / "attention"
-TESTS = Path("tests") / "attention"
+SOURCES = ROOT / "attnlab"
+TESTS = Path("tests")
+LISTS = ROOT / "tests" / "faults" / "list"
 
-# Asked last, where the tests that a fault names let it pass: all tests of its room.
-WHOLE = {
+# Asked last, where the tests that a fault names let it pass: all tests of its room. Elsewhere it is the test file that mirrors the source.
+_ATTENTION = {
     "scores": ("test_scores.py", "test_score_facts.py", "test_facts.py"),
     "alignments": ("test_alignments.py", "test_alignment_families.py", "test_reinforce.py", "test_facts.py"),
     "positions": ("test_positions.py", "test_positions_relative.py", "test_positions_rope.py", "test_positions_syntax.py", "test_facts.py"),
@@ -35,6 +37,7 @@ WHOLE = {
     "protocol.py": ("test_protocol.py", "test_composition.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
     "projections.py": ("test_projections.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
 }
+WHOLE = {f"attention/{room}": tuple(f"attention/{file}" for file in files) for room, files in _ATTENTION.items()}
 
 
 class Stale(Exception):
@@ -46,7 +49,7 @@ class Fault:
     """One mistake; see the head of this file.
 
     Attributes:
-      file: below attnlab/attention.
+      file: below attnlab/.
       what: the mistake in words.
       old, new: the text and what takes its place.
       tests: who should notice.
@@ -67,13 +70,14 @@ class Fault:
 
     @property
     def room(self) -> str:
-        """The part of the package it is in."""
-        return self.file.split("/")[0]
+        """The part of the package it is in; attention has parts of its own."""
+        first, *rest = self.file.split("/")
+        return f"{first}/{rest[0]}" if first == "attention" else first
 
     @property
     def module(self) -> str:
         """The module it changes."""
-        return f"attnlab.attention.{self.file.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
+        return f"attnlab.{self.file.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
 
     def source(self) -> str:
         """The whole file with the mistake in it.
@@ -93,7 +97,10 @@ class Fault:
 
     def stages(self) -> tuple[str, ...]:
         """The tests to run, one after the other until one fails."""
-        return (*self.tests, *(one for one in WHOLE[self.room] if one not in self.tests))
+        folder, _, name = self.file.rpartition("/")
+        mirror = Path(folder, f"test_{'init' if name == '__init__.py' else name.removesuffix('.py')}.py")
+        rest = WHOLE.get(self.room, (str(mirror),) if (ROOT / TESTS / mirror).is_file() else ())
+        return (*self.tests, *(one for one in rest if one not in self.tests))
 
     def digest(self) -> str:
         """Changes whenever the fault, the file it is in, or its tests' names do."""
@@ -102,6 +109,7 @@ class Fault:
 
 def read(path: Path) -> list[Fault]:
     """The faults of one list."""
+    below = f"{path.parent.relative_to(LISTS)}/".removeprefix("./") if path.is_relative_to(LISTS) else ""
     words: dict[str, str] = {}
     faults: list[Fault] = []
     file = ""
@@ -113,17 +121,17 @@ def read(path: Path) -> list[Fault]:
             case "=":
                 words[text.partition(" ")[0]] = text.partition(" ")[2]
             case "==":
-                file = text
+                file = f"{below}{text}"
             case "@":
                 faults.append(Fault(file, text, "", "", ()))
             case "-" | "+" | "?" | "!":
-                faults[-1] = _grown(faults[-1], sign, text, words)
+                faults[-1] = _grown(faults[-1], sign, text, words, below)
             case _:
                 raise ValueError(f"{path}:{number}: a line begins with {sign!r}; see tests/faults/fault.py for the signs")
     return [dataclasses.replace(fault, old=fault.old.removesuffix("\n"), new=fault.new.removesuffix("\n")) for fault in faults]
 
 
-def _grown(fault: Fault, sign: str, text: str, words: dict[str, str]) -> Fault:
+def _grown(fault: Fault, sign: str, text: str, words: dict[str, str], below: str) -> Fault:
     """A fault with one more line."""
     if sign == "-":
         return dataclasses.replace(fault, old=f"{fault.old}{text}\n")
@@ -132,7 +140,7 @@ def _grown(fault: Fault, sign: str, text: str, words: dict[str, str]) -> Fault:
     if sign == "!":
         return dataclasses.replace(fault, survives=text)
     spelt = (one.strip().partition(" ") for one in text.split(" | "))
-    return dataclasses.replace(fault, tests=tuple(f"{words.get(first, first)} {rest}".strip() for first, _, rest in spelt))
+    return dataclasses.replace(fault, tests=tuple(f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in spelt))
 
 
 def parsed(tests: str) -> tuple[str, tuple[str, ...]]:

@@ -100,6 +100,17 @@ def test_a_gate_that_is_open_says_and_one_that_is_shut_copies() -> None:
     assert (copied[..., PAD] < 1e-6).all()
 
 
+def test_of_several_heads_the_mean_is_copied() -> None:
+    """With the gate shut, of a mechanism with two heads."""
+    system = make({**SPEC, "attention": {"name": "multihead", "heads": 2}, "coverage": "none"})
+    (source, target), params = batch(), parameters(system)
+    shut = {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, -60.0)}}
+    log_probs, collected = system.apply({"params": narrow(shut)}, source, target, mutable=[MAPS])
+    (found,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
+    assert found.weights.shape[1] == 2 and float(jnp.abs(found.weights[:, 0] - found.weights[:, 1]).max()) > 1e-3
+    np.testing.assert_allclose(np.exp(log_probs), scattered(found.weights.mean(axis=1), source, VOCABULARY), atol=1e-6)
+
+
 def test_words_that_stand_twice_are_copied_by_both_weights() -> None:
     weights, source = np.array([[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]], np.float32), np.array([[4, 5, 4]])
     np.testing.assert_array_equal(scattered(jnp.asarray(weights), source, 6), [[[0, 0, 0, 0, 0.75, 0.25], [0, 0, 0, 0, 1.0, 0]]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import runpy
 from pathlib import Path
@@ -108,6 +109,17 @@ def test_evaluation_is_that_of_single_examples(model: Model) -> None:
     assert first == pytest.approx(expected, rel=1e-5) and second["loss"] == pytest.approx(
         math.log(len(model.task.data.classes.names)), rel=1e-5
     )
+
+
+def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classification) -> None:
+    """The loss is the mean over the others; the accuracy and macro F1 know of it."""
+    data, params = plain.data, plain.init(jax.random.key(0))
+    more = [*data.rows["valid"], (("abc",), "ends in z")]
+    examples = {"valid": labelled.encode(data.vocabulary, data.classes, more, "valid")}
+    task = Classification(plain.config, dataclasses.replace(data, rows={"valid": more}, examples=examples))
+    before, after, count = plain.evaluate(params, "valid"), task.evaluate(params, "valid"), len(more)
+    assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
+    assert after["accuracy"] == pytest.approx(before["accuracy"] * (count - 1) / count) and 0 < after["macro_f1"] < before["macro_f1"]
 
 
 def test_answers_confusion_and_measures(model: Model) -> None:

@@ -131,6 +131,15 @@ def test_several_models_are_scored_at_once(of: Any) -> None:
         assert one.keys() == set(task.measures) - {"recall"}
 
 
+@pytest.mark.parametrize("of", [joined, apart])
+def test_evaluation_is_never_smoothed(of: Any) -> None:
+    """Alone, and of several models at once."""
+    task, params = of()
+    smoothed, hard = with_settings(task, training__label_smoothing=0.4), task.evaluate(params, "test")
+    assert smoothed.evaluate(params, "test") == hard
+    assert smoothed.evaluate_stacked(jax.tree.map(lambda leaf: leaf[None], params), "test")[0] == pytest.approx(hard, rel=1e-5)
+
+
 def test_texts_apart_remember_nothing_and_learn() -> None:
     task, _ = apart()
     assert task.remembered() is None and task.carried() is None

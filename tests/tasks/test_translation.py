@@ -15,9 +15,9 @@ from ml_collections import ConfigDict
 
 from attnlab import config as configs
 from attnlab.config import find_file
-from attnlab.data.corpus import load_vocabularies
-from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.decoding import Decoded
+from attnlab.data.corpus import Corpus, encode, load_vocabularies
+from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from attnlab.decoding import Decoded, corpus_scores
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation, build_system, cross_entropy
 from tests.tasks.tiny import batch_of, load, trained
@@ -101,6 +101,17 @@ def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> N
     assert float(given) == pytest.approx(hard, rel=1e-5)  # the rate that is given replaces the config's
 
 
+def test_evaluation_is_never_smoothed(plain: Translation) -> None:
+    """Alone, and of several models at once."""
+    config = ConfigDict(plain.config.to_dict())
+    config.training.label_smoothing = 0.4
+    smoothed, params = Translation(config, plain.data), plain.init(jax.random.key(0))
+    hard = plain.evaluate(params, "valid")
+    stacked = jax.tree.map(lambda leaf: leaf[None], params)
+    assert smoothed.evaluate(params, "valid") == hard
+    assert smoothed.evaluate_stacked(stacked, "valid")[0] == pytest.approx(hard, rel=1e-5)
+
+
 def test_the_key_decides_the_dropout() -> None:
     task = load("rnnsearch", "system.dropout=0.5")
     params, batch = jax.jit(task.init)(jax.random.key(0)), batch_of(task)
@@ -173,6 +184,16 @@ def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str,
             assert len(one.tokens) <= len(source) + how.get("max_extra", 2)
 
 
+def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
+    """As `generate --score` prints it: the sum over all tokens of the target and EOS, whoever is beside it in the batch."""
+    pairs = [*model.task.data.pairs["test"], ("abc", "a"), ("abc", "edc")]
+    ids = [model.task.vocabularies[0].encode_all(texts) for texts in zip(*pairs, strict=True)]
+    ends = [(np.append(source, EOS), np.append(target, EOS)) for source, target in zip(*ids, strict=True)]
+    wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
+    assert model.task.log_probs(model.params, pairs) == pytest.approx(wanted, abs=1e-4)
+    assert max(abs(picked(model.log_probs(source, target), target)[-1]) for source, target in ends) > 1e-2  # the end has a price
+
+
 def test_coverage_penalty_reads_the_maps(model: Model) -> None:
     """score = log P / lp + beta sum_i log min(sum_j a_ij, 1), with the weights that the hypothesis comes with."""
     found = model.translate(beam=3, length_penalty=0.5, coverage=0.4, n_best=2, alignment=True)
@@ -219,6 +240,28 @@ def test_scores_of_a_split_are_those_of_its_translations(model: Model) -> None:
     assert scores["exact"] == hits / 9 and 0 <= scores["bleu"] <= 100 and "nrefs:1" in scores["bleu_signature"]
     named = {name for name in scores if not name.endswith("_signature")} | set(model.task.evaluate(model.params, "test"))
     assert named == set(model.task.measures)
+
+
+def test_references_are_lower_cased_and_so_is_bleu(plain: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without case is scored without case, on references spelt as its own texts are: composed letters, no capitals."""
+    pairs = [("a b c d e", "\u00c9t\u00c9 B C D E"), ("b", "E\u0301 A B C D")]  # one of them with a combining accent
+    vocabulary = Vocabulary.train([text for pair in pairs for text in pair], kind="char", min_frequency=1, lowercase=True)
+    config = ConfigDict(plain.config.to_dict())
+    config.vocabulary.lowercase = True
+    task = Translation(config, Corpus({"test": pairs}, {"test": encode((vocabulary, vocabulary), pairs)}, vocabulary, vocabulary))
+    found = [[Decoded(np.append(ids, EOS), 0.0, 0.0, None)] for ids in vocabulary.encode_all([target for _, target in pairs])]
+    asked: list[Any] = []
+
+    def noted(hypotheses: Any, references: Any, **how: Any) -> Any:
+        asked.append(references)
+        return corpus_scores(hypotheses, references, **how)
+
+    monkeypatch.setattr(Translation, "translate", lambda *rest, **how: found)
+    monkeypatch.setattr("attnlab.tasks.translation.corpus_scores", noted)
+    scores, hypotheses = task.score(None, "test")
+    assert hypotheses == asked[0] == ["\u00e9t\u00e9 b c d e", "\u00e9 a b c d"]
+    assert (scores["exact"], scores["bleu"], scores["chrf"]) == pytest.approx((1.0, 100.0, 100.0))
+    assert "case:lc" in scores["bleu_signature"] and "case:lc" in scores["chrf_signature"]
 
 
 def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:

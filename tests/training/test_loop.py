@@ -261,6 +261,21 @@ def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(field: str, 
     assert run(tmp_path, config).state == "done"  # with good data it goes on
 
 
+class Rooted(Line):
+    """A line whose gradient is no number at any step, its loss being finite: sqrt has no slope at 0."""
+
+    def loss(self, params: Any, batch: Any, key: jax.Array) -> Any:
+        """The line's and sqrt(0 b)."""
+        loss, sums = super().loss(params, batch, key)
+        return loss + jax.numpy.sqrt(0.0 * params["b"]), sums
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_though_the_loss_is(tmp_path: Path) -> None:
+    outcome = run(tmp_path, settings(training__log_every=1, checkpoint__every=1), Rooted())
+    assert (outcome.state, outcome.step) == ("diverged", 1) and "gradient norm nan at step 1" in outcome.message
+    assert "loss nan" not in outcome.message and saved(tmp_path) == [] and read_records(tmp_path / "metrics.jsonl") == []
+
+
 def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
     config = settings(optimizer__name="sgd", schedule__peak=3e38, schedule__warmup=0, training__clip=0.0, checkpoint__every=1)
     outcome = run(tmp_path, config)
@@ -310,6 +325,21 @@ def test_another_score_can_choose_the_step(scores: list[tuple[float, float]], be
         assert run(tmp_path, config, task, stop=stop).state == "interrupted"
     run(tmp_path, config, task)
     assert task.scripted == [] and best_params(config, Line(), tmp_path)[1] == best
+
+
+def test_of_equal_evaluations_the_first_is_the_best(tmp_path: Path) -> None:
+    run(tmp_path, settings(checkpoint__keep=1), Line([2.0, 1.5, 1.5]))
+    assert best_params(settings(checkpoint__keep=1), Line(), tmp_path)[1] == 6
+
+
+def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
+    """Of every logged step its own tokens and seconds."""
+    run(tmp_path, settings(training__log_every=1))
+    tokens = {one["step"]: one["tokens"] for one in read_records(tmp_path / "metrics.jsonl") if one["split"] == "train"}
+    paces = [one for one in read_records(tmp_path / "timing.jsonl") if "step_seconds" in one]
+    assert [one["step"] for one in paces] == list(tokens) and len({*tokens.values()}) > 1
+    for one in paces:
+        assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(tokens[one["step"]], rel=1e-6)
 
 
 def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
+from attnlab.provenance import Changed
 from attnlab.training.manifest import Manifest, code_revision, config_hash, differences
 
 CONFIG = {"system": {"name": "rnnsearch", "hidden": 256}, "batch": {"buckets": (16, 32)}, "parallel": {"devices": 0}, "seed": 0}
@@ -78,6 +80,20 @@ def test_differences_name_field_and_both_values() -> None:
     ]
     assert differences(CONFIG, {**CONFIG, "parallel": {"devices": 4}}, ignore=()) == ["parallel.devices: saved 0, wanted 4"]
     assert differences({"a": {"b": 3}, "ab": 1}, {"a": {"b": 4}, "ab": 2}, ignore=("a",)) == ["ab: saved 1, wanted 2"]
+
+
+def test_another_vocabulary_is_refused_and_one_that_is_lost_left_to_its_reader(tmp_path: Path) -> None:
+    """By the checksum that stands in a file; the file's layout does not matter, nor what an older manifest does not say."""
+    manifest = dataclasses.replace(build(), vocabulary={"shared.json": "a" * 64, "labels.json": "b" * 64})
+    folder = tmp_path / "vocabulary"
+    manifest.check_vocabulary(tmp_path)
+    folder.mkdir()
+    (folder / "shared.json").write_text(json.dumps({"sha256": "a" * 64, "other": 1}, indent=3))
+    manifest.check_vocabulary(tmp_path)
+    (folder / "labels.json").write_text(json.dumps({"sha256": "c" * 64}))
+    with pytest.raises(Changed, match="labels.json is not the one that this run was trained with"):
+        manifest.check_vocabulary(tmp_path)
+    build().check_vocabulary(tmp_path)
 
 
 def test_another_config_is_refused_with_five_fields() -> None:

@@ -118,6 +118,80 @@ def test_first_adam_step_and_clipping_by_hand() -> None:
     assert first({"name": "sgd"}, 100.0) == pytest.approx([-0.15, 0.0, 0.2])
 
 
+def _adam(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
+    kept["m"] = of["b1"] * kept.get("m", 0.0) + (1 - of["b1"]) * g
+    kept["v"] = of["b2"] * kept.get("v", 0.0) + (1 - of["b2"]) * g**2
+    return kept["m"] / (1 - of["b1"] ** t) / (np.sqrt(kept["v"] / (1 - of["b2"] ** t)) + of["eps"])
+
+
+def _adamw(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
+    return _adam(w, g, kept, t, of) + (of["weight_decay"] * w if w.ndim == 2 else 0.0)
+
+
+def _adafactor(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
+    decay = 1 - t ** -of["decay"]
+    if w.ndim == 2 and min(w.shape) >= of["minimum_factored"]:
+        for axis in (0, 1):
+            kept[axis] = decay * kept.get(axis, 0.0) + (1 - decay) * (g**2).mean(axis=axis, keepdims=True)
+        update = g / np.sqrt(kept[0] * kept[1] / kept[1].mean())
+    else:
+        kept["v"] = decay * kept.get("v", 0.0) + (1 - decay) * g**2
+        update = g / np.sqrt(kept["v"])
+    return update / max(1.0, np.sqrt((update**2).mean()) / of["clipping"]) * max(1e-3, np.sqrt((w**2).mean()))
+
+
+def _sgd(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
+    kept["u"] = of["momentum"] * kept.get("u", 0.0) + g
+    return g + of["momentum"] * kept["u"] if of["nesterov"] else kept["u"]
+
+
+def _adadelta(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
+    kept["g"] = of["rho"] * kept.get("g", 0.0) + (1 - of["rho"]) * g**2
+    update = np.sqrt(kept.get("x", 0.0) + of["eps"]) / np.sqrt(kept["g"] + of["eps"]) * g
+    kept["x"] = of["rho"] * kept.get("x", 0.0) + (1 - of["rho"]) * update**2
+    return update
+
+
+def _adagrad(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
+    kept["sum"] = kept.get("sum", of["initial"]) + g**2
+    return g / np.sqrt(kept["sum"] + of["eps"])
+
+
+LOOPS: list[tuple[str, Any, dict[str, Any]]] = [
+    ("adam", _adam, {"b1": 0.6, "b2": 0.7, "eps": 0.3}),
+    ("adamw", _adamw, {"b1": 0.6, "b2": 0.7, "eps": 0.3, "weight_decay": 0.4}),
+    ("adafactor", _adafactor, {"decay": 0.4, "clipping": 0.6, "minimum_factored": 3}),
+    ("adafactor", _adafactor, {"decay": 0.4, "clipping": 5.0, "minimum_factored": 4}),
+    ("sgd", _sgd, {"momentum": 0.6, "nesterov": False}),
+    ("sgd", _sgd, {"momentum": 0.6, "nesterov": True}),
+    ("adadelta", _adadelta, {"rho": 0.6, "eps": 0.2}),
+    ("adagrad", _adagrad, {"initial": 2.0, "eps": 0.8}),
+]
+"""One update without the rate, of one array, by the formula of the paper; all arguments away from their defaults."""
+
+
+@pytest.mark.parametrize(("name", "update", "fields"), LOOPS, ids=[f"{name}-{at}" for at, (name, _, _) in enumerate(LOOPS)])
+def test_five_steps_are_those_of_the_formula(name: str, update: Any, fields: dict[str, Any]) -> None:
+    """In float64, at the rates of the schedule, behind clipping of the gradients of all arrays together."""
+    node = {"name": "linear", "peak": 0.4, "warmup": 2, "floor": 0.1}
+    transform, _ = build_optimizer({"name": name, **fields}, node, steps=5, clip=4.0)
+    assert {*fields} == {*OPTIMIZERS.defaults(name)}  # a new argument needs a value here that is not its default
+    rng = np.random.default_rng(4)
+    wide = {"kernel": rng.normal(size=(4, 3)), "bias": rng.normal(size=3)}
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), wide)
+    state, kept, clipped = transform.init(params), {leaf: dict[str, Any]() for leaf in wide}, 0
+    for t, rate in enumerate((0.2, 0.4, 0.3, 0.2, 0.1), 1):
+        grads = {leaf: rng.normal(size=value.shape) for leaf, value in wide.items()}
+        norm = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
+        clipped += norm > 4.0
+        moves, state = transform.update(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), grads), state, params)
+        params = optax.apply_updates(params, moves)
+        for leaf, grad in grads.items():
+            wide[leaf] = wide[leaf] - rate * update(wide[leaf], grad * min(1.0, 4.0 / norm), kept[leaf], t, fields)
+            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=f"{leaf}, update {t}")
+    assert 0 < clipped < 5
+
+
 def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
     """The mask by rank and name (stacked layers too), and its effect in AdamW with a zero gradient."""
     params = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import signal
 import time
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -287,6 +289,22 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
     for number, task in enumerate(tasks):
         toy.run(tmp_path / "alone" / str(number), task.config, task, batches=task.batches(1))
     assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, tasks[0], close=2e-5)
+
+
+def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens over its share of the seconds; a step of three trials takes three shares. The clock says that every step takes a second."""
+    monkeypatch.setattr("attnlab.training.stacked.time", types.SimpleNamespace(perf_counter=itertools.count().__next__))
+    together(tmp_path, [settings(seed=seed, training__steps=4, training__log_every=1) for seed in range(3)])
+    shares = []
+    for number in range(3):
+        folder = tmp_path / str(number)
+        tokens = {one["step"]: one["tokens"] for one in read_records(folder / "metrics.jsonl") if one["split"] == "train"}
+        paces = [one for one in read_records(folder / "timing.jsonl") if "step_seconds" in one]
+        assert [(one["step"], one["together"]) for one in paces] == [(step, 3) for step in tokens]
+        for one in paces:
+            assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(tokens[one["step"]], rel=1e-6)
+        shares += [one["step_seconds"] for one in paces]
+    assert shares == pytest.approx([1 / 3] * 12)
 
 
 def test_what_cannot_be_stacked_is_refused(tmp_path: Path) -> None:

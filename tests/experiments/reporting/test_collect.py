@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.reporting.collect import Cost, collect
-from tests.experiments.synthetic import SCORES, sweep, workdir
+from tests.experiments.synthetic import SCORES, lines, sweep, workdir
 
 
 @pytest.mark.quick
@@ -26,6 +27,19 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     assert second.manifest is not None and second.manifest.config["seed"] == 1
     assert "bleu_signature" not in second.scores["test"]
     assert records.choice is not None and records.complete and records.wanted == records.trials
+
+
+def test_time_and_memory_of_a_trial_of_several_attempts(tmp_path: Path) -> None:
+    """The median step, the first first step, the most memory of any process, and as many attempts as began, ended or not."""
+    folder = workdir(sweep(tmp_path, {"a": (0.9, 0.8)}), "a", 0)
+    lines(folder / "timing.jsonl", [{"step": step, "time": 1.0, "step_seconds": took} for step, took in ((3, 0.9), (6, 0.01), (9, 0.02))])
+    start, end = (json.loads(line) for line in (folder / "attempts.jsonl").read_text().splitlines())
+    stopped = {**end, "state": "interrupted", "seconds": 2.0, "peak_bytes": 9 * 2**30, "first_step_seconds": None}
+    last = {**end, "seconds": 3.0, "peak_bytes": 2**30, "first_step_seconds": 7.5}
+    lines(folder / "attempts.jsonl", [start, stopped, start, start, last, start, {**last, "seconds": None, "first_step_seconds": 8.0}])
+    record = collect(tmp_path).trials[0]
+    assert record.cost == Cost(step_seconds=0.02, first_step_seconds=7.5, peak_bytes=9 * 2**30)
+    assert (record.seen.state, record.seen.attempts, record.seen.seconds) == ("done", 4, 5.0)
 
 
 def test_trials_that_never_began_are_empty(tmp_path: Path) -> None:

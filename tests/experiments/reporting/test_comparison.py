@@ -12,7 +12,7 @@ from scipy import stats
 
 from attnlab.experiments.reporting.collect import collect
 from attnlab.experiments.reporting.comparison import Basis, Comparison, compare
-from tests.experiments.synthetic import SCORES, sweep, workdir, write
+from tests.experiments.synthetic import SCORES, lines, sweep, workdir, write
 
 CLEAR = {"a": (0.90, 0.92, 0.91, 0.93), "b": (0.50, 0.53, 0.51, 0.52), "c": (0.40, 0.44, 0.41, 0.43)}
 
@@ -92,7 +92,22 @@ def test_a_lost_seed_is_named_and_bars_the_winner(tmp_path: Path) -> None:
     comparison = compared(tmp_path, {**CLEAR, "a": (0.90, 0.92, math.nan, 0.93)})
     first = comparison.rows[0]
     assert first.missing == ("seed 2 diverged",) and first.summary.n == 3 and not any(row.best for row in comparison.rows)
-    assert comparison.rows[1].difference is not None and comparison.rows[1].difference.n == 3
+    difference, kept = comparison.rows[1].difference, [0, 1, 3]
+    test = stats.ttest_rel(*([CLEAR[name][seed] for seed in kept] for name in ("b", "a")))  # seed with seed, whatever its place
+    assert difference is not None and difference.n == 3
+    assert difference.mean == pytest.approx(np.mean([CLEAR["b"][seed] - CLEAR["a"][seed] for seed in kept]))
+    assert difference.interval == pytest.approx(tuple(test.confidence_interval(0.95)), rel=1e-9)
+
+
+def test_pace_is_the_median_of_the_trials_and_peak_their_largest(tmp_path: Path) -> None:
+    """One trial that shared its machine moves neither; the one of most memory need not be the last."""
+    directory = sweep(tmp_path, {"a": (0.9, 0.92, 0.91), "b": (0.8, 0.82, 0.81)})
+    slow = workdir(directory, "a", 0)
+    lines(slow / "timing.jsonl", [{"step": step, "time": 100.0, "step_seconds": 5.0} for step in (3, 6, 9, 12)])
+    events = [json.loads(line) for line in (slow / "attempts.jsonl").read_text().splitlines()]
+    lines(slow / "attempts.jsonl", [events[0], {**events[1], "peak_bytes": 7 * 2**30}])
+    row = compare(collect(directory)).rows[0]
+    assert row.pace == (pytest.approx(0.03), 1) and row.peak == (7 * 2**30, 1)  # medians 5.0, 0.02, 0.03
 
 
 def test_why_a_finished_seed_has_no_number(tmp_path: Path) -> None:

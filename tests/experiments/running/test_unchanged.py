@@ -29,7 +29,7 @@ def begun(trial: Trial, directory: Path, **data: str) -> Path:
     """The trial's folder with nothing but a manifest, in which those splits were read."""
     workdir = trial.workdir(directory)
     workdir.mkdir(parents=True)
-    Manifest.build(trial.config, devices=None, data=data).write(workdir)
+    Manifest.build(trial.config, devices={}, data=data).write(workdir)
     return workdir
 
 
