@@ -268,7 +268,7 @@ def _check_representable(value: Any, where: str) -> None:
             _check_representable(item, where)
     elif type(value) is int and abs(value) >= 2**32:
         shown = value if value.bit_length() < 256 else f"a number of {value.bit_length()} bits"  # Python writes out no longer ones
-        raise UserError(f"{where}={shown}: expected a whole number of at most {_MOST:,}")
+        raise UserError(f"{where}={shown}: expected a whole number below 2^32")
     elif isinstance(value, float) and value != 0 and not _TINY <= abs(value) <= _HUGE:
         raise UserError(f"{where}={value!r}: expected a number that float32 holds, 0 or {_TINY:.2g} to {_HUGE:.2g} in magnitude")
 

@@ -76,7 +76,9 @@ def own_module(name: str) -> None:
 
 
 def own_file(path: pathlib.Path) -> None:
-    """A config or experiment file of a user's own."""
+    """A config or experiment file was named: a user's own, unless it is one of ours."""
+    if path.absolute().parent in (_PACKAGE.parent / "configs", _PACKAGE.parent / "experiments"):
+        return
     _folders.update((path.absolute().parent, pathlib.Path.cwd()))
 
 

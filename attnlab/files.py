@@ -18,7 +18,8 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Replace `path` by a file with `content` (text as UTF-8): after a kill or power cut the old or the new one is there, whole.
 
     A link stays, and what it leads to is replaced. A replaced file keeps its mode and, where that is allowed, its owner. What is no
-    regular file (a device, a pipe) is written into. Only one process at a time may write the same path.
+    regular file (a device, a pipe) is written into; to what is below /dev or /proc the content is added. Only one process at a time
+    may write the same path.
 
     Raises:
       UserError: the disk is full; the old file is untouched.
@@ -31,9 +32,10 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
             before = os.stat(path)
         except FileNotFoundError:
             before = None
-        if before is not None and not stat.S_ISREG(before.st_mode):
-            with open(path, "wb", buffering=0) as stream:
-                _write_all(stream, data)
+        stream = path.is_absolute() and path.parts[1] in ("dev", "proc")  # /dev/stdout may lead to a file that holds more than this
+        if before is not None and (stream or not stat.S_ISREG(before.st_mode)):
+            with open(path, "ab" if stream else "wb", buffering=0) as file:
+                _write_all(file, data)
             return
         target = Path(os.path.realpath(path))
         name = os.fsdecode(os.fsencode(target.name)[:250])  # of at most 255 bytes, which is what file systems take

@@ -31,7 +31,7 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     *,
     ensemble: Sequence[Folder] = (),
-    splits: Sequence[str] = (),
+    splits: Sequence[str] | str = (),
     accept_changed_code: bool = False,
 ) -> Run:
     """The trained run in a folder, with its best parameters on validation.
@@ -50,6 +50,9 @@ def load(
     """
     changes = [f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()]
     folders = [ensemble] if isinstance(ensemble, str | os.PathLike) else ensemble
+    splits = [splits] if isinstance(splits, str) else splits
+    for split in splits:
+        _check_split(split)
     members = [Path(one) for one in folders]
     stored = Stored.find(Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code)
     for line in stored.notes():
@@ -74,6 +77,11 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
             named.append((str(folder), other, best_params(config, other, folder)[0]))
         task, params = together(named)
     return Run(stored, task, params, step)
+
+
+def _check_split(split: str) -> None:
+    if split not in SPLITS:
+        raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
 
 
 def _task(stored: Stored, splits: Sequence[str]) -> Any:
@@ -224,8 +232,7 @@ class Run:
         Raises:
           UserError: no such split, data that cannot be read, or the test split of a sweep's trial that is still closed.
         """
-        if split not in SPLITS:
-            raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
+        _check_split(split)
         results, _ = scores(self._having(split), self.params, split)
         changed = self.stored.changed_code()
         return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}

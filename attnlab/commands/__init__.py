@@ -116,8 +116,7 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     try:
         streams.prepare()
         _let_in_their_modules()
-        with users_code():
-            code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv), commands, program)
         sys.stdout.flush()
         return code
     except UserError as error:
@@ -163,8 +162,14 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     if name not in commands:
         raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
     command = commands[name]
-    work = functools.partial(_run, command, name, rest, program)
+    work = functools.partial(_work, command, name, rest, program)
     return processes.run(rest, work) if command.several else work()
+
+
+def _work(command: Command, name: str, rest: Sequence[str], program: str) -> int:
+    """Runs a command, in whichever process does its work: a user's own line is known only there."""
+    with users_code():
+        return _run(command, name, rest, program)
 
 
 def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:

@@ -90,7 +90,8 @@ def _check_output(path: Path) -> None:
         raise UserError(f"--output={path}: there is no folder {path.parent}; make it or name another")
     if path.is_dir():
         raise UserError(f"--output={path} is a folder; name a file")
-    if not os.access(path if path.exists() else Path(os.path.realpath(path)).parent, os.W_OK):
+    replaced = path.is_file() or not path.exists()  # then it is the folder that is written to
+    if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
         raise UserError(f"--output={path}: you may not write there; name another")
 
 

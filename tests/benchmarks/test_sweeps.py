@@ -21,7 +21,7 @@ def test_overhead_is_what_is_neither_compiling_nor_steps(tmp_path: Path) -> None
         workdir = trial.workdir(tmp_path)
         workdir.mkdir(parents=True)
         begin = {"event": "start", "time": start, "slot": slot, "step": 0}
-        finish = {"event": "end", "time": end, "state": "done", "step": 10, "first_step_seconds": 4.0 - trial.seed}
+        finish = {"event": "end", "time": end, "state": "done", "step": 10, "first_step_seconds": 4.0 - trial.seed, "message": ""}
         (workdir / "attempts.jsonl").write_text(f"{json.dumps(begin)}\n{json.dumps(finish)}\n")
         records = [{"step": 1, "compile_seconds": 2.0}, {"step": 1, "step_seconds": 1.0}, {"step": 2, "step_seconds": 1.0}]
         (workdir / "timing.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))

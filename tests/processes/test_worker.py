@@ -57,7 +57,7 @@ worker = Worker(lambda: 0, False, ends.put)
 time.sleep(0.3)
 print(ends.empty())
 worker.stop()
-print(ends.get(timeout=5).cause)
+print(ends.get(timeout=5).cause, flush=True)
 middle = os.fork()
 if middle == 0:
     worker = Worker(lambda: time.sleep(600) or 0, True, ends.put)

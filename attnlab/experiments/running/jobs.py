@@ -42,7 +42,8 @@ class Job:
         """The trials that it has still to bring to an end."""
         if self.kind == "train":
             return [one for one in self.trials if not recorded(one, directory).settled]
-        return [one for one in self.trials if not final.has_results(one, directory)]
+        done = (final.has_results(one, directory) and final.drawn(one.workdir(directory)) for one in self.trials)
+        return [one for one, whole in zip(self.trials, done, strict=True) if not whole]
 
 
 class Executor(Protocol):

@@ -155,7 +155,7 @@ def test_budgets_stand_in_their_column_and_their_absence_in_a_note(tmp_path: Pat
     write(directory / "plan.json", plan)
     records = collect(directory)
     assert any("parameters differ by up to 100 %" in note for note in tables.results(records, compare(records)).notes)
-    plan["budget"] = {"match": "parameters", "within": 0.01, "knob": "system.width", "to": "additive"}
+    plan["budget"] = {"match": "parameters", "within": 0.01, "knob": "system.width", "to": "additive", "knobs": {}}
     for one in plan["candidates"]:
         one["budget"] = {"wanted": 100, "reached": 112, "knob": "system.width", "value": 8, "matched": False, "note": "too coarse"}
     write(directory / "plan.json", plan)

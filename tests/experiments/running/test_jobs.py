@@ -43,7 +43,7 @@ def test_evaluations_of_chosen_candidates_by_candidate(tmp_path: Path) -> None:
         ("additive", [2]),
         ("general", [0, 1, 2]),
     ]
-    assert found[1].name == f"{plan.candidates[1].id} on the test split" and found[1].left(tmp_path) == list(found[1].trials[1:])
+    assert found[1].name == f"{plan.candidates[1].id} on the test split" and found[1].left(tmp_path) == list(found[1].trials)
 
 
 def test_trials_that_fit_one_program_train_together(tmp_path: Path) -> None:
