@@ -102,6 +102,15 @@ def test_what_is_no_regular_file_is_written_into(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "link"]
 
 
+def test_a_stream_by_its_name_loses_nothing(tmp_path: Path) -> None:
+    """/dev/stdout may lead to a file that others write to: `attnlab generate --output=/dev/stdout >> file`."""
+    with open(tmp_path / "file", "ab", buffering=0) as file:
+        file.write(b"before\n")
+        write_atomic(f"/proc/self/fd/{file.fileno()}", "answer\n")
+        file.write(b"after\n")
+    assert (tmp_path / "file").read_text() == "before\nanswer\nafter\n"
+
+
 def test_a_device_is_written_into(tmp_path: Path) -> None:
     """Two of our own, with the numbers of /dev/null and /dev/full: the second is full, and both are still devices afterwards."""
     for name, minor in (("null", 3), ("full", 7)):

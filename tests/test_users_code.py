@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from attnlab import processes
+from attnlab.errors import UserError
 from tests.commands.tiny import called
 
 TRANSFORMER, RNNSEARCH = "configs/translation.py:transformer", "configs/translation.py:rnnsearch"
@@ -261,6 +263,22 @@ def test_the_traceback_is_shown_to_who_asks_for_it(folder: Path, monkeypatch: py
     *before, line = ended.err.splitlines()
     assert ended.code == 2 and "own.py:2: ZeroDivisionError" in line and "Traceback (most recent call last):" in before[0]
     assert "ATTNLAB_TRACEBACK=1" in called([]).out
+
+
+def test_of_several_processes_it_is_told_by_the_one_that_does_the_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines that an error came through are lost on the way to another process."""
+    (folder / "own.py").write_text("\nraise SystemExit(0)\n")
+    told: list[str] = []
+
+    def run(rest: list[str], work: Callable[[], int]) -> int:
+        with pytest.raises(UserError) as raised:
+            work()
+        told.append(str(raised.value))
+        return 2
+
+    monkeypatch.setattr(processes, "run", run)
+    called(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
+    assert len(told) == 1 and "own.py:2: SystemExit: 0" in told[0]
 
 
 def test_errors_of_ours_are_not_blamed_on_anybody(monkeypatch: pytest.MonkeyPatch) -> None:

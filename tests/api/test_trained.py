@@ -95,6 +95,7 @@ def test_runs_together(run: attnlab.Run, tmp_path: Path) -> None:
     [
         (lambda run: run.generate("3 of may"), "generate takes a list of texts, not one text: write generate(['3 of may'])"),
         (lambda run: run.evaluate("tset"), "split 'tset'; did you mean 'test'?"),
+        (lambda run: attnlab.load(run.workdir, splits="tset"), "split 'tset'; did you mean 'test'?"),
         (lambda run: run.score("a", " "), "pair 1: expected a source and a target, both not empty"),
         (lambda run: run.maps(" "), "source=' ': expected a text that is not empty"),
         (lambda run: attnlab.load(run.workdir, {"training.steps": 8}), "config.training.steps cannot change after training; these can: "),

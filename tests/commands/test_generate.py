@@ -74,6 +74,14 @@ def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
     assert stat.S_ISFIFO(fifo.stat().st_mode) and link.is_symlink() and stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
+def test_a_file_in_a_folder_that_may_not_be_written_to(searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replacing a file needs its folder; that is asked before the work."""
+    (tmp_path / "out").touch(0o666)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # tests may run as root, who may write anywhere
+    ended = called(["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n")
+    assert ended.code == 2 and ended.err.endswith(f"error: --output={tmp_path / 'out'}: you may not write there; name another\n")
+
+
 def test_streams_that_a_caller_has_closed_or_made_ascii(searched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are UTF-8 wherever they go, as in a file: what an ascii stdout lacks is neither lost nor escaped."""
     out, err = io.BytesIO(), io.StringIO()

@@ -171,7 +171,7 @@ def test_what_the_budget_set_is_that_of_the_standing_candidate(tmp_path: Path) -
     for final, expected in ((True, "system.width=8"), (False, "system.width=8 or system.width=16")):
         directory = sweep(tmp_path / str(final), tuned={0.003: 0.0, 0.001: 0.5}, final=final)
         plan = json.loads((directory / "plan.json").read_text())
-        plan["budget"] = {"match": "parameters", "within": 0.01, "knob": "system.width", "to": "general"}
+        plan["budget"] = {"match": "parameters", "within": 0.01, "knob": "system.width", "to": "general", "knobs": {}}
         for one in plan["candidates"]:
             width = {0.003: 8, 0.001: 16}[one["tuned"]["schedule.peak"]]
             one["budget"] = {"wanted": 100, "reached": 100, "knob": "system.width", "value": width, "matched": True, "note": ""}
