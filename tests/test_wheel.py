@@ -51,7 +51,6 @@ def test_an_sdist_has_all_that_building_and_testing_need(distributions: tuple[Pa
     source, _ = distributions
     wanted = files(ROOT, "attnlab", *SHIPPED, "tests", "docs", "benchmarks") | {
         "pyproject.toml",
-        "setup.py",
         "README.md",
         "LICENSE",
         "launch.py",

@@ -1,8 +1,9 @@
-"""What `pyproject.toml` cannot say: a wheel carries the files of `configs/` and `experiments/`, inside the package."""
+"""How a wheel is built, which `pyproject.toml` names: it carries the files of `configs/` and `experiments/`, inside the package."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
-from setuptools import setup
 from setuptools.command.build_py import build_py
 
 
@@ -19,6 +20,3 @@ class BuildWithFiles(build_py):
             self.mkpath(target)
             for file in sorted(Path(folder).glob("*.py")):
                 self.copy_file(str(file), target)
-
-
-setup(cmdclass={"build_py": BuildWithFiles})
