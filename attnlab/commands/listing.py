@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif name is not None:
         show(kind, name)
     else:
-        columns = KINDS[kind].columns
-        table(f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows fields)", ("name", *columns), component_rows(components(kind), columns))
+        columns, more = KINDS[kind].columns, "one" if kind == "tasks" else "fields"
+        table(f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {more})", ("name", *columns), component_rows(components(kind), columns))
     return 0
 
 
@@ -134,7 +134,7 @@ def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, st
 
 
 def show(kind: str, name: str) -> None:
-    """Prints all about one component: its cells, its fields, its formula."""
+    """Prints all about one component: its cells, its fields (a task has none that a config could set), its formula."""
     component = components(kind).find(name)
     if not callable(component):  # anything that has fields is shown, whether or not it would be taken
         components(kind).check(component, name, f"{kind} {name!r}")
@@ -142,7 +142,7 @@ def show(kind: str, name: str) -> None:
     del cells["fields"]
     table(name, ("what", "it says"), [(column, text) for column, text in cells.items() if text])
     fields = [(field.name, field.default, field.meaning) for field in describe.settable(component)]
-    if fields:
+    if fields and kind != "tasks":
         table("\nfields", ("field", "default", "meaning"), fields)
     formula = describe.formula(component)
     if formula:

@@ -187,16 +187,32 @@ def answered(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled],
     """Rows to ids and to what `answer` makes of their labels, numbers or arrays of one shape, as float32.
 
     Raises:
-      UserError: an example with more or fewer texts than those of training, or a label that `answer` refuses, and where it stands.
+      UserError: an example with more or fewer texts than those of training, a label that `answer` refuses, or an answer that is not finite
+        or of another shape than the first one, and where it stands.
     """
     _check_texts(classes, rows, split)
-    found = []
+    found: list[np.ndarray] = []
     for number, (_, label) in enumerate(rows, 1):
         try:
-            found.append(answer(label))
+            found.append(_numbers(label, answer(label)))
+            if found[-1].shape != found[0].shape:
+                shapes = f"of shape {found[-1].shape}, {rows[0][1]!r} of example 1 {found[0].shape}"
+                raise UserError(f"label {label!r} means an array {shapes}; all answers must have one shape")
         except UserError as error:
             raise UserError(f"config.data: example {number} of the {split} split: {error}") from error
     return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=np.asarray(found, np.float32))
+
+
+def _numbers(label: str, answer: Any) -> np.ndarray:
+    """What a label means, as float32; `UserError` unless it is finite numbers, in float32 too."""
+    try:
+        with np.errstate(over="ignore"):
+            found = np.asarray(answer, np.float32)
+    except (TypeError, ValueError):  # rows of several lengths, words
+        found = np.asarray(np.nan)
+    if not np.isfinite(found).all():
+        raise UserError(f"label {label!r} means {answer}, expected finite float32 numbers")
+    return found
 
 
 def _check_texts(classes: Classes, rows: Sequence[Labelled], split: str) -> None:

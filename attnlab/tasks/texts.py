@@ -25,6 +25,7 @@ from attnlab.data.batching import Batch, Examples, TrainBatches, evaluation_batc
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import PAD, AttentionMap, Classifier
+from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.models import shapes_of, system_factory
 from attnlab.tasks.protocol import Example, Response
 
@@ -120,12 +121,17 @@ class TextTask:
 
     @classmethod
     def build(cls, config: ConfigDict, vocabulary: int, sentences: int) -> Classifier:
-        """The system; `UserError` besides what `factory_of` raises for one whose attention has a loss, which this loss does not add."""
+        """The system of a config, with `numbers` outputs.
+
+        Raises:
+          UserError: what `factory_of` raises; attention that samples or has a loss, which this loss does not add; a weight in `auxiliary`.
+        """
         system: Classifier = factory_of(config, sentences)(vocabulary=vocabulary, classes=cls.numbers)
         made = handed_out(system, sentences)
         for collection, what in ((SAMPLES, "samples what it looks at"), (LOSSES, "hands out a loss of its own")):
             if made.get(collection):
                 raise UserError(f"system={config.system.name}: its attention {what}, which task={config.task} does not train")
+        Auxiliary(type(system), made, config, 1)  # as nothing is handed out, it refuses every weight of the node `auxiliary`
         return system
 
     @classmethod
@@ -158,10 +164,12 @@ class TextTask:
     def loss(
         self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """The "loss" of `sums` with dropout, and the other sums beside it; `smoothing` replaces the configured rate."""
+        """The "loss" of `sums` with dropout, and `counted` beside it; `smoothing` replaces the configured rate.
+
+        The other sums make scores of a split (`averaged`); in the record of a step they would pass for scores.
+        """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        sums = {**self.counted(batch), **self.sums(params, batch, smoothing, self.rngs(key))}
-        return sums.pop("loss"), sums
+        return self.sums(params, batch, smoothing, self.rngs(key))["loss"], self.counted(batch)
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of examples."""

@@ -94,7 +94,9 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
     ):
         assert all(word in lines[name] for word in taken) and not any(word in lines[name] for word in left)
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
-    assert re.search(r"\nsystems +lstmn_classifier, lstmn_pair, bilstm_pooling", capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert re.search(r"\nsystems +lstmn_classifier, lstmn_pair, bilstm_pooling", out)
+    assert not re.search(r"^(fields|system )", out, re.MULTILINE)  # what code hands to a task is no field of a config
 
 
 def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,3 +169,20 @@ def test_fingerprints_tell_labels_apart_and_where_one_text_ends() -> None:
     rows = [[(("ab", "c"), "x")], [(("a", "bc"), "x")], [(("ab",), "cx")], [(("ab", "c"), "x")] * 2, [(("ab", "c"), "y")]]
     prints = {labelled.fingerprint(one) for one in rows}
     assert len(prints) == 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            lambda label: [1.0] * len(label),
+            r"example 2 of the train split: label 'no' means an array of shape \(2,\), 'yes' of example 1 \(3,",
+        ),
+        (lambda label: {"yes": 1.0, "no": 1e39}[label], r"example 2 of the train split: label 'no' means 1e\+39, expected finite float32"),
+        (lambda label: [[1.0], [1.0, 2.0]], r"example 1 of the train split: label 'yes' means \[\[1.0\], .*, expected finite float32"),
+    ],
+    ids=["shapes", "infinite", "ragged"],
+)
+def test_answers_are_finite_numbers_of_one_shape(folder: Path, answer: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        labelled.load(node(folder), WORDS, answer=answer)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -57,7 +58,24 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
     batch = task.batches(1)(0)
     loss, sums = task.loss(params, batch, jax.random.key(1))
     assert task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum() and sums["tokens"] == (batch["source"] != 0).sum()
-    assert float(loss) == pytest.approx(float(task.sums(params, batch)["loss"]), rel=1e-6) and "loss" not in sums
+    assert float(loss) == pytest.approx(float(task.sums(params, batch)["loss"]), rel=1e-6)
+    assert set(sums) == {"tokens", "rows"}  # what stands in a record of training is a count, no sum under the name of a score
+
+
+def test_correlation_of_labels_far_from_zero_is_that_of_numpy(folder: Path) -> None:
+    """Sums of squares in float32 have lost what such labels differ by; guesses far from them all have no correlation beyond rounding."""
+    rng = np.random.default_rng(1)
+    for middle in (0.0, 2000.0, -1e5):
+        for split in ("train", "valid", "test"):
+            (folder / f"{split}.tsv").write_text("".join(f"1 2\t{label}\n" for label in rng.normal(middle, 1.0, 150)))
+        task = load(folder)
+        truth = task.data.examples["valid"].label.astype(np.float64)
+        task.apply = lambda _, batch, middle=middle, **how: (batch["label"] + 0.3 * jnp.sin(9 * (batch["label"] - middle)))[:, None]
+        wanted = np.corrcoef(truth, truth + 0.3 * np.sin(9 * (truth - middle)))[0, 1]
+        assert task.evaluate({}, "valid")["correlation"] == pytest.approx(wanted, abs=1e-3)
+    task = load(folder)
+    task.apply = lambda _, batch, **how: 0.01 * (batch["label"] + 1e5)[:, None]
+    assert abs(task.evaluate({}, "valid")["correlation"]) <= 1.0
 
 
 def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> None:
@@ -81,6 +99,7 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
             load(folder)
     for overrides, system, words in (
         ([], "self_attentive", "hands out a loss of its own, which task=regression:Regression does not train"),
+        (["auxiliary.hops=0.1"], "bilstm_pooling", "auxiliary.hops=0.1: nothing in this system hands out such a loss"),
         (["checkpoint.by=accuracy"], "bilstm_pooling", "checkpoint.by='accuracy'; choose from: absolute_error, correlation, loss"),
     ):
         with pytest.raises(UserError, match=words):
