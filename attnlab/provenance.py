@@ -184,14 +184,27 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
         named = ", ".join(code.modules)
         return [f"{folder} does not say what code it was made with, so nobody knows whether {named} is the same"] if named else []
     found = changes(record, code)
-    lines = [f"going on with other code, accepted by {FLAG}: {told(found, record, folder)}"] if found else []
+    lines = [f"{folder} went on after step {word['step']} with other code ({', '.join(word['changed'])})" for word in record["accepted"]]
+    lines += [f"going on with other code, accepted by {FLAG}: {told(found, record, folder)}"] if found else []
     edited = [one.file for name, one in code.files.items() if record["files"].get(name, {}).get("sha256", one.sha256) != one.sha256]
     return lines + [f"{file} has changed since {folder} was begun, but its settings have not" for file in edited]
 
 
-def summary(found: Iterable[Change]) -> dict[str, dict[str, str]]:
-    """Changes for a table or JSON: module to the first digits of both hashes."""
-    return {one.module: {"was": (one.was or "absent")[:12], "now": (one.now or "absent")[:12]} for one in found}
+def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
+    """What stands beside numbers that a run gives with this code: every module that was not the same from its first step until now.
+
+    Returns:
+      Module to "was" and "now", the first digits of the hashes of its first and its last text, and "after_steps": the last step before
+      each change that was accepted for training; without any the run was trained with one text and is used with another.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for word in (record or {}).get("accepted", ()):
+        for name, change in word["changed"].items():
+            entry = found.setdefault(name, {"was": _short(change["was"]), "now": "", "after_steps": []})
+            entry["now"], entry["after_steps"] = _short(change["now"]), [*entry["after_steps"], word["step"]]
+    for one in changes(record, code):
+        found.setdefault(one.module, {"was": _short(one.was), "now": "", "after_steps": []})["now"] = _short(one.now)
+    return found
 
 
 def accepted(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
@@ -344,6 +357,10 @@ def _read(file: Path, name: str, package: bool = False) -> Source | None:
 
 
 # --- records ---
+
+
+def _short(digest: str | None) -> str:
+    return (digest or "absent")[:12]
 
 
 def _entry(source: Source, copy: str | None = None) -> dict[str, str]:

@@ -79,10 +79,10 @@ def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
 
 
 def _changed_code(config: ConfigDict, workdir: Path) -> dict[str, Any]:
-    """What of the user's code is not as it was when the run was last trained: that of numbers which are made with it, accepted or not."""
+    """What of the user's code has not been the same from the first step until now, see `provenance.summary`."""
     manifest = Manifest.read(workdir)
-    found = provenance.changes(manifest.own_code, provenance.of(config)) if manifest is not None else []
-    return {"changed_code": provenance.summary(found)} if found else {}
+    found = provenance.summary(manifest.own_code, provenance.of(config)) if manifest is not None else {}
+    return {"changed_code": found} if found else {}
 
 
 def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:

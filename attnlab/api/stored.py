@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -105,11 +106,11 @@ class Stored:
         found = ((origin.manifest.own_code, origin.code, folder) for folder, origin in self.origins.items())
         return [line for one in found for line in provenance.notes(*one)]
 
-    def changed_code(self) -> dict[str, dict[str, str]]:
-        """The changes of the user's code that are accepted, to stand beside numbers; {} for none."""
-        found: dict[str, dict[str, str]] = {}
+    def changed_code(self) -> dict[str, dict[str, Any]]:
+        """The changes of the user's code that are accepted, in training or now, to stand beside numbers; {} for none."""
+        found: dict[str, dict[str, Any]] = {}
         for origin in self.origins.values():
-            found |= provenance.summary(provenance.changes(origin.manifest.own_code, origin.code))
+            found |= provenance.summary(origin.manifest.own_code, origin.code)
         return found
 
 
