@@ -164,6 +164,20 @@ def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder:
     assert "blunt.py has changed" in folder.refused("evaluate", "--workdir=run")
 
 
+def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was imported before."""
+    from attnlab.training import run
+
+    def early(self: run.Prepared, *given: object) -> object:
+        (folder.path / "blunt.py").write_text("BY = 0.25\n")
+        return fit(self, *given)
+
+    fit = run.Prepared.fit
+    monkeypatch.setattr(run.Prepared, "fit", early)
+    assert folder.call(*folder.train).code == 0 and (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
+    assert "changed_code" not in json.loads((folder.run / "results.json").read_text())
+
+
 def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) -> None:
     """As after an error in the first step, which is mended."""
     shutil.rmtree(folder.run / "checkpoints")
