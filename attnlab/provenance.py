@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attnlab.config_tree import TABLES
 from attnlab.errors import UserError
 from attnlab.files import timestamp, write_atomic
 
@@ -40,6 +41,7 @@ Record = Mapping[str, Any]
   accepted: a list of {"time", "by", "command", "step", "changed"}: who went on with other code, and from which step.
 """
 
+_NAMES = {"name", "task", *TABLES}  # the keys of a config whose text names a component
 _PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 
 
@@ -72,11 +74,13 @@ class Code:
       modules: by name: what computes. It decides whether a run may go on.
       files: by copy: what only said the settings. These are compared as the resolved config.
       accept: whether the user wants to go on where modules have changed.
+      sought: the names of all that was looked for, found or not.
     """
 
     modules: Mapping[str, Source]
     files: Mapping[str, Source] = dataclasses.field(default_factory=dict)
     accept: bool = False
+    sought: frozenset[str] = frozenset()
 
     @property
     def digests(self) -> dict[str, str]:
@@ -108,9 +112,10 @@ def of(*configs: Mapping[str, Any], accept: bool = False, **files: Path | None) 
         if source is None:
             continue
         folder = kind.replace("_", "-")  # no module is called so
-        beside = [source, *_closure(_imports(source.content, "", False)).values()]
+        beside = [source, *_closure(_imports(source.content, "", False))[0].values()]
         found |= {f"{folder}/{one.copy}": dataclasses.replace(one, copy=f"{folder}/{one.copy}") for one in beside}
-    return Code(_closure(module for config in configs for module in _named(config)), found, accept)
+    modules, sought = _closure(module for config in configs for module in _named(config))
+    return Code(modules, found, accept, sought)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +165,13 @@ def changes(record: Record | None, code: Code) -> list[Change]:
     return [Change(name, before.get(name), after.get(name), files[name]) for name in names]
 
 
+def of_part(record: Record | None, code: Code) -> Record | None:
+    """A record without the modules that the code of a part of its config does not look for; what was accepted is kept."""
+    if record is None:
+        return None
+    return {**record, "modules": {name: entry for name, entry in record["modules"].items() if name in code.sought}}
+
+
 def told(found: Iterable[Change], record: Record, folder: Path) -> str:
     """Changes in words, with where the copies are: "hopfield.py has changed (as it was: runs/a/code/hopfield.py)"."""
     parts = []
@@ -184,14 +196,27 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
         named = ", ".join(code.modules)
         return [f"{folder} does not say what code it was made with, so nobody knows whether {named} is the same"] if named else []
     found = changes(record, code)
-    lines = [f"going on with other code, accepted by {FLAG}: {told(found, record, folder)}"] if found else []
+    lines = [f"{folder} went on after step {word['step']} with other code ({', '.join(word['changed'])})" for word in record["accepted"]]
+    lines += [f"going on with other code, accepted by {FLAG}: {told(found, record, folder)}"] if found else []
     edited = [one.file for name, one in code.files.items() if record["files"].get(name, {}).get("sha256", one.sha256) != one.sha256]
     return lines + [f"{file} has changed since {folder} was begun, but its settings have not" for file in edited]
 
 
-def summary(found: Iterable[Change]) -> dict[str, dict[str, str]]:
-    """Changes for a table or JSON: module to the first digits of both hashes."""
-    return {one.module: {"was": (one.was or "absent")[:12], "now": (one.now or "absent")[:12]} for one in found}
+def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
+    """What stands beside numbers that a run gives with this code: every module that was not the same from its first step until now.
+
+    Returns:
+      Module to "was" and "now", the first digits of the hashes of its first and its last text, and "after_steps": the last step before
+      each change that was accepted for training; without any the run was trained with one text and is used with another.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for word in (record or {}).get("accepted", ()):
+        for name, change in word["changed"].items():
+            entry = found.setdefault(name, {"was": _short(change["was"]), "now": "", "after_steps": []})
+            entry["now"], entry["after_steps"] = _short(change["now"]), [*entry["after_steps"], word["step"]]
+    for one in changes(record, code):
+        found.setdefault(one.module, {"was": _short(one.was), "now": "", "after_steps": []})["now"] = _short(one.now)
+    return found
 
 
 def accepted(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
@@ -230,12 +255,12 @@ def saved_step(workdir: Path) -> int | None:
 def _named(config: Any) -> Iterator[str]:
     """The modules that dotted paths in a config name, at any depth.
 
-    Below the key "name" every `module:Attribute` is one; elsewhere it must be a word of that module's text too, for a setting may only
-    look like one.
+    Below a key of `_NAMES` every `module:Attribute` is one, for its package may only hand it on; elsewhere it must be a word of that
+    module's text too, for a setting may only look like one.
     """
     if isinstance(config, Mapping) or hasattr(config, "items"):
         for key, value in config.items():
-            path = _PATH.fullmatch(value) if key == "name" and isinstance(value, str) else None
+            path = _PATH.fullmatch(value) if key in _NAMES and isinstance(value, str) else None
             if path:
                 yield path[1]
             else:
@@ -257,8 +282,8 @@ def _meant(text: str) -> Iterator[str]:
                 yield path[1]
 
 
-def _closure(names: Iterable[str]) -> dict[str, Source]:
-    """The user's modules among `names`, their packages, and what all these import, sorted."""
+def _closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
+    """The user's modules among `names`, their packages, and what all these import, sorted; and every name that was looked for."""
     found: dict[str, Source] = {}
     foreign: set[str] = set()
     seen: set[str] = set()
@@ -278,7 +303,7 @@ def _closure(names: Iterable[str]) -> dict[str, Source]:
                     waiting += _imports(source.content, name, package)
             elif "." not in name and not (file is None and folders):  # a package without a file of its own may hold the user's
                 foreign.add(name)
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items())), frozenset(seen)
 
 
 def _located(name: str) -> tuple[Path | None, Sequence[str] | None]:
@@ -344,6 +369,10 @@ def _read(file: Path, name: str, package: bool = False) -> Source | None:
 
 
 # --- records ---
+
+
+def _short(digest: str | None) -> str:
+    return (digest or "absent")[:12]
 
 
 def _entry(source: Source, copy: str | None = None) -> dict[str, str]:

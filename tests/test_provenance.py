@@ -75,6 +75,25 @@ def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> N
     assert list(provenance.of({"data": {"part": "own_entry:Entry"}}).modules) == ["own_entry"]
 
 
+def test_a_component_that_a_package_hands_on(folder: Path) -> None:
+    """Its name is no word of the package's own text."""
+    write(folder, {"own_kit/__init__.py": "from .impl import *\n", "own_kit/impl.py": "class Task:\n    pass\n"})
+    for config in ({"task": "own_kit:Task"}, {"system": {"name": "own_kit:Task"}}, {"optimizer": "own_kit:Task"}):
+        assert list(provenance.of(config).modules) == ["own_kit", "own_kit.impl"]
+
+
+def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Path) -> None:
+    """A module that the part looks for counts although it is gone."""
+    part = {"system": CONFIG["system"]}
+    whole = record({**part, "data": {"name": "own_spare:Other"}})
+    assert not provenance.changes(provenance.of_part(whole, provenance.of(part)), provenance.of(part))
+    assert provenance.of_part(None, provenance.of(part)) is None
+    (folder / "own_spare.py").unlink()
+    (folder / "own_top.py").unlink()
+    (change,) = (one for one in provenance.changes(provenance.of_part(whole, provenance.of(part)), provenance.of(part)) if not one.now)
+    assert change.module == "own_top"
+
+
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
@@ -162,6 +181,11 @@ def test_who_accepted_what_is_kept_with_both_versions(folder: Path, tmp_path: Pa
     (folder / "own_aid.py").write_text("import own_top, own_entry\n")
     third = provenance.accepted(second, provenance.of(CONFIG), run, step=None)
     assert len(third["accepted"]) == 2 and third["modules"]["own_aid"]["copy"] == "code/accepted-2/own_aid.py"
+    (folder / "own_top.py").write_text("import own_aid, own_entry\n")
+    found = provenance.summary(third, provenance.of(CONFIG))
+    assert found["own_aid"]["was"] == first["modules"]["own_aid"]["sha256"][:12] and found["own_aid"]["after_steps"] == [40, None]
+    assert found["own_aid"]["now"] == third["modules"]["own_aid"]["sha256"][:12] and found["own_later"]["now"] == "absent"
+    assert found["own_top"]["after_steps"] == [] and found["own_top"]["was"] == first["modules"]["own_top"]["sha256"][:12]
 
 
 def test_an_old_record_says_nothing(folder: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from attnlab.analysis.maps import save_arcs, save_arrays, save_curve, save_map
 from attnlab.errors import UserError
 from attnlab.files import write_atomic
 from attnlab.progress import table
+from attnlab.provenance import Code
 from attnlab.training.manifest import Manifest
 from attnlab.training.records import Scored, read_records
 from attnlab.training.sealed import check_test_split
@@ -27,11 +28,17 @@ ARCS = "-arcs"  # at the end of the name of such a picture
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
-def report(config: ConfigDict, task: Any, workdir: Path) -> None:
+def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = None) -> None:
     """Score the test split with the best parameters and print a table.
 
     The files, in this order: what the system answers (`translations.txt`, say), `results.json`, pictures. A picture that
     fails costs no score: it is a warning, and a line of `pictures_failed.txt`.
+
+    Args:
+      config: of the run.
+      task: with the test split.
+      workdir: of the run.
+      code: the user's code as it was when it was imported; None to look for it now.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that can be used.
@@ -43,7 +50,7 @@ def report(config: ConfigDict, task: Any, workdir: Path) -> None:
 
     params, step = best_params(config, task, workdir)
     results, outputs = scores(task, params, "test")
-    results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))} | _changed_code(config, workdir)
+    results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))} | _changed_code(code or provenance.of(config), workdir)
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
     write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")
@@ -78,11 +85,11 @@ def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
     return paths
 
 
-def _changed_code(config: ConfigDict, workdir: Path) -> dict[str, Any]:
-    """What of the user's code is not as it was when the run was last trained: that of numbers which are made with it, accepted or not."""
+def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
+    """What of the user's code has not been the same from the first step until now, see `provenance.summary`."""
     manifest = Manifest.read(workdir)
-    found = provenance.changes(manifest.own_code, provenance.of(config)) if manifest is not None else []
-    return {"changed_code": provenance.summary(found)} if found else {}
+    found = provenance.summary(manifest.own_code, code) if manifest is not None else {}
+    return {"changed_code": found} if found else {}
 
 
 def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:

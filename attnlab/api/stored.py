@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -23,6 +24,7 @@ class Origin:
     """What a run was made from, and the user's code that it needs as that is now."""
 
     manifest: Manifest
+    record: provenance.Record | None  # of the user's code that is needed
     code: provenance.Code
 
 
@@ -79,10 +81,12 @@ class Stored:
             manifest.check_config(wanted, workdir, ignore=changeable)
             return cls(wanted, workdir, members, origins)
         for override in overrides:
-            if override.partition(".")[0] not in changeable:
-                key = override.partition("=")[0]
+            key = override.partition("=")[0]  # "data" itself names another source
+            if key.partition(".")[0] not in changeable:
                 raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in changeable)}")
-        return cls(configs.prepare(configs.from_dict(manifest.config), overrides), workdir, members, origins)
+        source = _other_source(manifest, overrides)
+        stored = {**manifest.config, **({"data": {"name": source}} if source else {})}  # the user's own may not even be there any more
+        return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
     def check_splits(self, splits: Sequence[str]) -> None:
         """Raise `UserError` if one of these splits is the test split of a sweep's trial and still closed."""
@@ -102,24 +106,31 @@ class Stored:
 
     def notes(self) -> list[str]:
         """What a person should know before the run is used with the user's code as it is now."""
-        found = ((origin.manifest.own_code, origin.code, folder) for folder, origin in self.origins.items())
+        found = ((origin.record, origin.code, folder) for folder, origin in self.origins.items())
         return [line for one in found for line in provenance.notes(*one)]
 
-    def changed_code(self) -> dict[str, dict[str, str]]:
-        """The changes of the user's code that are accepted, to stand beside numbers; {} for none."""
-        found: dict[str, dict[str, str]] = {}
+    def changed_code(self) -> dict[str, dict[str, Any]]:
+        """The changes of the user's code that are accepted, in training or now, to stand beside numbers; {} for none."""
+        found: dict[str, dict[str, Any]] = {}
         for origin in self.origins.values():
-            found |= provenance.summary(provenance.changes(origin.manifest.own_code, origin.code))
+            found |= provenance.summary(origin.record, origin.code)
         return found
 
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
     """What a run was made from, checked; the code of its data source counts only if no other takes its place."""
     manifest.check_vocabulary(folder)
-    other_data = any(one.partition("=")[0] in ("data", "data.name") for one in overrides)
+    other_data = _other_source(manifest, overrides) is not None
     code = provenance.of({key: node for key, node in manifest.config.items() if not (key == "data" and other_data)}, accept=accept)
-    provenance.check(manifest.own_code, code, folder)
-    return Origin(manifest, code)
+    record = provenance.of_part(manifest.own_code, code) if other_data else manifest.own_code
+    provenance.check(record, code, folder)
+    return Origin(manifest, record, code)
+
+
+def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
+    """The data source that overrides name in place of that of a run; None where it stays."""
+    named = [one.partition("=")[2] for one in overrides if one.partition("=")[0] == "data"]
+    return named[-1] if named and named[-1] != manifest.config["data"]["name"] else None
 
 
 def check_folder(flag: str, folder: Path) -> None:

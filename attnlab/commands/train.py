@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from attnlab.analysis.results import report
 
-    report(config, prepared.task, workdir)
+    report(config, prepared.task, workdir, code)
     return 0
 
 

@@ -183,8 +183,7 @@ class Prepared:
             code.keep(self.workdir)
             manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
-        elif changes:
-            step = provenance.saved_step(self.workdir)
+        elif changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps:  # else nothing is trained with it
             before = previous.own_code if step is not None else None
             if before is None:  # nothing of the code before is in this run
                 code.keep(self.workdir)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnlab import config as configs
+from attnlab import provenance
 from attnlab.api.stored import Stored
 from attnlab.errors import UserError
 from attnlab.training.manifest import Manifest
@@ -43,6 +44,21 @@ def test_a_member_of_an_ensemble_has_its_test_split_closed_as_alone(run: Path, t
     with pytest.raises(UserError, match=f"{trial} is a trial of the sweep .* its test split stays closed"):
         stored.check_splits(["valid", "test"])
     Stored.find(run).check_splits(["test"])
+
+
+def test_other_data_needs_no_source_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of the source need not even be there."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = tmp_path / "own_lines.py"
+    source.write_text("class Lines:\n    pass\n")
+    config = {**configs.to_dict(configs.load("configs/translation.py:rnnsearch")), "data": {"name": "own_lines:Lines"}}
+    (tmp_path / "run").mkdir()
+    Manifest.build(config, devices={}, data={}, own_code=provenance.of(config).record()).write(tmp_path / "run")
+    source.unlink()
+    with pytest.raises(UserError, match=r"own_lines\.py is gone"):
+        Stored.find(tmp_path / "run")
+    stored = Stored.find(tmp_path / "run", ["data=dates"])
+    assert stored.config.data.name == "dates" and stored.notes() == [] and stored.changed_code() == {}
 
 
 @pytest.mark.parametrize(

@@ -137,17 +137,45 @@ def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> 
 
 
 def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
-    """After that it is a run of the new code, which needs no flag any more."""
+    """After that it needs no flag any more, but whatever is made of it says that its first steps had other code."""
+    shutil.rmtree(folder.run / "checkpoints" / "12")
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
     ended = folder.call(*folder.train, "--accept-changed-code")
     assert ended.code == 0, ended.err
     own = json.loads((folder.run / "manifest.json").read_text())["own_code"]
     (word,) = own["accepted"]
-    assert word["step"] == 12 and {*word["changed"]} == {"blunt"} and word["by"]
+    assert word["step"] == 8 and {*word["changed"]} == {"blunt"} and word["by"]
     assert (folder.run / "code" / "blunt.py").read_text() == "BY = 0.5\n"
     assert (folder.run / "code" / "accepted-1" / "blunt.py").read_text() == "BY = 0.25\n"
-    again = folder.call("evaluate", "--workdir=run", "--split=valid")
-    assert again.code == 0 and "code" not in again.err
+    again = folder.call("evaluate", "--workdir=run", "--split=valid", "--json")
+    assert again.code == 0 and "note: run went on after step 8 with other code (blunt)" in again.err
+    change = {"was": word["changed"]["blunt"]["was"][:12], "now": word["changed"]["blunt"]["now"][:12], "after_steps": [8]}
+    for printed in (again.out, (folder.run / "results.json").read_text()):
+        assert json.loads(printed)["changed_code"] == {"blunt": change}
+
+
+def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder: Folder) -> None:
+    """No step is trained with it."""
+    (folder.path / "blunt.py").write_text("BY = 0.25\n")
+    before = (folder.run / "manifest.json").read_bytes()
+    assert folder.call(*folder.train, "--accept-changed-code").code == 0
+    assert (folder.run / "manifest.json").read_bytes() == before
+    assert {*json.loads((folder.run / "results.json").read_text())["changed_code"]} == {"blunt"}
+    assert "blunt.py has changed" in folder.refused("evaluate", "--workdir=run")
+
+
+def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was imported before."""
+    from attnlab.training import run
+
+    def early(self: run.Prepared, *given: object) -> object:
+        (folder.path / "blunt.py").write_text("BY = 0.25\n")
+        return fit(self, *given)
+
+    fit = run.Prepared.fit
+    monkeypatch.setattr(run.Prepared, "fit", early)
+    assert folder.call(*folder.train).code == 0 and (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
+    assert "changed_code" not in json.loads((folder.run / "results.json").read_text())
 
 
 def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) -> None:

@@ -105,7 +105,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
         write_output_to(workdir / "log.txt")
         unchanged.check_code(trial)  # before it is imported
         config = configs.prepare(configs.from_dict(trial.config))
-        unchanged.check_code(trial)
+        code = unchanged.check_code(trial)
         try:
             with RunLock(workdir):
                 if has_results(trial, directory) and drawn(workdir):  # by another process, in the meantime
@@ -115,7 +115,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                 if has_results(trial, directory):
                     draw_all(task, best_params(config, task, workdir)[0], workdir)
                 else:
-                    report(config, task, workdir)
+                    report(config, task, workdir, code)
             if not drawn(workdir):  # not even a word on why: the disk is full
                 codes.append(1)
         except Held:
