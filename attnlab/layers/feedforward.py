@@ -31,4 +31,4 @@ def layer_norm(name: str | None = None) -> nn.LayerNorm:
 
     The variance is computed about the mean: the faster E[x^2] - E[x]^2 loses digits where the mean is large.
     """
-    return nn.LayerNorm(epsilon=1e-6, use_fast_variance=False, name=name)
+    return nn.LayerNorm(epsilon=1e-6, use_fast_variance=False, param_dtype=float, name=name)

@@ -1,4 +1,7 @@
-"""How the weights of a network start: as the layers here would have it, or as the paper of a system says."""
+"""How the weights of a network start: as the layers here would have it, or as the paper of a system says.
+
+Drawn without a dtype they are of JAX's default, `float`: float32, and float64 once `jax_enable_x64` is on.
+"""
 
 from __future__ import annotations
 
@@ -75,10 +78,16 @@ class Initial:
         return nn.initializers.normal(self.normal) if self.normal else usual
 
 
+class Embed(nn.Embed):
+    """A table of embeddings as flax has it, but of JAX's default dtype, as the other parameters are, where flax has always float32."""
+
+    param_dtype: jax.typing.DTypeLike = float
+
+
 def side_by_side(law: Initializer, blocks: int) -> Initializer:
     """The initializer that draws so many blocks of columns one by one."""
 
-    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
+    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float) -> jax.Array:
         if blocks == 1:
             return law(key, shape, dtype)
         block = (*shape[:-1], shape[-1] // blocks)
@@ -90,7 +99,7 @@ def side_by_side(law: Initializer, blocks: int) -> Initializer:
 def symmetric(bound: float) -> Initializer:
     """The initializer that draws uniformly from [-bound, bound]."""
 
-    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
+    def draw(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float) -> jax.Array:
         return jax.random.uniform(key, shape, dtype, -bound, bound)
 
     return draw

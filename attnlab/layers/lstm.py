@@ -165,7 +165,7 @@ class GateInputs(nn.Module):
         """x [...,E] to the contribution [...,4H]."""
 
         def bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            return self.initial.bias()(key, shape, jnp.float32).at[self.width : 2 * self.width].add(self.initial.forget)
+            return self.initial.bias()(key, shape, float).at[self.width : 2 * self.width].add(self.initial.forget)
 
         product = Dense(GATES * self.width, use_bias=False, kernel_init=self.initial.kernel(GATES), name="kernel")(x)
         return product + self.param("bias", bias, (GATES * self.width,))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
+from attnlab.layers.initial import Embed
 from attnlab.layers.stacked import BidirectionalLSTM
 
 
@@ -43,7 +44,7 @@ class SentenceReader(nn.Module):
     padding: int = 0
 
     def setup(self) -> None:
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
         self.lstm = BidirectionalLSTM(self.width)
         self.drop = Dropout(self.dropout)
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -38,7 +37,7 @@ from attnlab.attention.visibility import Causal, Rule, Visibility, Window
 from attnlab.attention.visibility import Dense as Allowed
 from attnlab.errors import UserError
 from attnlab.layers.history import after, latest
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.registry import kind, made
 from attnlab.systems.lstm_lm import no_states, real
@@ -100,7 +99,7 @@ class AttentionLanguageModel(LanguageModel):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = LSTMStack(self.state, self.layers, self.dropout, initial=initial)
         self.look = self.attention(width=self.state if self.merge == "tanh" else self.width)
         if self.merge == "tanh":

@@ -41,6 +41,7 @@ from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
+from attnlab.layers.initial import Embed
 from attnlab.systems.protocol import PAD, AttentionMap, Card, Seq2Seq, looked
 
 HALF = 0.5**0.5
@@ -139,8 +140,8 @@ class ConvS2S(Seq2Seq):
     def setup(self) -> None:
         if self.kernel % 2 == 0:
             raise UserError(f"convs2s: kernel={self.kernel} has no middle; take {self.kernel - 1} or {self.kernel + 1}")
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=START)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=START)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=START)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=START)
         self.places_source, self.places_target = self.positions(), self.positions()
         if self.places_source.hooks - {"embedding"}:
             name = type(self.places_source).__name__

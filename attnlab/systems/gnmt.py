@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -37,7 +36,7 @@ from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import GATES, LSTMLayer, LSTMState
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
 from attnlab.layers.steps import over_time
@@ -109,8 +108,8 @@ class GNMT(Seq2Seq):
             )
         initial = Initial(uniform=self.uniform)
         law = initial.word(1.0)
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.both_ways = BidirectionalLSTM(self.width, initial)
         self.reader = LSTMStack(self.width, self.encoder_layers - 1, self.dropout, RESIDUAL - 1, initial)
         self.search = self.attention(width=self.width if self.encoder_layers > 1 else 2 * self.width)

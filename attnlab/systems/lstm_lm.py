@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout, matmul
 from attnlab.errors import UserError
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import PAD, Card, LanguageModel
@@ -62,7 +62,7 @@ class LSTMLanguageModel(LanguageModel):
             raise UserError(f"lstm_lm: share='output' needs as wide an embedding as a layer, not {sizes}; set them equal or share='none'")
         initial = Initial(uniform=self.uniform)
         law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=law)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.out: Any = SharedOutput() if self.share == "output" else Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)

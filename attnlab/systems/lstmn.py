@@ -34,7 +34,7 @@ from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities, Need
 from attnlab.errors import UserError
 from attnlab.layers.history import latest
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
 from attnlab.registry import kind, made
 from attnlab.systems.lstm_lm import real
@@ -119,7 +119,7 @@ class LSTMNLanguageModel(LanguageModel):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
@@ -251,7 +251,7 @@ class LSTMNClassifier(Classifier):
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
         law = initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=law)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
         self.reader = [LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial) for _ in range(self.layers)]
         self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
         self.drop = Dropout(self.dropout)

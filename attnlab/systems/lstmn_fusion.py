@@ -32,7 +32,7 @@ from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.layers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
 from attnlab.systems.lstmn import CARD, INTRA, Verdict, averaged, intra, of_steps
@@ -161,7 +161,7 @@ class LSTMNPairClassifier(Classifier):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding))
         self.readers = TwoReaders(
             self.attention, self.inter_attention, self.width, self.fusion, self.origin, self.question, self.span, initial
         )
@@ -228,8 +228,8 @@ class LSTMNTranslator(Seq2Seq):
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
         law = initial.word(1.0)
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.readers = TwoReaders(
             self.attention, self.inter_attention, self.width, self.fusion, self.origin, self.question, self.span, initial
         )

@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -38,7 +37,7 @@ from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import GATES
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.layers.steps import over_time
@@ -106,8 +105,8 @@ class Luong(Seq2Seq):
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
         law = initial.word(1.0)
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.search = self.attention(width=self.width)

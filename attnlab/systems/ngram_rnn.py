@@ -14,7 +14,6 @@ Axis letters: B batch, T time, V vocabulary, E embedding, k width of a part and 
 
 from __future__ import annotations
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ import jax.numpy as jnp
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.errors import UserError
 from attnlab.layers.history import after, latest
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.lstm_lm import no_states, real
 from attnlab.systems.protocol import Card, LanguageModel
@@ -62,7 +61,7 @@ class NgramRNN(LanguageModel):
         if self.order < 2:
             raise UserError(f"ngram_rnn: order={self.order}, must be at least 2: N words are the one predicted and those before it")
         initial = Initial(uniform=self.uniform)
-        self.embed = nn.Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
         self.reader = LSTMStack((self.order - 1) * self.width, self.layers, self.dropout, initial=initial)
         self.merge = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
         self.out = Dense(self.vocabulary, kernel_init=initial.output())

@@ -5,7 +5,7 @@ Encoder: ann_j = [forward LSTM_j ; backward LSTM_j]. Decoder, for t = 1..T, with
     s_0      = relu(last W_r + b_r)                              for the state and the cell, `last` where both directions ended
     x_t      = [y_{t-1} ; f_{t-1}] W_x + b_x
     s_t      = LSTM(s_{t-1}, x_t)
-    f_t, a_t = attention(s_t; keys [ann_j ; c_tj], values ann_j)  any registered mechanism; additive in the paper
+    f_t, a_t = attention(s_t; keys [ann_j ; c_tj], values ann_j)  a mechanism whose weights sum to one; additive in the paper
     c_{t+1}  = c_t + a_t                                          coverage: what was looked at so far
     g_t      = sigmoid([f_t ; s_t ; x_t] w_g + b_g)               how much is said, how much is copied
     P_t(w)   = g_t softmax(([s_t ; f_t] V + b) V' + b')_w + (1 - g_t) sum over j with source_j = w of a_tj
@@ -14,7 +14,8 @@ Encoder: ann_j = [forward LSTM_j ; backward LSTM_j]. Decoder, for t = 1..T, with
 The loss "coverage" of a step, sum over j of min(a_tj, c_tj), is handed out for `config.auxiliary.coverage`; with `coverage="none"` there is
 neither c nor that loss. A key of which c_tj is one more number gives the additive score of the paper, v . tanh(ann_j W_h + c_tj w_c +
 s_t W_s), w_c being the last row of the score's matrix; and it gives any mechanism that takes keys apart from values something to go
-by. Weights of several heads are averaged before words are copied by them and before they are added up.
+by. So with coverage the mechanism must take keys apart from values, with a score that reads keys of another width than the query.
+Weights of several heads are averaged before words are copied by them and before they are added up.
 
 Source: A. See, P. J. Liu, C. D. Manning, "Get To The Point: Summarization with Pointer-Generator Networks", ACL 2017 (arXiv
 1704.04368), section 2; coverage after Z. Tu et al., ACL 2016; copying by attention alone is O. Vinyals, M. Fortunato, N. Jaitly, "Pointer
@@ -36,17 +37,17 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.precision import inner_dtype, widened
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
 from attnlab.layers.stacked import BidirectionalLSTM
 from attnlab.layers.steps import over_time
@@ -91,7 +92,7 @@ class Step:
 
 
 class PointerGenerator(Seq2Seq):
-    """Pointer-generator (See et al. 2017): LSTM encoder-decoder that copies words from where it looks, with coverage.
+    """Pointer-generator (See et al. 2017): LSTM encoder-decoder that copies where it looks, with coverage; one vocabulary for both sides.
 
     Attributes:
       attention: factory of the mechanism, one whose weights are a distribution; called with the width of the annotations, 2H.
@@ -99,7 +100,8 @@ class PointerGenerator(Seq2Seq):
       encoder: H, state width of each encoder direction.
       decoder: G, state width of the decoder.
       readout: width of the layer before the scores of the vocabulary.
-      coverage: "keys": what was looked at stands beside each annotation when the decoder looks again; or "none".
+      coverage: "keys": what was looked at stands beside each annotation when the decoder looks again, which the score "location"
+        does not see; or "none".
       share: whether source and target have one table of "embeddings" (the paper's) or none in common.
       uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The mechanism's own start as it says.
       dropout: rate on the embeddings, the annotations and the readout; the paper has none.
@@ -130,7 +132,7 @@ class PointerGenerator(Seq2Seq):
             sizes = f"{self.source_vocabulary} and {self.target_vocabulary} words"
             raise UserError(f"pointer_generator: copying needs one vocabulary for both sides, not {sizes}; set vocabulary.shared=true")
         initial = Initial(uniform=self.uniform)
-        table = functools.partial(nn.Embed, self.target_vocabulary, self.embedding, embedding_init=initial.word(1.0))
+        table = functools.partial(Embed, self.target_vocabulary, self.embedding, embedding_init=initial.word(1.0))
         dense = functools.partial(Dense, kernel_init=initial.kernel())
         self.embed_target = table()
         if self.share == "none":
@@ -167,7 +169,8 @@ class PointerGenerator(Seq2Seq):
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
         nothing = jnp.zeros_like(memory.annotations[:, 0])
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, jnp.zeros(memory.source.shape, jnp.float32))
+        uncovered = jnp.zeros(memory.source.shape, inner_dtype(memory.annotations))
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, uncovered)
 
     def step(self, state: Decoding, memory: Encoded, tokens: jax.Array) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
@@ -195,12 +198,21 @@ class PointerGenerator(Seq2Seq):
     def _mixed(self, steps: Step, source: jax.Array) -> jax.Array:
         """log P [B,T,V] float32 of steps [B,T,...], of a source [B,S]."""
         said = self.out(self.drop(self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1))))
-        gate = self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1)).astype(jnp.float32)  # [B,T,1]
-        said = jax.nn.log_softmax(said.astype(jnp.float32)) + jax.nn.log_sigmoid(gate)
-        copied = scattered(steps.weights, source, self.target_vocabulary)
-        found = copied > 0.0  # elsewhere the logarithm would be of 0, and its slope not finite
-        both = jnp.logaddexp(said, jnp.log(jnp.where(found, copied, 1.0)) + jax.nn.log_sigmoid(-gate))
-        return jnp.where(found, both, said)
+        gate = widened(self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1)))  # [B,T,1]
+        return mixture(widened(said), gate, scattered(steps.weights, source, self.target_vocabulary))
+
+
+def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
+    """log (g softmax(scores) + (1 - g) copied) [...,V], g = sigmoid(gate), of scores and probabilities [...,V] and a gate [...,1].
+
+    Where `copied` is 0, too, the slope in it is (1 - g) / P, which weights that choose one word need; it is held below e^80.
+    """
+    said = jax.nn.log_softmax(scores) + jax.nn.log_sigmoid(gate)
+    of_copying = jax.nn.log_sigmoid(-gate)
+    found = copied > 0.0  # elsewhere the logarithm would be of 0, and its slope not finite
+    both = jnp.logaddexp(said, jnp.log(jnp.where(found, copied, 1.0)) + of_copying)
+    slope = jnp.exp(jnp.minimum(of_copying - said, 80.0))
+    return jnp.where(found, both, said + copied * slope)
 
 
 def scattered(weights: jax.Array, source: jax.Array, vocabulary: int) -> jax.Array:

@@ -33,7 +33,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
 STEEP = 4.0  # a sigmoid's slope at 0 is 1/4; windows start at twice that, as sigmoid after sigmoid levels out what it gets
@@ -110,8 +110,8 @@ class RCTM(Seq2Seq):
 
     def setup(self) -> None:
         small, steep = nn.initializers.normal(0.25), nn.initializers.orthogonal(STEEP)
-        self.embed_source = nn.Embed(self.source_vocabulary, self.width, embedding_init=small)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.width, embedding_init=small)
+        self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=small)
+        self.embed_target = Embed(self.target_vocabulary, self.width, embedding_init=small)
         self.sentence = SentenceModel(self.width, max(2, math.ceil(math.sqrt(2 * self.longest))))
         self.of_sentence = Dense(self.width, use_bias=False)
         self.of_word = Dense(self.width)

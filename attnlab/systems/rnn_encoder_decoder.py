@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
 from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
@@ -66,7 +66,7 @@ class RNNEncoderDecoder(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
-        table = functools.partial(nn.Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
+        table = functools.partial(Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
         dense, gates = (functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES))
         self.embed_source = table(self.source_vocabulary)
         self.embed_target = table(self.target_vocabulary)

@@ -25,7 +25,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -34,7 +33,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import Visibility
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
 from attnlab.layers.steps import over_time
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
@@ -88,7 +87,7 @@ class RNNsearch(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(normal=self.normal)
-        table = functools.partial(nn.Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
+        table = functools.partial(Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding))
         dense, gates = (functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES))
         self.embed_source = table(self.source_vocabulary)
         self.embed_target = table(self.target_vocabulary)

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import flax.linen as nn
 import jax
 
 from attnlab.attention.projections import Dense, Dropout
-from attnlab.layers.initial import Initial
+from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import PAD, Card, Seq2Seq
 
@@ -54,8 +53,8 @@ class SequenceToSequence(Seq2Seq):
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
         law = initial.word(1.0)
-        self.embed_source = nn.Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
         self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
         self.out = Dense(self.target_vocabulary, kernel_init=initial.output())

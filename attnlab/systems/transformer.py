@@ -31,6 +31,7 @@ from attnlab.attention.protocol import Attention, Need
 from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Rule, Visibility
 from attnlab.errors import UserError
 from attnlab.layers.feedforward import FeedForward, layer_norm
+from attnlab.layers.initial import Embed
 from attnlab.registry import Part, kind, made
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, Sequence, looked
 
@@ -198,9 +199,9 @@ class Transformer(Seq2Seq):
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
             raise UserError(f"transformer: share='all' needs one vocabulary, not {sizes}; set vocabulary.shared=true or share='output'")
         normal = nn.initializers.normal(self.width**-0.5)
-        self.embed_target = nn.Embed(self.target_vocabulary, self.width, embedding_init=normal)
+        self.embed_target = Embed(self.target_vocabulary, self.width, embedding_init=normal)
         if self.share != "all":
-            self.embed_source = nn.Embed(self.source_vocabulary, self.width, embedding_init=normal)
+            self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.target_vocabulary, use_bias=False)
         self.scheme = self.positions()
@@ -253,7 +254,7 @@ class Transformer(Seq2Seq):
             return "source", "source"
         return ("target", "source") if name.endswith("cross_attention") else ("target_in", "target_in")
 
-    def _embed(self, table: nn.Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+    def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """tokens [B,T] at positions [T] to [B,T,d]."""
         return self.drop(self.scheme.embed(table(tokens) * math.sqrt(self.width), positions))
 

@@ -51,11 +51,14 @@ def test_float32_stays_float32_where_float64_is_possible(name: str, config: dict
     module = make(name, config)
     query, source, valid = inputs()
 
-    def read(params: Any, query: Any, source: Any) -> Any:
-        reading, collected = module.apply({"params": params}, query, source, CAUSAL, valid, mutable=[MAPS, SAMPLES])
+    def read(params: Any, query: Any, source: Any, key: Any) -> Any:
+        rngs = {"sample": key} if key is not None else {}
+        reading, collected = module.apply({"params": params}, query, source, CAUSAL, valid, mutable=[MAPS, SAMPLES], rngs=rngs)
         return reading, collected
 
-    assert floats(jax.eval_shape(read, parameters(module), query, source)) == {jnp.dtype(np.float32)}
+    for key in (None, jax.random.key(0)):
+        assert floats(jax.eval_shape(read, parameters(module), query, source, key)) == {jnp.dtype(np.float32)}
+    assert floats(jax.eval_shape(module.init, jax.random.key(0), query, source)) <= {jnp.dtype(np.float64)}
 
 
 @test_alignments.every

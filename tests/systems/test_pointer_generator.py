@@ -15,7 +15,7 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.data.vocabulary import EOS, PAD
 from attnlab.decoding import Decoder, Functions, validate
 from attnlab.errors import UserError
-from attnlab.systems.pointer_generator import scattered
+from attnlab.systems.pointer_generator import mixture, scattered
 from attnlab.tasks import TASKS
 from attnlab.training import run
 from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
@@ -114,6 +114,19 @@ def test_of_several_heads_the_mean_is_copied() -> None:
 def test_words_that_stand_twice_are_copied_by_both_weights() -> None:
     weights, source = np.array([[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]], np.float32), np.array([[4, 5, 4]])
     np.testing.assert_array_equal(scattered(jnp.asarray(weights), source, 6), [[[0, 0, 0, 0, 0.75, 0.25], [0, 0, 0, 0, 1.0, 0]]])
+
+
+def test_words_that_no_weight_copies_have_the_slope_that_would_copy_them() -> None:
+    """d log P / d copied = (1 - g) / P for all words, where a hard alignment chose one; finite where P is 0 to float32."""
+    scores, copied = np.array([2.0, 0.0, -1.0, -300.0], np.float32), np.array([0.0, 1.0, 0.0, 0.0], np.float32)
+    for gate in (-1.5, 0.5):
+        g = 1 / (1 + np.exp(-gate))
+        expected = g * np.exp(scores, dtype=np.float64) / np.exp(scores, dtype=np.float64).sum() + (1 - g) * copied
+        found, slopes = jax.value_and_grad(lambda copied, gate=gate: mixture(scores, jnp.full(1, gate), copied)[:3].sum())(copied)
+        np.testing.assert_allclose(found, np.log(expected[:3]).sum(), rtol=1e-6)
+        np.testing.assert_allclose(slopes, [*((1 - g) / expected[:3]), 0.0], rtol=1e-5)
+    every = jax.grad(lambda *given: mixture(*given).sum(), argnums=(0, 1, 2))(scores, jnp.zeros(1), copied)
+    assert all(np.isfinite(one).all() for one in every)
 
 
 def test_rows_of_padding_and_sources_of_one_word_have_finite_slopes() -> None:

@@ -47,7 +47,7 @@ class Hard(Alignment):
         sampled = jnp.ones((scores.shape[0], 1, 1, 1), bool)
         noisy = scores
         if self.has_rng("sample"):
-            noisy = scores + jax.random.gumbel(self.make_rng("sample"), scores.shape)
+            noisy = scores + jax.random.gumbel(self.make_rng("sample"), scores.shape, scores.dtype)
             sampled = jax.random.bernoulli(self.make_rng("sample"), 1.0 - self.soft, sampled.shape)
         chosen = best(jax.lax.stop_gradient(noisy), mask)
         if not self.is_initializing():
@@ -93,8 +93,9 @@ class Gumbel(Alignment):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
-        noise = jax.random.gumbel(self.make_rng("sample"), scores.shape) if self.has_rng("sample") else 0.0
-        return straight(widened(scores) + noise, mask, self.tau)
+        scores = widened(scores)
+        noise = jax.random.gumbel(self.make_rng("sample"), scores.shape, scores.dtype) if self.has_rng("sample") else 0.0
+        return straight(scores + noise, mask, self.tau)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

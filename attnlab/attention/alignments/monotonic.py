@@ -57,7 +57,7 @@ class Monotonic(Alignment):
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]
         if self.has_rng("sample"):
-            energy = energy + self.noise * jax.random.normal(self.make_rng("sample"), energy.shape)
+            energy = energy + self.noise * jax.random.normal(self.make_rng("sample"), energy.shape, energy.dtype)
         allowed = whole(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
         first = jnp.zeros((*scores.shape[:2], scores.shape[-1]), energy.dtype).at[..., :1].set(1.0)

@@ -85,12 +85,12 @@ class Latent(Attention):
             raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
         size = self.width // self.heads
         self.w_latent = Dense(self.latent, use_bias=False)
-        self.norm_latent = nn.RMSNorm(epsilon=EPSILON)
+        self.norm_latent = nn.RMSNorm(epsilon=EPSILON, param_dtype=float)
         if self.rotary:
             self.w_turned = Dense(self.rotary, use_bias=False)
         if self.query_latent:
             self.w_query_latent = Dense(self.query_latent, use_bias=False)
-            self.norm_query = nn.RMSNorm(epsilon=EPSILON)
+            self.norm_query = nn.RMSNorm(epsilon=EPSILON, param_dtype=float)
         self.w_query = Dense(self.heads * (size + self.rotary), use_bias=False)
         up = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
         self.up_key = self.param("up_key", up, (self.latent, self.heads, size))

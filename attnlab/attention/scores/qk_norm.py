@@ -77,8 +77,8 @@ class QKLayerNorm(ScaledDot):
 
     def setup(self) -> None:
         above_zero("qk_layernorm", "epsilon", self.epsilon)
-        self.query_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False)
-        self.key_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False)
+        self.query_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float)
+        self.key_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float)
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`: LN_q(q)."""
@@ -108,8 +108,8 @@ class QKRMSNorm(ScaledDot):
 
     def setup(self) -> None:
         above_zero("qk_rmsnorm", "epsilon", self.epsilon)
-        self.query_norm = nn.RMSNorm(epsilon=self.epsilon)
-        self.key_norm = nn.RMSNorm(epsilon=self.epsilon)
+        self.query_norm = nn.RMSNorm(epsilon=self.epsilon, param_dtype=float)
+        self.key_norm = nn.RMSNorm(epsilon=self.epsilon, param_dtype=float)
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`: RMS_q(q)."""
