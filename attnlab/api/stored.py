@@ -129,7 +129,7 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
     """The data source that overrides name in place of that of a run; None where it stays."""
-    named = [one.partition("=")[2] for one in overrides if one.partition("=")[0] == "data"]
+    named = [one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")]
     return named[-1] if named and named[-1] != manifest.config["data"]["name"] else None
 
 
