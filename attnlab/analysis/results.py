@@ -50,7 +50,8 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
 
     params, step = best_params(config, task, workdir)
     results, outputs = scores(task, params, "test")
-    results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))} | _changed_code(code or provenance.of(config), workdir)
+    results |= {"step": step, "parameters": sum(leaf.size for leaf in jax.tree.leaves(params))}
+    results |= _changed_code(code or provenance.of(config), workdir)
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
     write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")
