@@ -132,7 +132,14 @@ class Change:
         """ "hopfield.py has changed"."""
         path = Path(self.file)
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        if self.now is None and path.exists():
+            return f"{shown} {'cannot be imported from here' if self.elsewhere else 'is no longer imported'}"
         return f"{shown} {'is gone' if self.now is None else 'is new' if self.was is None else 'has changed'}"
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its file is there, but not where Python looks for modules now."""
+        return self.now is None and Path(self.file).exists() and _located(self.module) == (None, None)
 
 
 def check_record(record: Any) -> None:
@@ -185,9 +192,9 @@ def check(record: Record | None, code: Code, folder: Path) -> None:
     """Raise `Changed` if what is in `folder` was made with other code and the user has not said to go on."""
     found = changes(record, code)
     if found and record is not None and not code.accept:
-        raise Changed(
-            f"{folder} was made with other code: {told(found, record, folder)}; put that back, or go on with {FLAG}, which is recorded"
-        )
+        elsewhere = any(one.elsewhere for one in found)
+        remedy = "change to its folder or add it to PYTHONPATH" if elsewhere else "put that back"
+        raise Changed(f"{folder} was made with other code: {told(found, record, folder)}; {remedy}, or accept it with {FLAG}")
 
 
 def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
@@ -203,11 +210,10 @@ def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
 
 
 def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
-    """What stands beside numbers that a run gives with this code: every module that was not the same from its first step until now.
+    """What stands beside a run's numbers: every module that was not the same from its first step until now.
 
-    Returns:
-      Module to "was" and "now", the first digits of the hashes of its first and its last text, and "after_steps": the last step before
-      each change that was accepted for training; without any the run was trained with one text and is used with another.
+    Module to "was" and "now", the first digits of its first and its last hash, and "after_steps": the last one before each change that
+    was accepted for training; without any it was trained with one text and is used with another.
     """
     found: dict[str, dict[str, Any]] = {}
     for word in (record or {}).get("accepted", ()):
@@ -236,6 +242,10 @@ def accepted(record: Record, code: Code, folder: Path, step: int | None = None) 
             _write(folder / below / source.copy, source.content)
             modules[one.module] = _entry(source, f"{below}/{source.copy}")
     return {**record, "modules": modules, "accepted": [*record["accepted"], word(digests(record), code.digests, step)]}
+
+
+def _short(digest: str | None) -> str:
+    return (digest or "absent")[:12]
 
 
 def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
@@ -369,10 +379,6 @@ def _read(file: Path, name: str, package: bool = False) -> Source | None:
 
 
 # --- records ---
-
-
-def _short(digest: str | None) -> str:
-    return (digest or "absent")[:12]
 
 
 def _entry(source: Source, copy: str | None = None) -> dict[str, str]:

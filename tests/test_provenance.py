@@ -125,6 +125,18 @@ def test_what_counts_as_changed(file: str, text: str | None, words: str | None, 
     provenance.check(before, provenance.of(CONFIG, accept=True), tmp_path / "run")
 
 
+def test_what_to_do_where_a_module_is_not_imported_any_more(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is there is not gone."""
+    before = record()
+    (folder / "own_aid.py").write_text("import own_top\n")
+    with pytest.raises(Changed, match=r"own_later\.py is no longer imported.*; put that back, or accept it with --accept-changed-code$"):
+        provenance.check(before, provenance.of(CONFIG), tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(folder)])
+    words = r"own_top\.py cannot be imported from here.*; change to its folder or add it to PYTHONPATH, or accept"
+    with pytest.raises(Changed, match=words):
+        provenance.check(before, provenance.of(CONFIG), tmp_path)
+
+
 def test_the_same_text_in_another_folder_is_the_same_code(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copies are found like the modules they are of."""
     before = record()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ml_collections import ConfigDict
 
@@ -16,6 +20,7 @@ from attnlab.errors import UserError
 from attnlab.training.manifest import Manifest, plain
 from attnlab.training.sealed import check_test_split, sweep_of
 
+_IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = WeakKeyDictionary()  # how it was found, hash of its file
 CHANGEABLE = ("data", "decoding", "parallel")  # what may differ between training a model and using it
 
 
@@ -109,6 +114,11 @@ class Stored:
         found = ((origin.record, origin.code, folder) for folder, origin in self.origins.items())
         return [line for one in found for line in provenance.notes(*one)]
 
+    def remember_imports(self) -> None:
+        """Keep what the user's modules were when they were imported; to be called once the task of the run has been found."""
+        for origin in self.origins.values():
+            _check_imports(origin.code)
+
     def changed_code(self) -> dict[str, dict[str, Any]]:
         """The changes of the user's code that are accepted, in training or now, to stand beside numbers; {} for none."""
         found: dict[str, dict[str, Any]] = {}
@@ -122,9 +132,25 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None
     code = provenance.of({key: node for key, node in manifest.config.items() if not (key == "data" and other_data)}, accept=accept)
+    _check_imports(code)
     record = provenance.of_part(manifest.own_code, code) if other_data else manifest.own_code
     provenance.check(record, code, folder)
     return Origin(manifest, record, code)
+
+
+def _check_imports(code: provenance.Code) -> None:
+    """Raise `Changed` if a file was edited after this process imported it: the module in memory is not what the file says.
+
+    A module is taken for what its file was when it was first seen here; one that is reloaded is seen anew.
+    """
+    for name, source in code.modules.items():
+        module = sys.modules.get(name)
+        if module is None:
+            continue
+        spec, digest = _IMPORTED.get(module, (None, ""))
+        if digest and spec is module.__spec__ and digest != source.sha256:
+            raise provenance.Changed(f"{source.file} is not what it was when this process imported it; restart Python, or reload {name}")
+        _IMPORTED[module] = (module.__spec__, source.sha256)
 
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:

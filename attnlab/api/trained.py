@@ -67,6 +67,7 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
       UserError: a checkpoint or data that cannot be read, runs that do not go together, a test split that is still closed.
     """
     task = _task(stored, splits)
+    stored.remember_imports()
     params, step = best_params(stored.config, task, stored.workdir)
     if stored.members:
         from attnlab.tasks.ensemble import together

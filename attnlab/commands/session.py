@@ -87,7 +87,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         provenance.FLAG,
         action="store_true",
-        help="go on although code of yours, which the config names, is not what it was; what is made with it says so",
+        help="go on although code of yours, which the config names, is not what it was; a note says which",
     )
 
 

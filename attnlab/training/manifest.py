@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -19,6 +18,7 @@ from attnlab.errors import UserError
 from attnlab.files import timestamp, write_atomic
 from attnlab.json_kinds import Damaged, parsed, read
 from attnlab.provenance import Changed, Record, check_record
+from attnlab.training.sealed import sweep_of
 
 _PACKAGES = (
     *("attnlab", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "ml-collections", "tensorflow-datasets", "numpy"),
@@ -132,17 +132,23 @@ class Manifest:
         now, before = vocabulary_prints(workdir), self.vocabulary or {}
         other = [name for name, digest in now.items() if before.get(name, digest) != digest]
         if other:
-            raise Changed(
-                f"{Path(workdir) / _VOCABULARY / other[0]} is not the one that this run was trained with; put back a good copy, or "
-                f"delete it and run the 'train' command of this workdir again, which learns it from the same data"
-            )
+            again = ", or delete it and run the 'train' command of this workdir again, which learns it from the same data"
+            remedy = f"put back a good copy{again if sweep_of(workdir) is None else ''}"
+            raise Changed(f"{Path(workdir) / _VOCABULARY / other[0]} is not the one that this run was trained with; {remedy}")
 
     def read_data(self, workdir: str | Path) -> dict[str, str]:
-        """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and in a sweep's last look."""
-        found = dict(self.data)
-        with contextlib.suppress(OSError, Damaged):
-            found |= read((Path(workdir) / LOOK).read_bytes(), _Look)["data"]
-        return found
+        """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and in a sweep's last look.
+
+        Raises:
+          Changed: what was kept of the last look cannot be read, so that nobody can tell whether data is the same.
+        """
+        path = Path(workdir) / LOOK
+        try:
+            return self.data | read(path.read_bytes(), _Look)["data"]
+        except (FileNotFoundError, NotADirectoryError):
+            return dict(self.data)
+        except Damaged as error:
+            raise Changed(f"{path} is damaged ({error}): put back a good copy, it says what test data was looked at") from error
 
     def check_data(self, found: Mapping[str, str], workdir: str | Path) -> None:
         """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.

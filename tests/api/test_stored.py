@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,31 @@ def test_other_data_needs_no_source_of_the_users(tmp_path: Path, monkeypatch: py
         Stored.find(tmp_path / "run")
     stored = Stored.find(tmp_path / "run", ["data=dates"])
     assert stored.config.data.name == "dates" and stored.notes() == [] and stored.changed_code() == {}
+
+
+def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the file says: the module in memory would compute."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "own_limit.py"
+    file.write_text("BY = 1\n")
+    config = {**configs.to_dict(configs.load("configs/translation.py:rnnsearch")), "extra": {"name": "own_limit:BY"}}
+    (tmp_path / "run").mkdir()
+    Manifest.build(config, devices={}, data={}, own_code=provenance.of(config).record()).write(tmp_path / "run")
+    stored = Stored.find(tmp_path / "run")
+    own_limit = importlib.import_module("own_limit")
+    stored.remember_imports()
+    file.write_text("BY = 22\n")
+    for accept in (False, True):
+        with pytest.raises(UserError, match=r"own_limit\.py is not what it was when this process imported it; restart Python"):
+            Stored.find(tmp_path / "run", accept_changed_code=accept)
+    importlib.reload(own_limit)
+    assert own_limit.BY == 22 and {*Stored.find(tmp_path / "run", accept_changed_code=True).changed_code()} == {"own_limit"}
+    file.write_text("BY = 1\n")
+    with pytest.raises(UserError, match="restart Python, or reload own_limit"):
+        Stored.find(tmp_path / "run")
+    del sys.modules["own_limit"]
+    Stored.find(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,33 @@ def test_another_vocabulary_is_refused_and_one_that_is_lost_left_to_its_reader(t
     build().check_vocabulary(tmp_path)
 
 
+def test_a_trial_is_not_told_to_train(tmp_path: Path) -> None:
+    """Only its sweep may train it."""
+    manifest = dataclasses.replace(build(), vocabulary={"shared.json": "a" * 64})
+    for workdir in (tmp_path / "run", tmp_path / "sweep" / "trials" / "one-0a1b2c3d" / "seed0"):
+        (workdir / "vocabulary").mkdir(parents=True)
+        (workdir / "vocabulary" / "shared.json").write_text(json.dumps({"sha256": "b" * 64}))
+        (tmp_path / "sweep").mkdir(exist_ok=True)
+        (tmp_path / "sweep" / "plan.json").write_text("{}")
+        with pytest.raises(Changed, match="put back a good copy") as raised:
+            manifest.check_vocabulary(workdir)
+        assert ("'train'" in str(raised.value)) == (workdir.name == "run")
+
+
+def test_data_of_the_last_look_counts_and_must_be_readable(tmp_path: Path) -> None:
+    """What cannot be read is no reason to look at other test data."""
+    manifest, look = build(), tmp_path / "look.json"
+    manifest.check_data({"test": "a"}, tmp_path)
+    look.write_text(json.dumps({"time": "now", "data": {"test": "a"}}))
+    manifest.check_data({"test": "a"}, tmp_path)
+    with pytest.raises(Changed, match="split test"):
+        manifest.check_data({"test": "b"}, tmp_path)
+    for text in ("", "{}", '{"data": {"test": 3}}'):
+        look.write_text(text)
+        with pytest.raises(Changed, match=f"{look} is damaged .*put back a good copy"):
+            manifest.check_data({"test": "b"}, tmp_path)
+
+
 def test_another_config_is_refused_with_five_fields() -> None:
     """The parallel node may change; anything else may not."""
     manifest = build()
