@@ -64,6 +64,17 @@ def test_nothing_seen_is_zeros(name: str, config: dict[str, Any]) -> None:
     assert all_zeros(make(name, config))
 
 
+@pytest.mark.parametrize("alignment", ["softmax", "entmax"])
+@pytest.mark.parametrize("sizes", [(0, 3, 4), (2, 0, 4)])
+def test_nobody_looking_runs_with_zero_slopes(alignment: str, sizes: tuple[int, int, int]) -> None:
+    """Computed, not by shapes alone: no rows or no queries leave no slope on any parameter, nor on the source."""
+    run, given = looked(make("multihead", {"heads": 3, "alignment": alignment}), *sizes)
+    slope = jax.grad(lambda *given: ((context := run(*given)[0]).sum(), context), argnums=(0, 1, 2), has_aux=True)
+    (of_params, *others), context = jax.jit(slope)(*given)
+    assert context.shape == (*sizes[:2], WIDTH) and [one.shape for one in others] == [one.shape for one in given[1:]]
+    assert jax.tree.leaves(of_params) and all((leaf == 0.0).all() for leaf in jax.tree.leaves([of_params, others]))
+
+
 @pytest.mark.parametrize("kernel", [name for name in KERNELS.names() if name not in ("plain", "cudnn")])
 def test_kernels_of_nothing(kernel: str) -> None:
     module = make("multihead", {"heads": 3, "kernel": kernel, "positions": "alibi"})
