@@ -187,8 +187,13 @@ def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) ->
     assert own["accepted"] == [] and (folder.run / "code" / "blunt.py").read_text() == "BY = 0.25\n"
 
 
-def test_a_file_that_is_gone_is_found_in_the_run(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_gone_is_found_in_the_run(made: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not gone while it lies where the run was made, only out of reach."""
     (folder.path / "mine.py").unlink()
+    line = folder.refused("evaluate", "--workdir=run")
+    assert f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line and "add it to PYTHONPATH" in line
+    manifest = folder.run / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(str(made), str(folder.path)))
     assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused("evaluate", "--workdir=run")
     monkeypatch.syspath_prepend(str(folder.run / "code"))
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
