@@ -205,7 +205,7 @@ class PointerGenerator(Seq2Seq):
 def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
     """log (g softmax(scores) + (1 - g) copied) [...,V], g = sigmoid(gate), of scores and probabilities [...,V] and a gate [...,1].
 
-    Where `copied` is 0, too, the slope in it is (1 - g) / P, which weights that choose one word need; it is held below e^80.
+    Where `copied` is 0 the slope in it is also (1 - g) / P, which weights that choose one word need; it is held below e^80.
     """
     said = jax.nn.log_softmax(scores) + jax.nn.log_sigmoid(gate)
     of_copying = jax.nn.log_sigmoid(-gate)
