@@ -1,9 +1,9 @@
 """A user's own code as a part of what a run was made from: its files found, hashed, kept beside the run, and compared later.
 
 Own is every module whose file lies neither in this package nor in the standard library nor in `site-packages`: the mechanism, task or
-data source that a config names by a dotted path, and what it imports, however deep. Code of installed packages is told by their
-versions. Nothing is executed here: files are found by the finders of the import system and read as text, so that a launcher can look
-too, and before anything is imported. Nothing here imports jax.
+data source that a config names by a dotted path, and what it imports, however deep. Installed code is not looked at: of the packages
+that attnlab itself uses the manifest keeps the versions, of others nothing. Nothing is executed here: files are found
+by the finders of the import system and read as text, so that a launcher can look too. Nothing here imports jax.
 """
 
 from __future__ import annotations
