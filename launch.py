@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The entry point from a clone: `python launch.py --help`. An installed package has the same as `attnlab`."""
+"""The entry point from a clone: `python launch.py --help`. An installed package has the same as
+`attnlab`.
+"""
 
 import sys
 

@@ -1,6 +1,8 @@
-"""attnlab: every attention mechanism behind one signature, trained, measured and compared with JAX and Flax.
+"""attnlab: every attention mechanism behind one signature, trained, measured and compared with JAX
+and Flax.
 
-In Python (see `docs/python.md`): `load` a trained run, make a `mechanism` for arrays. What is bad input raises `UserError`.
+In Python (see `docs/python.md`): `load` a trained run, make a `mechanism` for arrays. What is bad
+input raises `UserError`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Map", "Run", "UserError", "load", "mechanism"]
 
-_FOUND_IN = {"Map": "trained", "Run": "trained", "load": "trained", "mechanism": "arrays"}  # imported on first use: these need jax
+_FOUND_IN = {
+    "Map": "trained",
+    "Run": "trained",
+    "load": "trained",
+    "mechanism": "arrays",
+}  # imported on first use: these need jax
 
 
 if not TYPE_CHECKING:  # a checker of types knows the names above, and no others

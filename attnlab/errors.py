@@ -1,4 +1,6 @@
-"""The one exception a user ever sees, the near names that make it useful, and the place where a user's own code went wrong."""
+"""The one exception a user ever sees, the near names that make it useful, and the place where a
+user's own code went wrong.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TRACEBACK = "ATTNLAB_TRACEBACK"
 
 _PACKAGE = pathlib.Path(__file__).parent
 _LIBRARY = pathlib.Path(sysconfig.get_paths()["stdlib"])
-_folders: set[pathlib.Path] = set()  # where the modules and files lie that a command has named: a user's own
+_folders: set[pathlib.Path] = (
+    set()
+)  # where the modules and files lie that a command has named: a user's own
 _named: set[str] = set()  # first parts of the names of these modules, which may be installed
 _LONGEST = 400  # characters of another's message: those of compilers go on for pages
 
@@ -46,10 +50,12 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def users_code() -> Iterator[None]:
-    """What goes wrong in a user's own code, `sys.exit` included, becomes a `UserError` with file, line and the class of the error.
+    """What goes wrong in a user's own code, `sys.exit` included, becomes a `UserError` with file,
+    line and the class of the error.
 
-    Ctrl-C passes, and so does a reader who has gone, and whatever came through no line of the user's: that is a slip of ours. The user's
-    are the modules and files named inside (`own_module`, `own_file`) and what lies beside them.
+    Ctrl-C passes, and so does a reader who has gone, and whatever came through no line of the
+    user's: that is a slip of ours. The user's are the modules and files named inside (`own_module`,
+    `own_file`) and what lies beside them.
     """
     _folders.clear()
     _named.clear()
@@ -65,7 +71,9 @@ def users_code() -> Iterator[None]:
 
 
 def own_module(name: str) -> None:
-    """A dotted path leads to this module, which is a user's own then, even where it is installed."""
+    """A dotted path leads to this module, which is a user's own then, even where it is
+    installed.
+    """
     top = name.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return
@@ -83,12 +91,19 @@ def own_file(path: pathlib.Path) -> None:
 
 
 def place(error: BaseException) -> str:
-    """The innermost line of a user's own code that an exception came through, "file.py:12"; "" where there is none."""
+    """The innermost line of a user's own code that an exception came through, "file.py:12"; ""
+    where there is none.
+    """
     found, cause = "", error.__cause__
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _is_users(frame.f_code.co_filename, str(frame.f_globals.get("__name__"))):
             found = f"{short(frame.f_code.co_filename)}:{line}"
-    if isinstance(error, SyntaxError) and error.filename and error.lineno and _is_users(error.filename, ""):
+    if (
+        isinstance(error, SyntaxError)
+        and error.filename
+        and error.lineno
+        and _is_users(error.filename, "")
+    ):
         found = f"{short(error.filename)}:{error.lineno}"
     return found or (place(cause) if cause is not None else "")
 
@@ -129,7 +144,9 @@ def _is_users(file: str, module: str) -> bool:
 
 
 def told(error: UserError | OSError) -> str:
-    """An error in one line; of what the system refused: which file, why, and what to do where the reason says it."""
+    """An error in one line; of what the system refused: which file, why, and what to do where the
+    reason says it.
+    """
     if isinstance(error, UserError):
         return str(error)
     why = error.strerror or str(error) or type(error).__name__
@@ -139,5 +156,7 @@ def told(error: UserError | OSError) -> str:
         errno.EFBIG: "; raise the limit on the size of files ('ulimit -f') and run again",
         errno.EMFILE: "; raise the limit on open files ('ulimit -n') and run again",
     }.get(error.errno or 0, "")
-    files = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    files = " and ".join(
+        str(name) for name in (error.filename, error.filename2) if name is not None
+    )
     return " ".join(f"{why}{': ' if files else ''}{files}{remedy}".split())

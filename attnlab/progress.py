@@ -1,9 +1,12 @@
-"""What a person sees of long work: a live bar on a terminal, plain lines elsewhere; and tables of results."""
+"""What a person sees of long work: a live bar on a terminal, plain lines elsewhere; and tables of
+results.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -11,14 +14,19 @@ if TYPE_CHECKING:
     import rich.progress
 
 _SMOOTHING = 0.3  # weight of the newest step time in the estimate of what is left
+_NUMBER = re.compile(
+    r"[<+-]? ?[\d,]*\.?\d+(e[+-]?\d+)?("
+    r" ?(%|[kMGTP]|([KMGT]i)?B|ms|s))?|\d+/\d+|\d+(:\d\d){1,2}|[+-]?(nan|inf)"
+)
 
 
 class Progress:
     """Progress of `total` steps, on stderr; a context manager.
 
-    On a terminal a bar that stays in place: step, loss, milliseconds per step, target tokens per second, time left, time
-    spent compiling. Elsewhere the same as plain lines, at most one per `every` steps, and one for the last step. The time
-    left counts steps at their recent pace; compiling is not in it.
+    On a terminal a bar that stays in place: step, loss, milliseconds per step, target tokens per
+    second, time left, time spent compiling. Elsewhere the same as plain lines, at most one per
+    `every` steps, and one for the last step. The time left counts steps at their recent pace;
+    compiling is not in it.
 
     Args:
       total: the step at which the work is done.
@@ -27,7 +35,9 @@ class Progress:
       stream: where to write.
     """
 
-    def __init__(self, total: int, start: int = 0, *, every: int = 1, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, total: int, start: int = 0, *, every: int = 1, stream: TextIO | None = None
+    ) -> None:
         self.total = total
         self.step = start
         self.every = max(1, every)
@@ -46,7 +56,12 @@ class Progress:
             self._bar.add_task("", total=self.total, completed=self.step, text="")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
         elif kind is None and self.step != self._printed:
@@ -63,16 +78,24 @@ class Progress:
         """Shows that `step` steps are done; a figure not given keeps its last value."""
         self.step = step
         self._loss = self._loss if loss is None else loss
-        self._tokens_per_second = self._tokens_per_second if tokens_per_second is None else tokens_per_second
+        self._tokens_per_second = (
+            self._tokens_per_second if tokens_per_second is None else tokens_per_second
+        )
         if step_seconds is not None:
-            self._pace = step_seconds if self._pace is None else self._pace + _SMOOTHING * (step_seconds - self._pace)
+            self._pace = (
+                step_seconds
+                if self._pace is None
+                else self._pace + _SMOOTHING * (step_seconds - self._pace)
+            )
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, text=self.figures())
         elif step - self._printed >= self.every or step >= self.total > self._printed:
             self._print()
 
     def compiled(self, what: str, seconds: float) -> None:
-        """Notes that compiling `what` ("16x16") took `seconds`, and adds them to the compile time shown apart."""
+        """Notes that compiling `what` ("16x16") took `seconds`, and adds them to the compile time
+        shown apart.
+        """
         self.compile_seconds += seconds
         self.note(f"compiled {what} in {seconds:.1f} s")
 
@@ -88,7 +111,9 @@ class Progress:
         self.note(f"warning: {text}")
 
     def figures(self) -> str:
-        """The figures known so far, "loss 2.345  12.3 ms/step  4,560 tok/s  ETA 0:01:23  compile 3.1 s"."""
+        """The figures known so far, "loss 2.345  12.3 ms/step  4,560 tok/s  ETA 0:01:23  compile
+        3.1 s".
+        """
         parts = []
         if self._loss is not None:
             parts.append(f"loss {self._loss:.4g}")
@@ -104,7 +129,11 @@ class Progress:
 
     def _print(self) -> None:
         self._printed = self.step
-        print(f"step {self.step}/{self.total}  {self.figures()}".rstrip(), file=self.stream, flush=True)
+        print(
+            f"step {self.step}/{self.total}  {self.figures()}".rstrip(),
+            file=self.stream,
+            flush=True,
+        )
 
 
 def clock(seconds: float) -> str:
@@ -113,8 +142,22 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], stream: TextIO | None = None) -> None:
-    """Prints a table: by rich on a terminal, as aligned plain text elsewhere. Numbers stand on the right, floats with 4 digits.
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    stream: TextIO | None = None,
+    numbers: Collection[int] | None = None,
+) -> None:
+    """Prints a table: by rich on a terminal, as aligned plain text elsewhere; floats with 4 digits.
+
+    Args:
+      title: above it.
+      columns: their heads.
+      rows: their cells.
+      stream: where to write; stdout unless given.
+      numbers: which columns stand on the right; those whose cells are numbers, as such or as text
+        ("1,234", "2.5 G", "4/10", "0:01:20"), or nothing ("-", ""), unless given.
 
     Raises:
       ValueError: a row that is not as long as `columns`.
@@ -123,7 +166,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], str
     if any(len(row) != len(columns) for row in rows):
         raise ValueError(f"every row of {title!r} needs {len(columns)} cells")
     cells = [[_cell(value) for value in row] for row in rows]
-    right = [bool(rows) and all(_is_number(row[i]) or row[i] is None for row in rows) for i in range(len(columns))]
+    right = [
+        _are_numbers([row[i] for row in rows]) if numbers is None else i in numbers
+        for i in range(len(columns))
+    ]
     if not _is_terminal(out):
         print("\n".join([title, *_plain_table(list(columns), cells, right)]), file=out)
         return
@@ -132,9 +178,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], str
     import rich.table
     import rich.text
 
-    pretty = rich.table.Table(title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left")
-    for name, numbers in zip(columns, right, strict=True):
-        pretty.add_column(rich.text.Text(name), justify="right" if numbers else "left", overflow="fold")
+    pretty = rich.table.Table(
+        title=rich.text.Text(title), box=rich.box.SIMPLE_HEAD, title_justify="left"
+    )
+    for name, aligned in zip(columns, right, strict=True):
+        pretty.add_column(
+            rich.text.Text(name), justify="right" if aligned else "left", overflow="fold"
+        )
     for row in cells:
         pretty.add_row(*map(rich.text.Text, row))
     rich.console.Console(file=out).print(pretty)
@@ -144,8 +194,22 @@ def _plain_table(columns: list[str], cells: list[list[str]], right: list[bool]) 
     """Lines with every column as wide as its widest cell, two spaces between."""
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [columns, ["-" * width for width in widths], *cells]
-    padded = [[f"{cell:{'>' if r else '<'}{width}}" for cell, width, r in zip(line, widths, right, strict=True)] for line in lines]
+    padded = [
+        [
+            f"{cell:{'>' if r else '<'}{width}}"
+            for cell, width, r in zip(line, widths, right, strict=True)
+        ]
+        for line in lines
+    ]
     return ["  ".join(line).rstrip() for line in padded]
+
+
+def _are_numbers(cells: Sequence[Any]) -> bool:
+    """Whether the cells of a column are numbers, or nothing; not where all are nothing."""
+    found = [cell for cell in cells if cell not in (None, "", "-")]
+    return bool(found) and all(
+        _NUMBER.fullmatch(cell) if isinstance(cell, str) else _is_number(cell) for cell in found
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -175,10 +239,15 @@ def _live_bar(stream: TextIO) -> rich.progress.Progress | None:
     if console.is_dumb_terminal:
         return None
     return rich.progress.Progress(
-        rich.progress.BarColumn(bar_width=None, table_column=rich.table.Column(ratio=1, max_width=40)),
+        rich.progress.BarColumn(
+            bar_width=None, table_column=rich.table.Column(ratio=1, max_width=40)
+        ),
         rich.progress.MofNCompleteColumn(table_column=rich.table.Column(no_wrap=True)),
-        rich.progress.TextColumn("{task.fields[text]}", markup=False, table_column=rich.table.Column(no_wrap=True)),
+        rich.progress.TextColumn(
+            "{task.fields[text]}", markup=False, table_column=rich.table.Column(no_wrap=True)
+        ),
         console=console,
         expand=True,
-        redirect_stdout=sys.stdout.isatty(),  # what goes to a file or a pipe must not turn up beside the bar
+        # what goes to a file or a pipe must not turn up beside the bar
+        redirect_stdout=sys.stdout.isatty(),
     )

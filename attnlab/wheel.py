@@ -1,4 +1,6 @@
-"""How a wheel is built, which `pyproject.toml` names: it carries the files of `configs/` and `experiments/`, inside the package."""
+"""How a wheel is built, which `pyproject.toml` names: it carries the files of `configs/` and
+`experiments/`, inside the package.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithFiles(build_py):
-    """Copies them to `attnlab/_shipped`, where `attnlab.config` looks; an editable install finds them in the clone."""
+    """Copies them to `attnlab/_shipped`, where `attnlab.config` looks; an editable install finds
+    them in the clone.
+    """
 
     def run(self) -> None:
         """The modules of the package, and these files."""

@@ -1,4 +1,5 @@
-"""What we measure, as scripts anyone can run again: `python -m benchmarks.NAME --help`. The figures are in docs/results.md.
+"""What we measure, as scripts anyone can run again: `python -m benchmarks.NAME --help`. The figures
+are in docs/results.md.
 
 throughput       target tokens a second in training, alone or in alternation with another toolkit's command
 decoding         seconds of beam search over a test split, the same way
@@ -6,6 +7,8 @@ startup          command to first training step with an empty and a filled compi
 step_profile     where the time of a training step goes, and its share of what the processor's matmul reaches
 sweeps           12 trials in two one-core slots against one after another, and the queue's overhead per trial
 stacking         trials as one program against one after another
+statistics       coverage, error rate and power of the report's intervals and tests, on simulated experiments
+subsets          how often few seeds of a real sweep find what all of them find
 alignment_error  error rate of a trained attention's word alignments on gold ones
 joeynmt/         the other side of the comparisons
 """

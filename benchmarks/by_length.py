@@ -1,9 +1,11 @@
-"""Which translation system loses most on long sentences? BLEU of every variant of a finished sweep, by the length of the source.
+"""Which translation system loses most on long sentences? BLEU of every variant of a finished sweep,
+by the length of the source.
 
     python -m benchmarks.by_length runs/roads-text --parts=3
 
-Reads the translations of the test split that the sweep has left (`translations.txt` of each trial), translates nothing. The sentences are
-put in order of their words and cut into parts of equally many sentences; BLEU is that of the parts, the mean over seeds.
+Reads the translations of the test split that the sweep has left (`translations.txt` of each trial),
+translates nothing. The sentences are put in order of their words and cut into parts of equally many
+sentences; BLEU is that of the parts, the mean over seeds.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from attnlab.decoding.metrics import corpus_scores
 from attnlab.errors import UserError
 from attnlab.experiments.plan import Plan, Trial
 from attnlab.progress import table
+from attnlab.records.sealed import check_test_split
 from attnlab.tasks import TASKS
-from attnlab.training.sealed import check_test_split
 from benchmarks import rounds
 
 OUTPUT = "translations.txt"
@@ -30,23 +32,41 @@ OUTPUT = "translations.txt"
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path, help="a finished sweep")
     parser.add_argument("--parts", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     plan = Plan.read(chosen.directory)
-    trials = [one for one in plan.trials() if (one.workdir(chosen.directory) / OUTPUT).exists()] if plan else []
+    trials = (
+        [one for one in plan.trials() if (one.workdir(chosen.directory) / OUTPUT).exists()]
+        if plan
+        else []
+    )
     if not trials:
-        raise UserError(f"{chosen.directory}: no trial with {OUTPUT}; give the folder of a finished sweep of translations")
+        raise UserError(
+            f"{chosen.directory}: no trial with {OUTPUT}; give the folder of a finished sweep of"
+            " translations"
+        )
     sources, references, lowercase = texts(trials[0], chosen.directory)
     parts = by_length([len(one.split()) for one in sources], chosen.parts)
     rows = []
     for variant in dict.fromkeys(one.candidate.variant for one in trials):
-        found = [read_lines(one.workdir(chosen.directory) / OUTPUT) for one in trials if one.candidate.variant == variant]
-        scores = np.array([[bleu(lines, references, part, lowercase) for part in parts] for lines in found])
+        found = [
+            read_lines(one.workdir(chosen.directory) / OUTPUT)
+            for one in trials
+            if one.candidate.variant == variant
+        ]
+        scores = np.array(
+            [[bleu(lines, references, part, lowercase) for part in parts] for lines in found]
+        )
         rows.append((variant, len(found), *(round(float(one), 1) for one in scores.mean(axis=0))))
-    names = [f"{len(sources[part[0]].split())} to {len(sources[part[-1]].split())} words" for part in parts]
+    names = [
+        f"{len(sources[part[0]].split())} to {len(sources[part[-1]].split())} words"
+        for part in parts
+    ]
     columns = ("variant", "seeds", *names)
     table(f"BLEU by length of the source, {chosen.directory}", columns, rows)
     rounds.save(chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in rows]})
@@ -59,7 +79,11 @@ def texts(trial: Trial, directory: Path) -> tuple[list[str], list[str], bool]:
     config = configs.prepare(configs.from_dict(trial.config))
     task: Any = TASKS.resolve(config.task).load(config, workdir, ("test",))
     pairs = task.data.pairs["test"]
-    return [source for source, _ in pairs], [task.vocabularies[1].normalize(target) for _, target in pairs], config.vocabulary.lowercase
+    return (
+        [source for source, _ in pairs],
+        [task.vocabularies[1].normalize(target) for _, target in pairs],
+        config.vocabulary.lowercase,
+    )
 
 
 def by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
@@ -73,11 +97,17 @@ def by_length(lengths: Sequence[int], parts: int) -> list[np.ndarray]:
     return np.array_split(np.argsort(lengths, kind="stable"), parts)
 
 
-def bleu(lines: Sequence[str], references: Sequence[str], part: np.ndarray, lowercase: bool) -> float:
+def bleu(
+    lines: Sequence[str], references: Sequence[str], part: np.ndarray, lowercase: bool
+) -> float:
     """BLEU of some of the lines."""
     if len(lines) != len(references):
         raise UserError(f"{OUTPUT} has {len(lines)} lines, the test split {len(references)}")
-    return float(corpus_scores([lines[n] for n in part], [references[n] for n in part], lowercase=lowercase)["bleu"])
+    return float(
+        corpus_scores([lines[n] for n in part], [references[n] for n in part], lowercase=lowercase)[
+            "bleu"
+        ]
+    )
 
 
 if __name__ == "__main__":

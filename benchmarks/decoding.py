@@ -1,15 +1,18 @@
-"""How long does beam search take over the test split, and how does that compare with another toolkit on the same machine?
+"""How long does beam search take over the test split, and how does that compare with another
+toolkit on the same machine?
 
     python -m benchmarks.decoding WORKDIR
     python -m benchmarks.decoding WORKDIR --rounds=5 --json=out.json --versus="COMMAND"
 
-Translates a split of the trained run in WORKDIR by the decoding of its config (beam 5 for configs/multi30k.py) twice in one process,
-from texts to hypotheses, and prints `seconds_with_compile X` for the first time (with the compile cache off: what a new shape
-costs) and `seconds X` for the second; then BLEU, so that speed is not bought with quality. Starting up, reading data and
-restoring parameters are in neither.
+Translates a split of the trained run in WORKDIR by the decoding of its config (beam 5 for
+configs/multi30k.py) twice in one process, from texts to hypotheses, and prints
+`seconds_with_compile X` for the first time (with the compile cache off: what a new shape costs) and
+`seconds X` for the second; then BLEU, so that speed is not bought with quality. Starting up,
+reading data and restoring parameters are in neither.
 
-With `--versus` the same runs in alternation with any shell command that prints `seconds X`; then medians, all values and the ratios
-(with compiling, too, against the other's `seconds`). JoeyNMT's side: benchmarks/joeynmt/README.md.
+With `--versus` the same runs in alternation with any shell command that prints `seconds X`; then
+medians, all values and the ratios (with compiling, too, against the other's `seconds`). JoeyNMT's
+side: benchmarks/joeynmt/README.md.
 """
 
 from __future__ import annotations
@@ -27,11 +30,17 @@ from benchmarks import rounds
 def main() -> None:
     """Measure once, or in alternation with another command."""
     overrides, rest = take_overrides(sys.argv[1:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workdir", help="a trained run; --config.decoding.a=value overrides as in evaluate")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "workdir", help="a trained run; --config.decoding.a=value overrides as in evaluate"
+    )
     parser.add_argument("--split", default="test")
     parser.add_argument("--sentences", type=int, default=0, help="only the first so many (0: all)")
-    parser.add_argument("--versus", metavar="COMMAND", help="a shell command that prints 'seconds X'")
+    parser.add_argument(
+        "--versus", metavar="COMMAND", help="a shell command that prints 'seconds X'"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args(rest)
@@ -40,10 +49,27 @@ def main() -> None:
         for name, value in measure(run, chosen.split, chosen.sentences).items():
             print(name, f"{value:.6g}")
         return
-    own = [sys.executable, "-m", "benchmarks.decoding", chosen.workdir, f"--split={chosen.split}", f"--sentences={chosen.sentences}"]
-    commands = {"attnlab": shlex.join([*own, *(f"--config.{one}" for one in overrides)]), "versus": chosen.versus}
+    own = [
+        sys.executable,
+        "-m",
+        "benchmarks.decoding",
+        chosen.workdir,
+        f"--split={chosen.split}",
+        f"--sentences={chosen.sentences}",
+    ]
+    commands = {
+        "attnlab": shlex.join([*own, *(f"--config.{one}" for one in overrides)]),
+        "versus": chosen.versus,
+    }
     wanted = ["seconds", "seconds_with_compile"]
-    rounds.compare(f"decoding the {chosen.split} split, seconds", commands, wanted, chosen.rounds, chosen.json, less_is_better=True)
+    rounds.compare(
+        f"decoding the {chosen.split} split, seconds",
+        commands,
+        wanted,
+        chosen.rounds,
+        chosen.json,
+        less_is_better=True,
+    )
 
 
 def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[str, float]:
@@ -64,7 +90,12 @@ def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[s
     references = [task.vocabularies[1].normalize(target) for _, target in pairs]
     scores = corpus_scores(texts, references, lowercase=task.config.vocabulary.lowercase)
     figures = {"sentences": float(len(pairs)), "bleu": float(scores["bleu"])}
-    return {**figures, "seconds_with_compile": times[0], "compile_seconds": times[0] - times[1], "seconds": times[1]}
+    return {
+        **figures,
+        "seconds_with_compile": times[0],
+        "compile_seconds": times[0] - times[1],
+        "seconds": times[1],
+    }
 
 
 if __name__ == "__main__":

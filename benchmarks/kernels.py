@@ -4,17 +4,21 @@
     python -m benchmarks.kernels --versus="PYTHON_WITH_TORCH benchmarks/torch_attention.py" --json=out.json
     python -m benchmarks.kernels --parts long window
 
-Forward and backward, float32, all prints as one markdown table; about five minutes on an idle machine. The parts:
+Forward and backward, float32, all prints as one markdown table; about five minutes on an idle
+machine. The parts:
 
     long      blockwise, causal, at T = 16,384, 8 heads of 64: bytes of the compiled program (arguments, results and temporaries) against
-              one score matrix B H T T 4 of plain; and seconds of blockwise and plain in turns at T = 4,096
+              one score matrix B H T T 4 of plain; and seconds of blockwise and plain in turns at T
+              = 4,096
     window    blockwise, the last 256 keys, T from 1,024 to 32,768: the exponent of seconds in T, by least squares on logarithms
-    overhead  the mechanism multihead with kernel='plain' against the same written by hand in jnp, in turns: seconds more, in percent
+    overhead  the mechanism multihead with kernel='plain' against the same written by hand in jnp,
+    in turns: seconds more, in percent
     kernels   the mechanism multihead with each kernel, in turns, over lengths: where "auto" should change over
     shapes    the mechanism multihead (`layer`) and its kernel alone (`core`) at four shapes, kernel='auto'; with --versus in turns with a
               command that prints the same lines, `layer_B_T_H_D X` and `core_B_T_H_D X` in seconds
 
-A ratio is that of medians over rounds in which the two take turns. Use an idle machine: torch's threads spin.
+A ratio is that of medians over rounds in which the two take turns. Use an idle machine: torch's
+threads spin.
 """
 
 from __future__ import annotations
@@ -36,11 +40,17 @@ Row = tuple[str, str, str, str]
 
 def main() -> None:
     """Measure the parts asked for and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--versus", metavar="COMMAND", help="a shell command that prints the lines of part 'shapes'")
+    parser.add_argument(
+        "--versus", metavar="COMMAND", help="a shell command that prints the lines of part 'shapes'"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each command with --versus")
-    parser.add_argument("--figures", action="store_true", help="print part 'shapes' as lines 'name value' only")
+    parser.add_argument(
+        "--figures", action="store_true", help="print part 'shapes' as lines 'name value' only"
+    )
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     if chosen.figures:
@@ -74,7 +84,10 @@ def long() -> list[Row]:
         f"1/{scores / total:.1f}",
     )
     seconds = turns({"long": (program, given)}, least=2)["long"]
-    both = {kernel: differentiated(attention(kernel, causal=True), (1, 8, 4096, 64)) for kernel in ("blockwise", "plain")}
+    both = {
+        kernel: differentiated(attention(kernel, causal=True), (1, 8, 4096, 64))
+        for kernel in ("blockwise", "plain")
+    }
     short = turns(both, least=3)
     rate = seconds / short["plain"] / 16
     return [
@@ -97,12 +110,27 @@ def long() -> list[Row]:
 def window() -> list[Row]:
     """Seconds over lengths with a window of 256, and their exponent."""
     lengths = [2**n for n in range(10, 16)]
-    programs = {str(length): differentiated(attention("blockwise", causal=True, window=256), (1, 8, length, 64)) for length in lengths}
+    programs = {
+        str(length): differentiated(
+            attention("blockwise", causal=True, window=256), (1, 8, length, 64)
+        )
+        for length in lengths
+    }
     found = turns(programs, least=3)
-    xs, ys = [math.log(length) for length in lengths], [math.log(found[str(length)]) for length in lengths]
+    xs, ys = (
+        [math.log(length) for length in lengths],
+        [math.log(found[str(length)]) for length in lengths],
+    )
     slope = statistics.linear_regression(xs, ys).slope
     listed = ", ".join(f"{length // 1024}k {1e3 * found[str(length)]:.0f}" for length in lengths)
-    return [("blockwise, window 256, 8 heads of 64: ms", listed, "linear: exponent 1", f"exponent {slope:.2f}")]
+    return [
+        (
+            "blockwise, window 256, 8 heads of 64: ms",
+            listed,
+            "linear: exponent 1",
+            f"exponent {slope:.2f}",
+        )
+    ]
 
 
 def overhead() -> list[Row]:
@@ -111,11 +139,20 @@ def overhead() -> list[Row]:
     for shape in SHAPES:
         ours, params, x = layer(shape, "plain")
         found = turns(
-            {"ours": (compiled(ours, params, x), (params, x)), "hand": (compiled(by_hand(shape), params, x), (params, x))}, least=15
+            {
+                "ours": (compiled(ours, params, x), (params, x)),
+                "hand": (compiled(by_hand(shape), params, x), (params, x)),
+            },
+            least=15,
         )
         more = 100 * (found["ours"] / found["hand"] - 1)
         rows.append(
-            (f"multihead, plain, {shape}: ms", f"{1e3 * found['ours']:.3g}", f"by hand in jnp: {1e3 * found['hand']:.3g}", f"{more:+.1f} %")
+            (
+                f"multihead, plain, {shape}: ms",
+                f"{1e3 * found['ours']:.3g}",
+                f"by hand in jnp: {1e3 * found['hand']:.3g}",
+                f"{more:+.1f} %",
+            )
         )
     return rows
 
@@ -123,7 +160,14 @@ def overhead() -> list[Row]:
 def kernels() -> list[Row]:
     """Each kernel over lengths; about as many numbers each time."""
     rows = []
-    for shape in ((32, 64, 4, 32), (16, 128, 4, 32), (8, 256, 4, 32), (4, 512, 4, 32), (2, 1024, 4, 32), (1, 2048, 4, 32)):
+    for shape in (
+        (32, 64, 4, 32),
+        (16, 128, 4, 32),
+        (8, 256, 4, 32),
+        (4, 512, 4, 32),
+        (2, 1024, 4, 32),
+        (1, 2048, 4, 32),
+    ):
         programs = {}
         for kernel in ("plain", "blockwise", "xla"):
             function, params, x = layer(shape, kernel)
@@ -149,7 +193,10 @@ def shapes() -> dict[str, float]:
         name = f"{batch}_{length}_{heads}_{size}"
         function, params, x = layer(shape, "auto")
         found |= turns({f"layer_{name}": (compiled(function, params, x), (params, x))}, least=5)
-        found |= turns({f"core_{name}": differentiated(attention("auto"), (batch, heads, length, size))}, least=5)
+        found |= turns(
+            {f"core_{name}": differentiated(attention("auto"), (batch, heads, length, size))},
+            least=5,
+        )
     return found
 
 
@@ -159,17 +206,38 @@ def versus(command: str | None, count: int) -> list[Row]:
         return [(f"{name}: ms", f"{1e3 * value:.3g}", "", "") for name, value in shapes().items()]
     commands = {"attnlab": f"{sys.executable} -m benchmarks.kernels --figures", "versus": command}
     found = rounds.alternate(commands, "layer_1_2048_8_64", count)
-    mine, theirs = ({name: statistics.median(values) for name, values in found[who].items()} for who in commands)
+    mine, theirs = (
+        {name: statistics.median(values) for name, values in found[who].items()} for who in commands
+    )
     ratios = {name: theirs[name] / mine[name] for name in mine}
-    rows = [(f"{name}: ms", f"{1e3 * mine[name]:.3g}", f"{1e3 * theirs[name]:.3g}", f"{ratios[name]:.2f} times the speed") for name in mine]
+    rows = [
+        (
+            f"{name}: ms",
+            f"{1e3 * mine[name]:.3g}",
+            f"{1e3 * theirs[name]:.3g}",
+            f"{ratios[name]:.2f} times the speed",
+        )
+        for name in mine
+    ]
     for kind in ("layer", "core"):
         of = [ratio for name, ratio in ratios.items() if name.startswith(kind)]
-        rows.append((f"{kind}: geometric mean, and least", "", "", f"{statistics.geometric_mean(of):.2f}, {min(of):.2f} times the speed"))
+        rows.append(
+            (
+                f"{kind}: geometric mean, and least",
+                "",
+                "",
+                f"{statistics.geometric_mean(of):.2f}, {min(of):.2f} times the speed",
+            )
+        )
     return rows
 
 
-def turns(programs: Mapping[str, tuple[Callable[..., Any], Any]], least: int, enough: float = 2.0) -> dict[str, float]:
-    """Median seconds of programs that take turns, for `least` rounds or more, until the first has run for `enough` seconds."""
+def turns(
+    programs: Mapping[str, tuple[Callable[..., Any], Any]], least: int, enough: float = 2.0
+) -> dict[str, float]:
+    """Median seconds of programs that take turns, for `least` rounds or more, until the first has
+    run for `enough` seconds.
+    """
     import jax
 
     taken: dict[str, list[float]] = {name: [] for name in programs}
@@ -195,10 +263,10 @@ def attention(kernel: str, causal: bool = False, window: int | None = None) -> C
     from attnlab.attention.alignments.softmax import Softmax
     from attnlab.attention.kernels import KERNELS
     from attnlab.attention.kernels.plain import Look
-    from attnlab.attention.projections import Dropout
     from attnlab.attention.protocol import Memory
     from attnlab.attention.scores.products import inner
     from attnlab.attention.visibility import Visibility
+    from attnlab.layers.dense import Dropout
 
     visibility = Visibility(causal=causal, window=window)
 
@@ -208,14 +276,27 @@ def attention(kernel: str, causal: bool = False, window: int | None = None) -> C
         i, j = visibility.positions(length, length, memory.length)
         place = Place(jnp.zeros((batch, length, 0)), i, j, jnp.full(batch, length))
         of = lambda q, k, i, j: inner(q, k)  # noqa: E731
-        look = Look(q * size**-0.5, k, v, of, memory, visibility, Softmax(parent=None), place, Dropout(0.0, parent=None), product=True)
+        look = Look(
+            q * size**-0.5,
+            k,
+            v,
+            of,
+            memory,
+            visibility,
+            Softmax(parent=None),
+            place,
+            Dropout(0.0, parent=None),
+            product=True,
+        )
         return KERNELS.resolve(kernel)()(look)
 
     return run
 
 
 def differentiated(function: Callable[..., Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """The compiled forward and backward pass of a function of q, k and v, and random arguments of a shape."""
+    """The compiled forward and backward pass of a function of q, k and v, and random arguments of a
+    shape.
+    """
     import jax
 
     def both(q: Any, k: Any, v: Any, grad: Any) -> Any:
@@ -248,10 +329,17 @@ def by_hand(shape: tuple[int, int, int, int]) -> Callable[..., Any]:
     def run(params: Any, x: Any) -> Any:
         flat = x.reshape(batch * length, heads * size)
         names = ("w_query", "w_key", "w_value")
-        q, k, v = ((flat @ params[name]["kernel"]).reshape(batch, length, heads, size).transpose(0, 2, 1, 3) for name in names)
+        q, k, v = (
+            (flat @ params[name]["kernel"])
+            .reshape(batch, length, heads, size)
+            .transpose(0, 2, 1, 3)
+            for name in names
+        )
         weights = jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q * size**-0.5, k), axis=-1)
         context = jnp.einsum("bhqk,bhkd->bhqd", weights, v).transpose(0, 2, 1, 3)
-        return (context.reshape(batch * length, heads * size) @ params["out"]["kernel"]).reshape(x.shape)
+        return (context.reshape(batch * length, heads * size) @ params["out"]["kernel"]).reshape(
+            x.shape
+        )
 
     return run
 
@@ -260,7 +348,11 @@ def compiled(function: Callable[..., Any], params: Any, x: Any) -> Any:
     """The compiled forward and backward pass of a function of parameters and input."""
     import jax
 
-    return jax.jit(jax.grad(lambda params, x: (function(params, x) * x).sum(), argnums=(0, 1))).lower(params, x).compile()
+    return (
+        jax.jit(jax.grad(lambda params, x: (function(params, x) * x).sum(), argnums=(0, 1)))
+        .lower(params, x)
+        .compile()
+    )
 
 
 if __name__ == "__main__":

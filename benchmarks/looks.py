@@ -2,8 +2,8 @@
 
     python -m benchmarks.looks runs/looking-back-words/trials/*/seed0 --examples=100
 
-For every attention map of every run, averaged over rows of real queries of the first test examples (heads, where there are several, each
-as a map of its own):
+For every attention map of every run, averaged over rows of real queries of the first test examples
+(heads, where there are several, each as a map of its own):
 
     words       exp(entropy) of a row: how many words it is spread over; a row over n words at most n
     of          how many words there were to look at
@@ -14,9 +14,10 @@ as a map of its own):
     evidence    of built-in labelled texts: the share of the weight on the words that the label follows from; of a text onto itself by
                 its last word alone, where the label is read (`--skip=0` where texts are short)
 
-A language model is given pieces of the test split of `--length` tokens, each from the beginning of its memory; the first `--skip` rows
-of a text onto itself are left out, for they have too little to look at. Of several runs those that cannot be looked at are named and passed
-over: systems without attention, and trials of a sweep that were not chosen, whose test split stays closed.
+A language model is given pieces of the test split of `--length` tokens, each from the beginning of
+its memory; the first `--skip` rows of a text onto itself are left out, for they have too little to
+look at. Of several runs those that cannot be looked at are named and passed over: systems without
+attention, and trials of a sweep that were not chosen, whose test split stays closed.
 """
 
 from __future__ import annotations
@@ -34,26 +35,45 @@ import numpy as np
 
 import attnlab
 from attnlab.attention.protocol import MAPS
+from attnlab.config.registry import build
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.progress import table
-from attnlab.registry import build
 from attnlab.systems.protocol import AttentionMap
 from benchmarks import rounds
 
 NEAR = (1, 3, 5)
-COLUMNS = ("run", "map", "rows", "words", "of", "back", *(f"last {n}" for n in NEAR), "together", "overlap", "evidence")
+COLUMNS = (
+    "run",
+    "map",
+    "rows",
+    "words",
+    "of",
+    "back",
+    *(f"last {n}" for n in NEAR),
+    "together",
+    "overlap",
+    "evidence",
+)
 
-Evidence = tuple[int, list[int]]  # words of a text, and the places of those that its label follows from
+Evidence = tuple[
+    int, list[int]
+]  # words of a text, and the places of those that its label follows from
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("workdirs", nargs="+", metavar="RUN")
     parser.add_argument("--examples", type=int, default=100)
-    parser.add_argument("--length", type=int, default=100, help="tokens of a language model's piece")
-    parser.add_argument("--skip", type=int, default=10, help="first rows of a text onto itself that do not count")
+    parser.add_argument(
+        "--length", type=int, default=100, help="tokens of a language model's piece"
+    )
+    parser.add_argument(
+        "--skip", type=int, default=10, help="first rows of a text onto itself that do not count"
+    )
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     rows = []
@@ -74,7 +94,8 @@ def looked_at(workdir: str, chosen: argparse.Namespace) -> list[tuple[Any, ...]]
     """The rows of the table for one run.
 
     Raises:
-      UserError: not a trained run, one whose test split stays closed, or a system without attention.
+      UserError: not a trained run, one whose test split stays closed, or a system without
+        attention.
     """
     run = attnlab.load(workdir, splits=("test",))
     task, params = run.task, run.params
@@ -85,11 +106,15 @@ def looked_at(workdir: str, chosen: argparse.Namespace) -> list[tuple[Any, ...]]
         for name, one in maps.items():
             for head, weights in enumerate(np.asarray(one.weights)):
                 title = f"{name}, head {head + 1}" if len(one.weights) > 1 else name
-                found[title] += described(weights, one.query, one.query == one.key, chosen.skip, evidence)
+                found[title] += described(
+                    weights, one.query, one.query == one.key, chosen.skip, evidence
+                )
     return [(workdir, title, *means(each)) for title, each in found.items() if each]
 
 
-def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
+def seen(
+    task: Any, params: Any, examples: int, length: int
+) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
     """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known."""
     if task.config.task != "language_modelling":
         for source, target in task.completed(params, task.pictured("test", examples)):
@@ -104,17 +129,29 @@ def seen(task: Any, params: Any, examples: int, length: int) -> Iterator[tuple[d
         return task.system.maps(collected[MAPS])  # type: ignore[no-any-return]
 
     for piece in ids[: count * length].reshape(count, 1, length):
-        yield {name: one.replace(weights=one.weights[0]) for name, one in jax.device_get(looked(jnp.asarray(piece))).items()}, None
+        yield (
+            {
+                name: one.replace(weights=one.weights[0])
+                for name, one in jax.device_get(looked(jnp.asarray(piece))).items()
+            },
+            None,
+        )
 
 
 def evidence(config: Any, text: str) -> Evidence | None:
-    """The number of words of a text and which of them its label follows from; None where the source of the data does not say."""
-    if config.vocabulary.kind != "word" or not hasattr(SOURCES.resolve(config.data.name), "evidence"):
+    """The number of words of a text and which of them its label follows from; None where the source
+    of the data does not say.
+    """
+    if config.vocabulary.kind != "word" or not hasattr(
+        SOURCES.resolve(config.data.name), "evidence"
+    ):
         return None
     return len(text.split()), sorted(build(SOURCES, config.data, "config.data")().evidence(text))
 
 
-def described(weights: np.ndarray, query: str, itself: bool, skip: int, evidence: Evidence | None = None) -> list[dict[str, float]]:
+def described(
+    weights: np.ndarray, query: str, itself: bool, skip: int, evidence: Evidence | None = None
+) -> list[dict[str, float]]:
     """What is said of the rows of weights [Tq,Tk]; of hops one statement of all together."""
     rows = []
     for i, row in enumerate(weights):
@@ -124,7 +161,9 @@ def described(weights: np.ndarray, query: str, itself: bool, skip: int, evidence
         if itself:
             back = i - np.arange(len(row))
             said |= {"back": float((row * back).sum() / row.sum())}
-            said |= {f"last {n}": float(row[(back >= 0) & (back <= n)].sum() / row.sum()) for n in NEAR}
+            said |= {
+                f"last {n}": float(row[(back >= 0) & (back <= n)].sum() / row.sum()) for n in NEAR
+            }
         if evidence is not None and (not itself or i == evidence[0] - 1):
             said["evidence"] = float(row[evidence[1]].sum() / row.sum())
         rows.append(said)

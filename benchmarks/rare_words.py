@@ -1,13 +1,15 @@
-"""Are rare words copied as well as frequent ones? Texts to be said again whose words follow Zipf's law, and words counted by frequency.
+"""Are rare words copied as well as frequent ones? Texts to be said again whose words follow Zipf's
+law, and words counted by frequency.
 
     python -m benchmarks.rare_words --write=FOLDER
     python launch.py train --config=configs/translation.py:pointer_generator --config.data=files --config.data.directory=FOLDER \
       --config.data.source=src --config.data.target=tgt --workdir=WORKDIR ...
     python -m benchmarks.rare_words --directory=FOLDER WORKDIR ...
 
-`--write` makes train, valid and test of 2,000, 200 and 500 texts of 4 to 8 words; the n-th of 1,500 words has a probability proportional to
-1 / n, and the target is the source. Words of validation and test all stand in training, for a vocabulary has no others. A run has
-written its answers to the test texts in `translations.txt`: of the reference's words, in bands of how often they stand in the
+`--write` makes train, valid and test of 2,000, 200 and 500 texts of 4 to 8 words; the n-th of 1,500
+words has a probability proportional to 1 / n, and the target is the source. Words of validation and
+test all stand in training, for a vocabulary has no others. A run has written its answers to the
+test texts in `translations.txt`: of the reference's words, in bands of how often they stand in the
 training source, the share whose place in the answer holds them.
 """
 
@@ -51,13 +53,21 @@ def write(folder: Path) -> None:
             (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
 
 
-def right(counts: Mapping[str, int], references: Sequence[str], answers: Sequence[str]) -> list[tuple[int, int]]:
-    """Words of the references in each band, and how many of them the answers have in their place."""
+def right(
+    counts: Mapping[str, int], references: Sequence[str], answers: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Words of the references in each band, and how many of them the answers have in their
+    place.
+    """
     found = [[0, 0] for _ in BANDS]
     for reference, answer in zip(references, answers, strict=True):
         said = answer.split()
         for place, word in enumerate(reference.split()):
-            band = next(number for number, (least, most) in enumerate(BANDS) if least <= counts[word] <= most)
+            band = next(
+                number
+                for number, (least, most) in enumerate(BANDS)
+                if least <= counts[word] <= most
+            )
             found[band][0] += 1
             found[band][1] += said[place : place + 1] == [word]
     return [(total, hits) for total, hits in found]
@@ -72,13 +82,17 @@ def scored(folder: Path, workdirs: Sequence[str]) -> None:
     for workdir in workdirs:
         answers = (Path(workdir) / "translations.txt").read_text().splitlines()
         bands = right(counts, references, answers)
-        rows.append([workdir, *(f"{hits / max(total, 1):.3f} of {total:,}" for total, hits in bands)])
+        rows.append(
+            [workdir, *(f"{hits / max(total, 1):.3f} of {total:,}" for total, hits in bands)]
+        )
     table("words right in their place, by how often training has them", ["run", *names], rows)
 
 
 def main(given: Sequence[str] | None = None) -> int:
     """Write the texts, or score runs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rare_words", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.rare_words", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("workdirs", nargs="*", metavar="WORKDIR")
     parser.add_argument("--write", type=Path, metavar="FOLDER")
     parser.add_argument("--directory", type=Path, metavar="FOLDER")

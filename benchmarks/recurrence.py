@@ -1,11 +1,13 @@
-"""How fast is an LSTM trained here, beside torch's, and how much of what the processor can multiply does it use?
+"""How fast is an LSTM trained here, beside torch's, and how much of what the processor can multiply
+does it use?
 
     python -m benchmarks.recurrence
     python -m benchmarks.recurrence --versus="PYTHON_WITH_TORCH benchmarks/torch_recurrence.py" --rounds=5 --json=out.json
 
-One training step of the system `lstm_lm`: embedding, LSTM layers, output layer, cross-entropy, all gradients, their norm cut to 5, plain
-gradient descent, float32, no dropout, the state carried on to the next step. 2 layers of 650, 20 rows of 35 tokens, 10,000 words, unless
-told otherwise (the medium size of Zaremba et al. 2014). Prints one markdown table:
+One training step of the system `lstm_lm`: embedding, LSTM layers, output layer, cross-entropy, all
+gradients, their norm cut to 5, plain gradient descent, float32, no dropout, the state carried on to
+the next step. 2 layers of 650, 20 rows of 35 tokens, 10,000 words, unless told otherwise (the
+medium size of Zaremba et al. 2014). Prints one markdown table:
 
     step       median seconds of a step, in turns with torch's built-in nn.LSTM doing the same where torch is installed or --versus names
                another Python; without either only ours, and a line that says so
@@ -26,19 +28,33 @@ from typing import Any
 from benchmarks import rounds
 from benchmarks.kernels import turns
 
-SIZES = {"width": 650, "layers": 2, "rows": 20, "steps": 35, "vocabulary": 10000}  # as in torch_recurrence.py
+SIZES = {
+    "width": 650,
+    "layers": 2,
+    "rows": 20,
+    "steps": 35,
+    "vocabulary": 10000,
+}  # as in torch_recurrence.py
 SQUARE = 2048  # of the product that stands for the peak
 Row = tuple[str, str, str, str]
 
 
 def main() -> None:
     """Measure and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, value in SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--versus", metavar="COMMAND", help="a shell command that prints 'seconds_per_step X'; it gets the sizes as flags")
+    parser.add_argument(
+        "--versus",
+        metavar="COMMAND",
+        help="a shell command that prints 'seconds_per_step X'; it gets the sizes as flags",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side")
-    parser.add_argument("--figures", action="store_true", help="print ours as lines 'name value' only")
+    parser.add_argument(
+        "--figures", action="store_true", help="print ours as lines 'name value' only"
+    )
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     sizes = {name: getattr(chosen, name) for name in SIZES}
@@ -54,10 +70,16 @@ def main() -> None:
 
 
 def installed() -> str | None:
-    """The command for torch's side in this Python; None, and a line that says so, where torch is not installed."""
+    """The command for torch's side in this Python; None, and a line that says so, where torch is
+    not installed.
+    """
     if importlib.util.find_spec("torch") is not None:
         return f"{sys.executable} benchmarks/torch_recurrence.py"
-    print("torch is not installed here, so only attnlab is measured; --versus names a Python that has it", file=sys.stderr)
+    print(
+        "torch is not installed here, so only attnlab is measured; --versus names a Python that"
+        " has it",
+        file=sys.stderr,
+    )
     return None
 
 
@@ -74,18 +96,37 @@ def table(sizes: dict[str, int], found: dict[str, rounds.Figures]) -> list[Row]:
     """The rows of the table."""
     mine = {name: statistics.median(values) for name, values in found["attnlab"].items()}
     step, rate = mine["seconds_per_step"], products(sizes) / mine["seconds_per_step"]
-    size = f"{sizes['layers']} x {sizes['width']}, {sizes['rows']} x {sizes['steps']}, {sizes['vocabulary']:,} words"
+    size = (
+        f"{sizes['layers']} x {sizes['width']}, {sizes['rows']} x {sizes['steps']},"
+        f" {sizes['vocabulary']:,} words"
+    )
     rows = [(f"LSTM language model, {size}: ms a step", f"{1e3 * step:.0f}", "", "")]
     if "versus" in found:
         other = statistics.median(found["versus"]["seconds_per_step"])
-        rows = [(*rows[0][:2], f"torch's nn.LSTM: {1e3 * other:.0f}", f"{other / step:.2f} times the speed")]
+        rows = [
+            (
+                *rows[0][:2],
+                f"torch's nn.LSTM: {1e3 * other:.0f}",
+                f"{other / step:.2f} times the speed",
+            )
+        ]
     peak = mine["flops_per_second"]
     floor = f"a product of {SQUARE:,} squared: {peak / 1e9:.0f}"
-    return [*rows, ("its matrix products: GFLOP/s", f"{rate / 1e9:.0f}", floor, f"{100 * rate / peak:.0f} % of the peak")]
+    return [
+        *rows,
+        (
+            "its matrix products: GFLOP/s",
+            f"{rate / 1e9:.0f}",
+            floor,
+            f"{100 * rate / peak:.0f} % of the peak",
+        ),
+    ]
 
 
 def products(sizes: dict[str, int]) -> float:
-    """FLOPs of a step's matrix products: each forward, and twice as much backward; the layers' inputs are as wide as they are."""
+    """FLOPs of a step's matrix products: each forward, and twice as much backward; the layers'
+    inputs are as wide as they are.
+    """
     tokens, width = sizes["rows"] * sizes["steps"], sizes["width"]
     return 3.0 * 2.0 * tokens * (sizes["layers"] * 8 * width * width + width * sizes["vocabulary"])
 
@@ -102,8 +143,13 @@ def measure(sizes: dict[str, int]) -> dict[str, float]:
         return sums
 
     square = jax.random.normal(jax.random.key(0), (SQUARE, SQUARE))
-    found = turns({"step": (one, ()), "product": (jax.jit(lambda x: x @ x), (square,))}, least=7, enough=5.0)
-    return {"seconds_per_step": found["step"], "flops_per_second": 2.0 * SQUARE**3 / found["product"]}
+    found = turns(
+        {"step": (one, ()), "product": (jax.jit(lambda x: x @ x), (square,))}, least=7, enough=5.0
+    )
+    return {
+        "seconds_per_step": found["step"],
+        "flops_per_second": 2.0 * SQUARE**3 / found["product"],
+    }
 
 
 def training(sizes: dict[str, int]) -> tuple[Any, Any, Any]:
@@ -112,19 +158,23 @@ def training(sizes: dict[str, int]) -> tuple[Any, Any, Any]:
     import jax.numpy as jnp
     import optax
 
-    from attnlab.systems.lstm_lm import LSTMLanguageModel
+    from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
     from attnlab.tasks.models import cross_entropy
     from attnlab.training.step import first_state, make_step
 
     rows, steps, words = sizes["rows"], sizes["steps"], sizes["vocabulary"]
     width = sizes["width"]
-    system = LSTMLanguageModel(vocabulary=words, embedding=width, width=width, layers=sizes["layers"], uniform=0.05)
+    system = LSTMLanguageModel(
+        vocabulary=words, embedding=width, width=width, layers=sizes["layers"], uniform=0.05
+    )
     text = jax.random.randint(jax.random.key(1), (rows, steps + 1), 4, words)
     batch = {"source": text[:, :-1], "target": text[:, 1:]}
 
     def loss(params: Any, batch: Any, key: Any, remembered: Any = None) -> Any:
         logits, after = system.apply({"params": params}, remembered, batch["source"], method="read")
-        return cross_entropy(logits, batch["target"], 0.0).sum(), {"remembered": jax.lax.stop_gradient(after)}
+        return cross_entropy(logits, batch["target"], 0.0).sum(), {
+            "remembered": jax.lax.stop_gradient(after)
+        }
 
     params = jax.jit(system.init)(jax.random.key(0), text[:, :2])["params"]
     start = system.apply({"params": params}, rows, method="start")

@@ -1,7 +1,9 @@
-"""What the scripts here share: commands that print figures, run in alternation, their medians and ratio.
+"""What the scripts here share: commands that print figures, run in alternation, their medians and
+ratio.
 
-A measured command prints its figures as lines `name value` on stdout, whatever else it prints. In alternation two commands
-take turns, and who begins changes with every round, so that a drift of the machine's speed meets both alike.
+A measured command prints its figures as lines `name value` on stdout, whatever else it prints. In
+alternation two commands take turns, and who begins changes with every round, so that a drift of the
+machine's speed meets both alike.
 """
 
 from __future__ import annotations
@@ -18,15 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
-from attnlab.files import timestamp, write_atomic
 from attnlab.progress import table
+from attnlab.records.files import timestamp, write_atomic
 
 Figures = dict[str, list[float]]
 
 
 def figures(text: str) -> dict[str, float]:
     """The lines `name value` of a text; the last one of each name counts."""
-    return {name: float(value) for name, value in re.findall(r"^([a-z]\w*) ([-+.\deE]+)$", text, re.MULTILINE)}
+    return {
+        name: float(value)
+        for name, value in re.findall(r"^([a-z]\w*) ([-+.\deE]+)$", text, re.MULTILINE)
+    }
 
 
 def run(command: str, wanted: str) -> dict[str, float]:
@@ -51,19 +56,33 @@ def alternate(commands: Mapping[str, str], wanted: str, rounds: int) -> dict[str
         order = list(commands) if number % 2 == 0 else list(commands)[::-1]
         for name in order:
             found = run(commands[name], wanted)
-            print(f"round {number + 1}: {name} {wanted} {found[wanted]:.4g}", file=sys.stderr, flush=True)
+            print(
+                f"round {number + 1}: {name} {wanted} {found[wanted]:.4g}",
+                file=sys.stderr,
+                flush=True,
+            )
             for key, value in found.items():
                 collected[name].setdefault(key, []).append(value)
     return collected
 
 
-def compare(title: str, commands: Mapping[str, str], wanted: Sequence[str], rounds: int, path: str | None, *, less_is_better: bool) -> None:
-    """Run two commands, the first being ours, in alternation; print medians, all values and how many times better ours is.
+def compare(
+    title: str,
+    commands: Mapping[str, str],
+    wanted: Sequence[str],
+    rounds: int,
+    path: str | None,
+    *,
+    less_is_better: bool,
+) -> None:
+    """Run two commands, the first being ours, in alternation; print medians, all values and how
+    many times better ours is.
 
     Args:
       title: of the table.
       commands: name to shell command.
-      wanted: the figures to compare. All commands print the first; where one does not print another, its first is taken.
+      wanted: the figures to compare. All commands print the first; where one does not print
+        another, its first is taken.
       rounds: runs of each.
       path: also write everything as JSON there.
       less_is_better: seconds, say; else a rate.
@@ -80,16 +99,41 @@ def compare(title: str, commands: Mapping[str, str], wanted: Sequence[str], roun
     first, second = commands
     columns = ("median of", first, second, "times better", f"all {first}", f"all {second}")
     table(f"{title}; {rounds} rounds in alternation, {_machine_line(about)}", columns, rows)
-    save(path, {"title": title, "commands": dict(commands), "figures": collected, "times_better": ratios, **about})
+    save(
+        path,
+        {
+            "title": title,
+            "commands": dict(commands),
+            "figures": collected,
+            "times_better": ratios,
+            **about,
+        },
+    )
 
 
 def machine() -> dict[str, Any]:
-    """Where and when this runs, and how busy the machine is before it; a busy one is told on stderr."""
+    """Where and when this runs, and how busy the machine is before it; a busy one is told on
+    stderr.
+    """
     load = os.getloadavg()[0]
     if load > 0.3:
-        print(f"note: the machine is not idle (load {load:.1f}); figures will be low and ratios unsure", file=sys.stderr)
-    about = {"cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "load_before": round(load, 2)}
-    return {**about, "processor": _processor(), "python": platform.python_version(), "time": timestamp()}
+        print(
+            f"note: the machine is not idle (load {load:.1f}); figures will be low and ratios"
+            " unsure",
+            file=sys.stderr,
+        )
+    about = {
+        "cores": (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        ),
+        "load_before": round(load, 2),
+    }
+    return {
+        **about,
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "time": timestamp(),
+    }
 
 
 def save(path: str | None, content: Mapping[str, Any]) -> None:
@@ -120,7 +164,9 @@ def _machine_line(about: Mapping[str, Any]) -> str:
 def _processor() -> str:
     """The processor's name, as well as the system tells it."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        found = re.search(
+            r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE
+        )
     except OSError:
         found = None
     return found[1] if found else platform.processor() or platform.machine()

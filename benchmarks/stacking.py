@@ -2,10 +2,12 @@
 
     python -m benchmarks.stacking --config=configs/translation.py:transformer --trials=32 --steps=200
 
-The trials differ in their seed and run as `attnlab.training.loop` and `attnlab.training.stacked` run them, records and one last
-evaluation included, on one device. Both ways have run before, so that compiled programs come from the cache; then they take turns in
-one process. Two figures for each: `step_seconds`, the time within training steps (the device at work, batches made, metrics fetched), and
-`seconds`, from the data in memory to the last checkpoint, with tracing and loading of programs: alone, once for every trial.
+The trials differ in their seed and run as `attnlab.training.loop` and `attnlab.training.stacked`
+run them, records and one last evaluation included, on one device. Both ways have run before, so
+that compiled programs come from the cache; then they take turns in one process. Two figures for
+each: `step_seconds`, the time within training steps (the device at work, batches made, metrics
+fetched), and `seconds`, from the data in memory to the last checkpoint, with tracing and loading of
+programs: alone, once for every trial.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from typing import Any
 from attnlab import config as configs
 from attnlab.commands import session, take_overrides
 from attnlab.progress import Progress, table
+from attnlab.records.stream import read_records
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import read_records
 from benchmarks import rounds
 
 Figures = dict[str, float]
@@ -34,30 +36,44 @@ Way = Callable[[list[Any], Any, Path], None]
 def main() -> None:
     """Measure and print the table."""
     overrides, rest = take_overrides(sys.argv[1:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--config", default="configs/translation.py:transformer")
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args(rest)
-    lasting = [f"training.steps={chosen.steps}", "training.evaluate_every=0", "checkpoint.every=0", "training.log_every=1"]
+    lasting = [
+        f"training.steps={chosen.steps}",
+        "training.evaluate_every=0",
+        "checkpoint.every=0",
+        "training.log_every=1",
+    ]
     config = configs.load(chosen.config, [*overrides, *lasting])
     about = rounds.machine()
     session.start_jax()
     figures = measure(config, chosen.trials, chosen.rounds)
     rows, ratios = [], {}
     for name in ("step_seconds", "seconds"):
-        apart, at_once = (statistics.median(one[name] for one in figures[how]) for how in ("alone", "stacked"))
+        apart, at_once = (
+            statistics.median(one[name] for one in figures[how]) for how in ("alone", "stacked")
+        )
         ratios[name] = apart / at_once
         rows.append((name, apart, at_once, apart / at_once))
-    title = f"{chosen.trials} trials of {chosen.steps} steps, {chosen.config}, medians of {chosen.rounds} rounds; {about['cores']} cores"
+    title = (
+        f"{chosen.trials} trials of {chosen.steps} steps, {chosen.config}, medians of"
+        f" {chosen.rounds} rounds; {about['cores']} cores"
+    )
     table(title, ("figure", "one after another", "stacked", "times sooner"), rows)
     rounds.save(chosen.json, {"title": title, "figures": figures, "times_sooner": ratios, **about})
 
 
 def measure(config: Any, trials: int, count: int) -> dict[str, list[Figures]]:
-    """The figures of both ways in each round; what fills the compile cache before does not count."""
+    """The figures of both ways in each round; what fills the compile cache before does not
+    count.
+    """
     from attnlab.tasks import TASKS
 
     task = TASKS.resolve(config.task).load(config, None, ("train", "valid"))
@@ -79,8 +95,13 @@ def timed(way: Way, seeded: list[Any], task: Any) -> Figures:
         clock = time.perf_counter()
         way(seeded, task, Path(folder))
         seconds = time.perf_counter() - clock
-        records = [record for path in Path(folder).glob("*/timing.jsonl") for record in read_records(path)]
-    return {"step_seconds": sum(record.get("step_seconds", 0.0) for record in records), "seconds": seconds}
+        records = [
+            record for path in Path(folder).glob("*/timing.jsonl") for record in read_records(path)
+        ]
+    return {
+        "step_seconds": sum(record.get("step_seconds", 0.0) for record in records),
+        "seconds": seconds,
+    }
 
 
 def one_after_another(seeded: list[Any], task: Any, folder: Path) -> None:
@@ -91,7 +112,10 @@ def one_after_another(seeded: list[Any], task: Any, folder: Path) -> None:
     place = backend("mesh", 1)
     with Interrupt() as interrupt:
         for config, workdir in zip(seeded, workdirs(folder, seeded), strict=True):
-            batches, began = task.batches(config.training.accumulate, config.seed), time.perf_counter()
+            batches, began = (
+                task.batches(config.training.accumulate, config.seed),
+                time.perf_counter(),
+            )
             with quiet(config) as progress:
                 train(config, task, batches, workdir, place, progress, interrupt, began)
 
@@ -103,7 +127,16 @@ def stacked(seeded: list[Any], task: Any, folder: Path) -> None:
 
     batches = [task.batches(config.training.accumulate, config.seed) for config in seeded]
     with Interrupt() as interrupt, quiet(seeded[0]) as progress:
-        train(seeded, task, batches, workdirs(folder, seeded), spread(len(seeded), 1), progress, interrupt, time.perf_counter())
+        train(
+            seeded,
+            task,
+            batches,
+            workdirs(folder, seeded),
+            spread(len(seeded), 1),
+            progress,
+            interrupt,
+            time.perf_counter(),
+        )
 
 
 def workdirs(folder: Path, seeded: list[Any]) -> list[Path]:

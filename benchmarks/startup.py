@@ -1,15 +1,18 @@
-"""How long from the command to the first training step, and how much memory do the small settings need?
+"""How long from the command to the first training step, and how much memory do the small settings
+need?
 
     python -m benchmarks.startup --runs=5
 
-For configs/translation.py:rnnsearch and :transformer (small, on the embedded data): `train` is started as a process of its own,
-with an empty compile cache ("cold") and again with the cache the first one left ("warm"), in turns; the time is taken
-when it reports its first step, from before the interpreter starts; then it is stopped by SIGTERM. Peak memory is the largest resident
-set of the whole command, training cut to `--steps`, with evaluation, checkpoint, test decoding and pictures as ever (all batch shapes
-occur, so more steps need no more). Prints medians and all values against the targets: 20 s cold, 8 s warm, 2 GB = 2e9 bytes.
+For configs/translation.py:rnnsearch and :transformer (small, on the embedded data): `train` is
+started as a process of its own, with an empty compile cache ("cold") and again with the cache the
+first one left ("warm"), in turns; the time is taken when it reports its first step, from before the
+interpreter starts; then it is stopped by SIGTERM. Peak memory is the largest resident set of the
+whole command, training cut to `--steps`, with evaluation, checkpoint, test decoding and pictures as
+ever (all batch shapes occur, so more steps need no more). Prints medians and all values against the
+targets: 20 s cold, 8 s warm, 2 GB = 2e9 bytes.
 
-The operating system's file cache is not emptied: cold means cold for the compiler. Other settings: `--config=FILE.py:ARGUMENT` (again
-for more) and --config.a.b=value for all of them.
+The operating system's file cache is not emptied: cold means cold for the compiler. Other settings:
+`--config=FILE.py:ARGUMENT` (again for more) and --config.a.b=value for all of them.
 """
 
 from __future__ import annotations
@@ -37,22 +40,48 @@ ROOT = Path(__file__).parents[1]
 def main() -> None:
     """Measure every config and print the table."""
     overrides, rest = take_overrides(sys.argv[1:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", action="append", metavar="FILE.py:ARGUMENT", help=f"default: {' and '.join(SMALL)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        metavar="FILE.py:ARGUMENT",
+        help=f"default: {' and '.join(SMALL)}",
+    )
     parser.add_argument("--runs", type=int, default=5, help="of each kind; the median counts")
-    parser.add_argument("--steps", type=int, default=200, help="of the run whose memory is measured")
+    parser.add_argument(
+        "--steps", type=int, default=200, help="of the run whose memory is measured"
+    )
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args(rest)
     about = rounds.machine()
-    results = {config: measure(config, overrides, chosen.runs, chosen.steps) for config in chosen.config or SMALL}
+    results = {
+        config: measure(config, overrides, chosen.runs, chosen.steps)
+        for config in chosen.config or SMALL
+    }
     rows = []
     for config, figures in results.items():
         for name, values in figures.items():
             middle = statistics.median(values)
             reached = "reached" if middle <= TARGETS[name] else "missed"
-            rows.append((config, name, middle, TARGETS[name], reached, " ".join(f"{value:.3g}" for value in values)))
+            rows.append(
+                (
+                    config,
+                    name,
+                    middle,
+                    TARGETS[name],
+                    reached,
+                    " ".join(f"{value:.3g}" for value in values),
+                )
+            )
     columns = ("config", "figure", "median", "target", "", "all")
-    table(f"command to first step, and memory; {about['cores']} cores, load before {about['load_before']}", columns, rows)
+    table(
+        f"command to first step, and memory; {about['cores']} cores, load before"
+        f" {about['load_before']}",
+        columns,
+        rows,
+    )
     rounds.save(chosen.json, {"figures": results, "targets": TARGETS, **about})
 
 
@@ -67,7 +96,9 @@ def measure(config: str, overrides: list[str], runs: int, steps: int) -> dict[st
                 figures[kind].append(first_step(flags, workdir, cache))
                 print(f"{config} {kind} {figures[kind][-1]:.2f}", file=sys.stderr, flush=True)
         short = [f"--config.training.steps={steps}", f"--config.training.evaluate_every={steps}"]
-        figures["peak_gigabytes"].append(peak_memory([*flags, *short], Path(folder, "memory"), Path(folder, "cache-memory")))
+        figures["peak_gigabytes"].append(
+            peak_memory([*flags, *short], Path(folder, "memory"), Path(folder, "cache-memory"))
+        )
     return figures
 
 
@@ -89,7 +120,10 @@ def first_step(flags: list[str], workdir: Path, cache: Path) -> float:
             process.stderr.read()  # until it has saved and gone
             process.wait()
             return seconds
-    raise UserError(f"train {' '.join(flags)} ended with {process.wait()} before its first step: {''.join(heard[-3:])}")
+    raise UserError(
+        f"train {' '.join(flags)} ended with {process.wait()} before its first step:"
+        f" {''.join(heard[-3:])}"
+    )
 
 
 def peak_memory(flags: list[str], workdir: Path, cache: Path) -> float:
@@ -112,7 +146,14 @@ def peak_memory(flags: list[str], workdir: Path, cache: Path) -> float:
 def _start(flags: list[str], workdir: Path, cache: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "launch.py", "train", f"--workdir={workdir}", *flags]
     environment = {**os.environ, "ATTNLAB_CACHE": str(cache)}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 if __name__ == "__main__":

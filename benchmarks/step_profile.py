@@ -1,12 +1,15 @@
-"""Where does the time of a training step go, and what share of the processor's matrix speed does it reach?
+"""Where does the time of a training step go, and what share of the processor's matrix speed does it
+reach?
 
     python -m benchmarks.step_profile --system=rnnsearch --directory=FOLDER
 
-For configs/multi30k.py (or `--config`) and its `--shapes` most frequent batch shapes: milliseconds of the forward pass alone, of what
-the gradient adds to it, of what clipping and the optimizer add, and of the whole step (medians of `--repeats`, after one unmeasured
-run). Beside them the floating-point operations of the step's matrix products, counted in its traced program with loops unrolled, per
-second, as a share of a plain [2048,2048] product measured in the same run. What is no matrix product (softmax, gates, embedding
-look-ups, dropout, optimizer) has no operations in this count, but costs time.
+For configs/multi30k.py (or `--config`) and its `--shapes` most frequent batch shapes: milliseconds
+of the forward pass alone, of what the gradient adds to it, of what clipping and the optimizer add,
+and of the whole step (medians of `--repeats`, after one unmeasured run). Beside them the
+floating-point operations of the step's matrix products, counted in its traced program with loops
+unrolled, per second, as a share of a plain [2048,2048] product measured in the same run. What is no
+matrix product (softmax, gates, embedding look-ups, dropout, optimizer) has no operations in this
+count, but costs time.
 """
 
 from __future__ import annotations
@@ -28,11 +31,19 @@ from benchmarks import rounds
 def main() -> None:
     """Profile and print the table."""
     overrides, rest = take_overrides(sys.argv[1:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--system", default="rnnsearch", help="argument of the config")
-    parser.add_argument("--config", default="configs/multi30k.py", help="--config.a.b=value overrides as in training")
+    parser.add_argument(
+        "--config",
+        default="configs/multi30k.py",
+        help="--config.a.b=value overrides as in training",
+    )
     parser.add_argument("--directory", help="folder of the data, where the config needs one")
-    parser.add_argument("--shapes", type=int, default=2, help="how many batch shapes, the most frequent first")
+    parser.add_argument(
+        "--shapes", type=int, default=2, help="how many batch shapes, the most frequent first"
+    )
     parser.add_argument("--repeats", type=int, default=15)
     chosen = parser.parse_args(rest)
     overrides = [*([f"data.directory={chosen.directory}"] if chosen.directory else []), *overrides]
@@ -41,7 +52,17 @@ def main() -> None:
     about = rounds.machine()
     peak = matmul_peak(chosen.repeats)
     rows = profile(config, chosen.shapes, chosen.repeats, peak)
-    columns = ("batch", "of updates", "forward ms", "+ gradient ms", "+ update ms", "step ms", "GFLOP", "GFLOP/s", "of peak")
+    columns = (
+        "batch",
+        "of updates",
+        "forward ms",
+        "+ gradient ms",
+        "+ update ms",
+        "step ms",
+        "GFLOP",
+        "GFLOP/s",
+        "of peak",
+    )
     title = f"{chosen.system}: a training step; matmul peak {peak / 1e9:.0f} GFLOP/s"
     table(f"{title}, {about['cores']} cores, load before {about['load_before']}", columns, rows)
 
@@ -55,28 +76,48 @@ def profile(config: Any, shapes: int, repeats: int, peak: float) -> list[tuple[A
     from attnlab.training.step import first_state, make_step
 
     task = TASKS.resolve(config.task).load(config, None, ("train",))
-    optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+    optimizer, _ = build_optimizer(
+        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
+    )
     how = {name: config.training[name] for name in ("accumulate", "ema", "compute")}
     step = make_step(task.loss, task.weight, optimizer, **how)
-    state = jax.jit(lambda key: first_state(task.init(key), optimizer, config.training.ema, seed=config.seed))(jax.random.key(config.seed))
+    state = jax.jit(
+        lambda key: first_state(task.init(key), optimizer, config.training.ema, seed=config.seed)
+    )(jax.random.key(config.seed))
     key = jax.random.key(0)
     stages: list[Callable[..., Any]] = [
         jax.jit(lambda state, batch: task.loss(state.params, batch, key)[0]),
-        jax.jit(lambda state, batch: jax.grad(lambda params: task.loss(params, batch, key)[0])(state.params)),
+        jax.jit(
+            lambda state, batch: jax.grad(lambda params: task.loss(params, batch, key)[0])(
+                state.params
+            )
+        ),
         jax.jit(step),
     ]
     rows = []
     for batch, share in _most_frequent(task.batches(config.training.accumulate), shapes):
         operations = matmul_operations(jax.make_jaxpr(step)(state, batch).jaxpr)
-        forward, gradient, whole = (1e3 * _median_seconds(stage, repeats, state, batch) for stage in stages)
+        forward, gradient, whole = (
+            1e3 * _median_seconds(stage, repeats, state, batch) for stage in stages
+        )
         rate = operations / (whole / 1e3)
         parts = (forward, gradient - forward, whole - gradient, whole)
-        rows.append(("x".join(map(str, batch["target"].shape)), f"{share:.0%}", *parts, operations / 1e9, rate / 1e9, f"{rate / peak:.0%}"))
+        rows.append(
+            (
+                "x".join(map(str, batch["target"].shape)),
+                f"{share:.0%}",
+                *parts,
+                operations / 1e9,
+                rate / 1e9,
+                f"{rate / peak:.0%}",
+            )
+        )
     return rows
 
 
 def matmul_operations(jaxpr: Any) -> float:
-    """Floating-point operations of the matrix products in a traced program, 2mnk each, those in a scan once per turn.
+    """Floating-point operations of the matrix products in a traced program, 2mnk each, those in a
+    scan once per turn.
 
     Raises:
       ValueError: a product inside a `while`, whose turns are not known.
@@ -86,11 +127,19 @@ def matmul_operations(jaxpr: Any) -> float:
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             left = equation.invars[0].aval.shape
-            total += 2.0 * math.prod(equation.outvars[0].aval.shape) * math.prod(left[axis] for axis in contracted)
+            total += (
+                2.0
+                * math.prod(equation.outvars[0].aval.shape)
+                * math.prod(left[axis] for axis in contracted)
+            )
         inside = sum(map(matmul_operations, _programs_in(equation.params)))
         if inside and equation.primitive.name == "while":
             raise ValueError("a matrix product inside a while loop cannot be counted")
-        total += inside * equation.params.get("length", 1) if equation.primitive.name == "scan" else inside
+        total += (
+            inside * equation.params.get("length", 1)
+            if equation.primitive.name == "scan"
+            else inside
+        )
     return total
 
 

@@ -1,10 +1,11 @@
-"""What does an LSTMN save by keeping its tape once? A layer's gradients, in turns with those of a loop that keeps every step's tape.
+"""What does an LSTMN save by keeping its tape once? A layer's gradients, in turns with those of a
+loop that keeps every step's tape.
 
     python -m benchmarks.tape
     python -m benchmarks.tape --lengths=24,64,128 --rows=64 --width=200
 
-Both compute the same (`tests/layers/test_lstmn.py`). Prints for each length the median milliseconds and the temporary memory of a
-gradient with the additive score, and of an LSTM as wide.
+Both compute the same (`tests/mixers/test_lstmn.py`). Prints for each length the median milliseconds
+and the temporary memory of a gradient with the additive score, and of an LSTM as wide.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.scores.additive import Additive
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer
-from attnlab.layers.lstmn import LSTMNLayer
+from attnlab.mixers.lstmn import LSTMNLayer
 from attnlab.progress import table
 from benchmarks import rounds
 from benchmarks.kernels import turns
@@ -28,24 +29,45 @@ from benchmarks.kernels import turns
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--lengths", default="24,64")
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--width", type=int, default=200)
     parser.add_argument("--json", metavar="FILE")
     chosen = parser.parse_args()
     about = rounds.machine()
-    found = [measure(chosen.rows, int(length), chosen.width) for length in chosen.lengths.split(",")]
-    columns = ("steps", "every tape: ms", "one tape: ms", "times faster", "LSTM: ms", "every tape: MiB", "one tape: MiB", "LSTM: MiB")
-    table(
-        f"gradients of {chosen.rows} rows, width {chosen.width}; {about['cores']} cores, load before {about['load_before']}", columns, found
+    found = [
+        measure(chosen.rows, int(length), chosen.width) for length in chosen.lengths.split(",")
+    ]
+    columns = (
+        "steps",
+        "every tape: ms",
+        "one tape: ms",
+        "times faster",
+        "LSTM: ms",
+        "every tape: MiB",
+        "one tape: MiB",
+        "LSTM: MiB",
     )
-    rounds.save(chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in found], **about})
+    table(
+        f"gradients of {chosen.rows} rows, width {chosen.width}; {about['cores']} cores, load"
+        f" before {about['load_before']}",
+        columns,
+        found,
+    )
+    rounds.save(
+        chosen.json, {"rows": [dict(zip(columns, row, strict=True)) for row in found], **about}
+    )
 
 
 def measure(rows: int, steps: int, width: int) -> tuple[Any, ...]:
     """One row of the table."""
-    x, valid = jax.random.normal(jax.random.key(0), (rows, steps, width)), jnp.ones((rows, steps), bool)
+    x, valid = (
+        jax.random.normal(jax.random.key(0), (rows, steps, width)),
+        jnp.ones((rows, steps), bool),
+    )
     additive = functools.partial(Single, score=functools.partial(Additive, hidden=width))
     reader = LSTMNLayer(additive, width, None, "zeros", "word and summary", Initial())
     plain = LSTMLayer(width)
@@ -62,7 +84,11 @@ def measure(rows: int, steps: int, width: int) -> tuple[Any, ...]:
     programs, memory = {}, {}
     for name, (module, run) in passes.items():
         params = jax.jit(module.init)(jax.random.key(1), x, valid)
-        gradient = jax.jit(jax.grad(lambda params, x, run=run: (run(params, x) ** 2).sum(), (0, 1))).lower(params, x).compile()
+        gradient = (
+            jax.jit(jax.grad(lambda params, x, run=run: (run(params, x) ** 2).sum(), (0, 1)))
+            .lower(params, x)
+            .compile()
+        )
         programs[name] = (gradient, (params, x))
         used: Any = gradient.memory_analysis()
         memory[name] = round(used.temp_size_in_bytes / 2**20, 1)

@@ -1,9 +1,11 @@
-"""The other side of `benchmarks.kernels --versus`: torch's scaled_dot_product_attention, forward and backward, at the same shapes.
+"""The other side of `benchmarks.kernels --versus`: torch's scaled_dot_product_attention, forward
+and backward, at the same shapes.
 
     python benchmarks/torch_attention.py          in an environment with torch; imports nothing of attnlab
 
-Prints the median seconds of each shape as lines `layer_B_T_H_D X` (projections of queries, keys, values and output around it, gradients of
-input and weights) and `core_B_T_H_D X` (the attention alone), eager, with torch's own number of threads.
+Prints the median seconds of each shape as lines `layer_B_T_H_D X` (projections of queries, keys,
+values and output around it, gradients of input and weights) and `core_B_T_H_D X` (the attention
+alone), eager, with torch's own number of threads.
 """
 
 from __future__ import annotations
@@ -27,9 +29,15 @@ def main() -> None:
         kernels = [(torch.randn(width, width) / width**0.5).requires_grad_() for _ in range(4)]
         q, k, v = (torch.randn(batch, heads, length, size, requires_grad=True) for _ in range(3))
 
-        def layer(x: Any = x, kernels: Any = kernels, split: Any = (batch, length, heads, size)) -> None:
-            q, k, v = (torch.nn.functional.linear(x, w).view(split).transpose(1, 2) for w in kernels[:3])
-            y = torch.nn.functional.linear(attention(q, k, v).transpose(1, 2).reshape(x.shape), kernels[3])
+        def layer(
+            x: Any = x, kernels: Any = kernels, split: Any = (batch, length, heads, size)
+        ) -> None:
+            q, k, v = (
+                torch.nn.functional.linear(x, w).view(split).transpose(1, 2) for w in kernels[:3]
+            )
+            y = torch.nn.functional.linear(
+                attention(q, k, v).transpose(1, 2).reshape(x.shape), kernels[3]
+            )
             torch.autograd.grad((y * x.detach()).sum(), [x, *kernels])
 
         def core(q: Any = q, k: Any = k, v: Any = v) -> None:
@@ -40,7 +48,9 @@ def main() -> None:
 
 
 def seconds(function: Callable[[], None]) -> float:
-    """The median of some runs after two that do not count: about a second of them, at least five."""
+    """The median of some runs after two that do not count: about a second of them, at least
+    five.
+    """
     function()
     function()
     taken: list[float] = []

@@ -14,7 +14,13 @@ from typing import Any
 
 import torch
 
-SIZES = {"width": 650, "layers": 2, "rows": 20, "steps": 35, "vocabulary": 10000}  # as in recurrence.py
+SIZES = {
+    "width": 650,
+    "layers": 2,
+    "rows": 20,
+    "steps": 35,
+    "vocabulary": 10000,
+}  # as in recurrence.py
 
 
 class Model(torch.nn.Module):

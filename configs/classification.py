@@ -1,20 +1,24 @@
-"""Texts to classes, on the built-in hidden numbers unless told otherwise: the label is the sum of two of them, wherever they stand.
+"""Texts to classes, on the built-in hidden numbers unless told otherwise: the label is the sum of
+two of them, wherever they stand.
 
     python launch.py train --config=configs/classification.py:self_attentive --workdir=runs/markers
 
-Arguments: bilstm_pooling, attention_pooling, self_attentive, lstmn_classifier (small, for two CPU cores), self_attentive_paper,
-lstmn_classifier_paper (published sizes). On two cores that had other work too: self_attentive 67 s, every test label right; with the last
-states alone (bilstm_pooling with system.pooling=last, 800 steps) 0.95, 0.18, 0.58 by seed, where chance is 0.2. Every other size: not
-measured here.
-Your own texts, a table with tabs between its columns (train.tsv, valid.tsv, test.tsv, plain or .gz), labels as they stand there:
+Arguments: bilstm_pooling, attention_pooling, self_attentive, lstmn_classifier (small, for two CPU
+cores), self_attentive_paper, lstmn_classifier_paper (published sizes). On two cores that had other
+work too: self_attentive 67 s, every test label right; with the last states alone (bilstm_pooling
+with system.pooling=last, 800 steps) 0.95, 0.18, 0.58 by seed, where chance is 0.2. Every other
+size: not measured here. Your own texts, a table with tabs between its columns (train.tsv,
+valid.tsv, test.tsv, plain or .gz), labels as they stand there:
 
     --config.data=table --config.data.directory=my/folder --config.data.source=1 --config.data.target=0 --config.data.label=2
 
-`data.header=1` skips a row of names. `batch.buckets` and `batch.max_length` say how long texts are, in tokens. A prepared TensorFlow
-dataset, here one whose test split has no labels, so that a part of training is for validation, and validation for the test:
+`data.header=1` skips a row of names. `batch.buckets` and `batch.max_length` say how long texts are,
+in tokens. A prepared TensorFlow dataset, here one whose test split has no labels, so that a part of
+training is for validation, and validation for the test:
 
     --config.data=tfds --config.data.dataset=glue/sst2 --config.data.source=sentence --config.data.target= --config.data.label=label
-    '--config.data.train=train[:95%]' '--config.data.valid=train[95%:]' --config.data.test=validation
+    '--config.data.train=train[:95%]' '--config.data.valid=train[95%:]'
+    --config.data.test=validation
 
 Pairs of texts, as in natural language inference: configs/inference.py.
 """
@@ -31,7 +35,9 @@ from attnlab.errors import UserError, nearest
 def get_config(system: str = "self_attentive") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
     if system not in _SYSTEMS:
-        raise UserError(f"configs/classification.py has no system {system!r}; {nearest(system, _SYSTEMS)}")
+        raise UserError(
+            f"configs/classification.py has no system {system!r}; {nearest(system, _SYSTEMS)}"
+        )
     return ConfigDict({**_shared(), **_SYSTEMS[system]()})
 
 
@@ -70,28 +76,57 @@ def _bilstm_pooling() -> dict[str, Any]:
 
 
 def _attention_pooling() -> dict[str, Any]:
-    return {"system": {"name": "attention_pooling", **SMALL, "attention": {"name": "single", "score": {"name": "additive", "hidden": 32}}}}
+    return {
+        "system": {
+            "name": "attention_pooling",
+            **SMALL,
+            "attention": {"name": "single", "score": {"name": "additive", "hidden": 32}},
+        }
+    }
 
 
 def _self_attentive() -> dict[str, Any]:
     hops = {"name": "hops", "hops": 4, "hidden": 32, "output": "side_by_side"}
-    return {"system": {"name": "self_attentive", **SMALL, "attention": hops}, "auxiliary": {"hops": 0.01}}
+    return {
+        "system": {"name": "self_attentive", **SMALL, "attention": hops},
+        "auxiliary": {"hops": 0.01},
+    }
 
 
 def _self_attentive_paper() -> dict[str, Any]:
-    """Lin et al. 2017 on long reviews in five classes: 30 hops of 300 units each way, plain gradient descent, penalty 1.
+    """Lin et al. 2017 on long reviews in five classes: 30 hops of 300 units each way, plain
+    gradient descent, penalty 1.
 
-    The paper clips every entry of the gradient to 0.5 and decays all weights; here the whole gradient is scaled down to a norm of 0.5.
-    Learning rate, batch and hidden layer are as others report them. Embeddings are learned from the start, not taken from elsewhere.
+    The paper clips every entry of the gradient to 0.5 and decays all weights; here the whole
+    gradient is scaled down to a norm of 0.5. Learning rate, batch and hidden layer are as others
+    report them. Embeddings are learned from the start, not taken from elsewhere.
     """
     hops = {"name": "hops", "hops": 30, "hidden": 350, "output": "side_by_side"}
     return {
-        "system": {"name": "self_attentive", "embedding": 100, "width": 300, "hidden": 3000, "dropout": 0.5, "attention": hops},
+        "system": {
+            "name": "self_attentive",
+            "embedding": 100,
+            "width": 300,
+            "hidden": 3000,
+            "dropout": 0.5,
+            "attention": hops,
+        },
         "vocabulary": {"kind": "word", "size": 100_000, "min_frequency": 1, "lowercase": True},
-        "batch": {"size": 16, "unit": "sentences", "buckets": (64, 128, 256, 512), "max_length": 512},
+        "batch": {
+            "size": 16,
+            "unit": "sentences",
+            "buckets": (64, 128, 256, 512),
+            "max_length": 512,
+        },
         "optimizer": {"name": "sgd"},
         "schedule": {"name": "constant", "peak": 0.06},
-        "training": {**_shared()["training"], "steps": 300_000, "clip": 0.5, "log_every": 100, "evaluate_every": 10_000},
+        "training": {
+            **_shared()["training"],
+            "steps": 300_000,
+            "clip": 0.5,
+            "log_every": 100,
+            "evaluate_every": 10_000,
+        },
         "auxiliary": {"hops": 1.0},
         "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
     }
@@ -99,21 +134,34 @@ def _self_attentive_paper() -> dict[str, Any]:
 
 def _lstmn_classifier() -> dict[str, Any]:
     attention = {"name": "single", "score": {"name": "additive", "hidden": 32}}
-    return {"system": {"name": "lstmn_classifier", "embedding": 32, "width": 32, "attention": attention}}
+    return {
+        "system": {"name": "lstmn_classifier", "embedding": 32, "width": 32, "attention": attention}
+    }
 
 
 def _lstmn_classifier_paper() -> dict[str, Any]:
     """Cheng et al. 2016 on sentiment: two layers, Adam, dropout 0.5.
 
-    The 168 units and the batches of 5 are as others report them, not checked; so is that all weights decay there, which they do not
-    here. There embeddings are taken from elsewhere; here they are learned.
+    The 168 units and the batches of 5 are as others report them, not checked; so is that all
+    weights decay there, which they do not here. There embeddings are taken from elsewhere; here
+    they are learned.
     """
     sizes = {"embedding": 300, "width": 168, "layers": 2, "dropout": 0.5}
     return {
-        "system": {"name": "lstmn_classifier", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 168}}},
+        "system": {
+            "name": "lstmn_classifier",
+            **sizes,
+            "attention": {"name": "single", "score": {"name": "additive", "hidden": 168}},
+        },
         "batch": {"size": 5, "unit": "sentences", "buckets": (16, 32, 64), "max_length": 64},
         "schedule": {"name": "constant", "peak": 2e-3},
-        "training": {**_shared()["training"], "steps": 50_000, "clip": 5.0, "log_every": 100, "evaluate_every": 2000},
+        "training": {
+            **_shared()["training"],
+            "steps": 50_000,
+            "clip": 5.0,
+            "log_every": 100,
+            "evaluate_every": 2000,
+        },
         "checkpoint": {"every": 2000, "keep": 2, "by": "accuracy"},
     }
 

@@ -3,10 +3,11 @@
     python launch.py train --config=configs/g2p.py:rnnsearch --workdir=runs/g2p
     python launch.py train --config=configs/g2p.py:convs2s --workdir=runs/g2p-convs2s
 
-Arguments: rnnsearch, rnn_encoder_decoder, convs2s, transformer (small, for two CPU cores).
-On two cores: rnnsearch says 4.8, 6.8 and 8.9 % of the test words wrong (seeds 0, 1, 2), in about 50 s a run; the others: not measured here.
-Your own dictionary, lines of WORD TAB PH PH PH in train.tsv, valid.tsv and test.tsv, plain or .gz (a word may have several lines; all of
-them should be in one split): --config.data=table --config.data.directory=my/folder
+Arguments: rnnsearch, rnn_encoder_decoder, convs2s, transformer (small, for two CPU cores). On two
+cores: rnnsearch says 4.8, 6.8 and 8.9 % of the test words wrong (seeds 0, 1, 2), in about 50 s a
+run; the others: not measured here. Your own dictionary, lines of WORD TAB PH PH PH in train.tsv,
+valid.tsv and test.tsv, plain or .gz (a word may have several lines; all of them should be in one
+split): --config.data=table --config.data.directory=my/folder
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ def _shared() -> dict[str, Any]:
         "task": "pronunciation",
         "seed": 0,
         "data": {"name": "spelling"},
-        "vocabulary": {"kind": "char", "target_kind": "spaced", "size": 8000, "min_frequency": 1, "lowercase": False, "shared": False},
+        "vocabulary": {
+            "kind": "char",
+            "target_kind": "spaced",
+            "size": 8000,
+            "min_frequency": 1,
+            "lowercase": False,
+            "shared": False,
+        },
         "batch": {"size": 64, "unit": "sentences", "buckets": (12, 16, 24), "max_length": 32},
         "optimizer": {"name": "adam"},
         "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
@@ -56,7 +64,12 @@ def _shared() -> dict[str, Any]:
 
 
 def _rnnsearch() -> dict[str, Any]:
-    return {"system": {"name": "rnnsearch", "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}}}
+    return {
+        "system": {
+            "name": "rnnsearch",
+            "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
+        }
+    }
 
 
 def _rnn_encoder_decoder() -> dict[str, Any]:
@@ -65,15 +78,35 @@ def _rnn_encoder_decoder() -> dict[str, Any]:
 
 def _convs2s() -> dict[str, Any]:
     positions = {"name": "learned", "length": 256, "stddev": 0.1}
-    return {"system": {"name": "convs2s", "attention": {"name": "single", "score": "dot"}, "positions": positions}}
+    return {
+        "system": {
+            "name": "convs2s",
+            "attention": {"name": "single", "score": "dot"},
+            "positions": positions,
+        }
+    }
 
 
 def _transformer() -> dict[str, Any]:
     attention = {"name": "multihead", "heads": 4, "dropout": 0.0}
-    factories = {"encoder_attention": attention, "decoder_attention": attention, "cross_attention": attention}
-    system = {"name": "transformer", **factories, "positions": "sinusoidal", "dropout": 0.1, "share": "output"}
+    factories = {
+        "encoder_attention": attention,
+        "decoder_attention": attention,
+        "cross_attention": attention,
+    }
+    system = {
+        "name": "transformer",
+        **factories,
+        "positions": "sinusoidal",
+        "dropout": 0.1,
+        "share": "output",
+    }
     training = {**_shared()["training"], "output_bias": "zeros"}  # its scores have no bias
-    return {"system": system, "schedule": {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200}, "training": training}
+    return {
+        "system": system,
+        "schedule": {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200},
+        "training": training,
+    }
 
 
 _SYSTEMS = {

@@ -3,14 +3,15 @@
     python launch.py train --config=configs/translation.py:rnnsearch --workdir=runs/dates
     python launch.py train --config=configs/translation.py:transformer --workdir=runs/dates-transformer
 
-Arguments: rnnsearch, transformer, rnn_encoder_decoder, seq2seq, luong, gnmt, cgru, rctm, convs2s, lstmn_seq2seq, pointer_generator
-(small, for two CPU cores), rnnsearch_paper, rnn_encoder_decoder_paper, seq2seq_paper, luong_paper, gnmt_paper, cgru_paper, rctm_paper,
-convs2s_paper, transformer_base (the published sizes).
-On two cores: rnnsearch 79 s, all test dates right, 1.0 GB; all of them too: cgru, convs2s after 500 steps, luong after 400; seq2seq 0.888
-after 400, rctm 0.003; pointer_generator, on words to copy: all of 1,000 test texts, about 40 s of processor time; every other size: not
-measured here.
-Your own text: --config.data=files --config.data.directory=my/folder --config.data.source=de --config.data.target=en
-(train.de, train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
+Arguments: rnnsearch, transformer, rnn_encoder_decoder, seq2seq, luong, gnmt, cgru, rctm, convs2s,
+lstmn_seq2seq, pointer_generator (small, for two CPU cores), rnnsearch_paper,
+rnn_encoder_decoder_paper, seq2seq_paper, luong_paper, gnmt_paper, cgru_paper, rctm_paper,
+convs2s_paper, transformer_base (the published sizes). On two cores: rnnsearch 79 s, all test dates
+right, 1.0 GB; all of them too: cgru, convs2s after 500 steps, luong after 400; seq2seq 0.888 after
+400, rctm 0.003; pointer_generator, on words to copy: all of 1,000 test texts, about 40 s of
+processor time; every other size: not measured here. Your own text: --config.data=files
+--config.data.directory=my/folder --config.data.source=de --config.data.target=en (train.de,
+train.en, valid.de ..., plain or .gz) with --config.vocabulary.kind=bpe.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from attnlab.errors import UserError, nearest
 def get_config(system: str = "rnnsearch") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
     if system not in _SYSTEMS:
-        raise UserError(f"configs/translation.py has no system {system!r}; {nearest(system, _SYSTEMS)}")
+        raise UserError(
+            f"configs/translation.py has no system {system!r}; {nearest(system, _SYSTEMS)}"
+        )
     return ConfigDict({**_shared(), **_SYSTEMS[system]()})
 
 
@@ -35,7 +38,13 @@ def _shared() -> dict[str, Any]:
         "task": "translation",
         "seed": 0,
         "data": {"name": "dates"},
-        "vocabulary": {"kind": "char", "size": 8000, "min_frequency": 1, "lowercase": False, "shared": True},
+        "vocabulary": {
+            "kind": "char",
+            "size": 8000,
+            "min_frequency": 1,
+            "lowercase": False,
+            "shared": True,
+        },
         "batch": {"size": 64, "unit": "sentences", "buckets": (16, 24, 32), "max_length": 32},
         "optimizer": {"name": "adam"},
         "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
@@ -47,7 +56,9 @@ def _shared() -> dict[str, Any]:
             "per": "token",
             "ema": 0.0,
             "compute": "float32",
-            "output_bias": "unigram",  # starts at how often each token is; "zeros": as the system has it, if it has one
+            "output_bias": (
+                "unigram"
+            ),  # starts at how often each token is; "zeros": as the system has it, if it has one
             "log_every": 50,
             "evaluate_every": 250,
         },
@@ -60,7 +71,12 @@ def _shared() -> dict[str, Any]:
 
 
 def _rnnsearch() -> dict[str, Any]:
-    return {"system": {"name": "rnnsearch", "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}}}
+    return {
+        "system": {
+            "name": "rnnsearch",
+            "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
+        }
+    }
 
 
 def _rnn_encoder_decoder() -> dict[str, Any]:
@@ -69,25 +85,40 @@ def _rnn_encoder_decoder() -> dict[str, Any]:
 
 
 def _seq2seq() -> dict[str, Any]:
-    """Sutskever et al. 2014, without attention; by Glorot's law, with which two small layers learn faster than from U(-0.08, 0.08)."""
+    """Sutskever et al. 2014, without attention; by Glorot's law, with which two small layers learn
+    faster than from U(-0.08, 0.08).
+    """
     return {"system": {"name": "seq2seq"}, "training": {**_shared()["training"], "steps": 2000}}
 
 
 def _luong() -> dict[str, Any]:
     """Luong et al. 2015: one layer, the score "general" over the whole source, input feeding."""
-    return {"system": {"name": "luong", "attention": {"name": "single", "score": {"name": "general"}}}}
+    return {
+        "system": {"name": "luong", "attention": {"name": "single", "score": {"name": "general"}}}
+    }
 
 
 def _gnmt() -> dict[str, Any]:
     """Wu et al. 2016 with two layers on either side; it takes longer to learn where to look."""
     attention = {"name": "single", "score": {"name": "additive", "hidden": 64}}
-    system = {"name": "gnmt", "width": 96, "encoder_layers": 2, "decoder_layers": 2, "attention": attention}
+    system = {
+        "name": "gnmt",
+        "width": 96,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "attention": attention,
+    }
     return {"system": system, "training": {**_shared()["training"], "steps": 1500}}
 
 
 def _cgru() -> dict[str, Any]:
     """Sennrich et al. 2017, in the widths of `rnnsearch`."""
-    return {"system": {"name": "cgru", "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}}}}
+    return {
+        "system": {
+            "name": "cgru",
+            "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
+        }
+    }
 
 
 def _rctm() -> dict[str, Any]:
@@ -98,7 +129,13 @@ def _rctm() -> dict[str, Any]:
 def _convs2s() -> dict[str, Any]:
     """Gehring et al. 2017 with three layers of 64 on either side."""
     positions = {"name": "learned", "length": 256, "stddev": 0.1}
-    return {"system": {"name": "convs2s", "attention": {"name": "single", "score": "dot"}, "positions": positions}}
+    return {
+        "system": {
+            "name": "convs2s",
+            "attention": {"name": "single", "score": "dot"},
+            "positions": positions,
+        }
+    }
 
 
 def _lstmn_seq2seq() -> dict[str, Any]:
@@ -112,7 +149,8 @@ def _pointer_generator() -> dict[str, Any]:
 
         python launch.py train --config=configs/translation.py:pointer_generator --workdir=runs/copy
 
-    On dates: --config.data=dates --config.vocabulary.kind=char --config.batch.buckets=16,24,32 --config.batch.max_length=32.
+    On dates: --config.data=dates --config.vocabulary.kind=char --config.batch.buckets=16,24,32
+    --config.batch.max_length=32.
     """
     attention = {"name": "single", "score": {"name": "additive", "hidden": 64}}
     return {
@@ -127,7 +165,12 @@ def _pointer_generator() -> dict[str, Any]:
 
 def _transformer() -> dict[str, Any]:
     attention = {"name": "multihead", "heads": 4, "dropout": 0.0}
-    system = {"name": "transformer", "encoder_attention": attention, "decoder_attention": attention, "cross_attention": attention}
+    system = {
+        "name": "transformer",
+        "encoder_attention": attention,
+        "decoder_attention": attention,
+        "cross_attention": attention,
+    }
     schedule = {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200}
     optimizer = {"name": "adam", "b2": 0.98, "eps": 1e-9}
     training = {**_shared()["training"], "output_bias": "zeros"}  # its scores have no bias
@@ -140,14 +183,25 @@ def _transformer() -> dict[str, Any]:
 
 
 def _rnnsearch_paper() -> dict[str, Any]:
-    """Bahdanau et al. 2015: 30,000 words a side, sentences up to 50 words, Adadelta, gradient norm 1, no dropout.
+    """Bahdanau et al. 2015: 30,000 words a side, sentences up to 50 words, Adadelta, gradient norm
+    1, no dropout.
 
     The width of their beam is not checked; scores are divided by nothing.
     """
     sizes = {"embedding": 620, "encoder": 1000, "decoder": 1000, "maxout": 500, "normal": 0.01}
     return {
-        "system": {"name": "rnnsearch", **sizes, "attention": {"name": "single", "score": {"name": "additive", "hidden": 1000}}},
-        "vocabulary": {"kind": "word", "size": 30000, "min_frequency": 1, "lowercase": False, "shared": False},
+        "system": {
+            "name": "rnnsearch",
+            **sizes,
+            "attention": {"name": "single", "score": {"name": "additive", "hidden": 1000}},
+        },
+        "vocabulary": {
+            "kind": "word",
+            "size": 30000,
+            "min_frequency": 1,
+            "lowercase": False,
+            "shared": False,
+        },
         "batch": {"size": 80, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
         "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
         "schedule": {"name": "constant", "peak": 1.0},
@@ -158,14 +212,22 @@ def _rnnsearch_paper() -> dict[str, Any]:
 
 
 def _rnn_encoder_decoder_paper() -> dict[str, Any]:
-    """Cho et al. 2014, trained on pairs of phrases, with 15,000 words a side and Adadelta; to score phrases: `generate --score`.
+    """Cho et al. 2014, trained on pairs of phrases, with 15,000 words a side and Adadelta; to score
+    phrases: `generate --score`.
 
-    Otherwise than there: no low rank of the last matrix. The number of updates and the bound of 20 words are ours.
+    Otherwise than there: no low rank of the last matrix. The number of updates and the bound of 20
+    words are ours.
     """
     sizes = {"embedding": 100, "encoder": 1000, "decoder": 1000, "maxout": 500, "normal": 0.01}
     return {
         "system": {"name": "rnn_encoder_decoder", **sizes},
-        "vocabulary": {"kind": "word", "size": 15000, "min_frequency": 1, "lowercase": False, "shared": False},
+        "vocabulary": {
+            "kind": "word",
+            "size": 15000,
+            "min_frequency": 1,
+            "lowercase": False,
+            "shared": False,
+        },
         "batch": {"size": 64, "unit": "sentences", "buckets": (6, 11, 21), "max_length": 21},
         "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
         "schedule": {"name": "constant", "peak": 1.0},
@@ -176,46 +238,88 @@ def _rnn_encoder_decoder_paper() -> dict[str, Any]:
 
 
 def _seq2seq_paper() -> dict[str, Any]:
-    """Sutskever et al. 2014: 4 layers of 1,000, gradient norm 5, 7.5 epochs of 12 million pairs at the rate 0.7, beam of 12.
+    """Sutskever et al. 2014: 4 layers of 1,000, gradient norm 5, 7.5 epochs of 12 million pairs at
+    the rate 0.7, beam of 12.
 
-    After the fifth epoch the rate is halved every half epoch. Otherwise than there: one size for both vocabularies (there 160,000 and
-    80,000 words), and no sentences of more than 50 words.
+    After the fifth epoch the rate is halved every half epoch. Otherwise than there: one size for
+    both vocabularies (there 160,000 and 80,000 words), and no sentences of more than 50 words.
     """
     return {
-        "system": {"name": "seq2seq", "embedding": 1000, "width": 1000, "layers": 4, "uniform": 0.08, "forget": 0.0},
+        "system": {
+            "name": "seq2seq",
+            "embedding": 1000,
+            "width": 1000,
+            "layers": 4,
+            "uniform": 0.08,
+            "forget": 0.0,
+        },
         **_wmt("word", 80000),
         "optimizer": {"name": "sgd"},
-        "schedule": {"name": "stepped", "peak": 0.7, "hold": 468_750, "every": 46_875, "factor": 0.5},
+        "schedule": {
+            "name": "stepped",
+            "peak": 0.7,
+            "hold": 468_750,
+            "every": 46_875,
+            "factor": 0.5,
+        },
         "training": {**_shared()["training"], **_LONG, "steps": 703_125},
         "decoding": _BEAM,
     }
 
 
 def _luong_paper() -> dict[str, Any]:
-    """Luong et al. 2015, their best single model: local-p, the score "general", input feeding, 12 epochs of 4.5 million pairs.
+    """Luong et al. 2015, their best single model: local-p, the score "general", input feeding, 12
+    epochs of 4.5 million pairs.
 
-    The rate is halved after the eighth epoch and each that follows. Otherwise than there: LSTMs and the words' scores have biases, and the
-    matrix of the attention's score starts by Glorot's law, theirs like all others.
+    The rate is halved after the eighth epoch and each that follows. Otherwise than there: LSTMs and
+    the words' scores have biases, and the matrix of the attention's score starts by Glorot's law,
+    theirs like all others.
     """
-    attention = {"name": "single", "score": {"name": "general"}, "alignment": {"name": "local_p", "reach": 10}}
-    sizes = {"embedding": 1000, "width": 1000, "layers": 4, "uniform": 0.1, "forget": 0.0, "dropout": 0.2}
+    attention = {
+        "name": "single",
+        "score": {"name": "general"},
+        "alignment": {"name": "local_p", "reach": 10},
+    }
+    sizes = {
+        "embedding": 1000,
+        "width": 1000,
+        "layers": 4,
+        "uniform": 0.1,
+        "forget": 0.0,
+        "dropout": 0.2,
+    }
     return {
         "system": {"name": "luong", **sizes, "attention": attention},
         **_wmt("word", 50000),
         "optimizer": {"name": "sgd"},
-        "schedule": {"name": "stepped", "peak": 1.0, "hold": 281_250, "every": 35_156, "factor": 0.5},
+        "schedule": {
+            "name": "stepped",
+            "peak": 1.0,
+            "hold": 281_250,
+            "every": 35_156,
+            "factor": 0.5,
+        },
         "training": {**_shared()["training"], **_LONG, "steps": 421_872},
         "decoding": _BEAM,
     }
 
 
 def _gnmt_paper() -> dict[str, Any]:
-    """Wu et al. 2016: 8 + 8 layers of 1,024, 32,000 shared pieces, length and coverage penalties of 0.2.
+    """Wu et al. 2016: 8 + 8 layers of 1,024, 32,000 shared pieces, length and coverage penalties of
+    0.2.
 
-    First weights, dropout, batch, gradient norm and 60,000 steps of Adam, their first stage, are as others report them, not checked.
+    First weights, dropout, batch, gradient norm and 60,000 steps of Adam, their first stage, are as
+    others report them, not checked.
     """
     attention = {"name": "single", "score": {"name": "additive", "hidden": 1024}}
-    sizes = {"embedding": 1024, "width": 1024, "encoder_layers": 8, "decoder_layers": 8, "uniform": 0.04, "dropout": 0.2}
+    sizes = {
+        "embedding": 1024,
+        "width": 1024,
+        "encoder_layers": 8,
+        "decoder_layers": 8,
+        "uniform": 0.04,
+        "dropout": 0.2,
+    }
     return {
         "system": {"name": "gnmt", **sizes, "attention": attention},
         **_wmt("bpe", 32000),
@@ -226,9 +330,11 @@ def _gnmt_paper() -> dict[str, Any]:
 
 
 def _cgru_paper() -> dict[str, Any]:
-    """The toolkit's systems at WMT 2016: 500 and 1,024 wide, batches of 80, gradient norm 1, Adadelta, beam of 12; from memory, unchecked.
+    """The toolkit's systems at WMT 2016: 500 and 1,024 wide, batches of 80, gradient norm 1,
+    Adadelta, beam of 12; from memory, unchecked.
 
-    Otherwise than there: 32,000 shared pieces (theirs were some 90,000); the number of updates is ours.
+    Otherwise than there: 32,000 shared pieces (theirs were some 90,000); the number of updates is
+    ours.
     """
     attention = {"name": "single", "score": {"name": "additive", "hidden": 2048}}
     sizes = {"embedding": 500, "encoder": 1024, "decoder": 1024, "readout": 500, "normal": 0.01}
@@ -244,7 +350,8 @@ def _cgru_paper() -> dict[str, Any]:
 
 
 def _rctm_paper() -> dict[str, Any]:
-    """Kalchbrenner and Blunsom 2013 at a width of 256, trained by Adam; others report this width, and Adagrad, for theirs: not checked.
+    """Kalchbrenner and Blunsom 2013 at a width of 256, trained by Adam; others report this width,
+    and Adagrad, for theirs: not checked.
 
     They rescored translations of others; the beam is ours.
     """
@@ -258,33 +365,72 @@ def _rctm_paper() -> dict[str, Any]:
 
 
 def _convs2s_paper() -> dict[str, Any]:
-    """Gehring et al. 2017, English-Romanian: 20 + 20 layers of 512, 40,000 shared pieces, Nesterov's momentum, gradient norm 0.1.
+    """Gehring et al. 2017, English-Romanian: 20 + 20 layers of 512, 40,000 shared pieces,
+    Nesterov's momentum, gradient norm 0.1.
 
-    Otherwise than there: a rate that falls linearly, where theirs was divided by 10 whenever the validation loss stopped falling, and
-    scores divided by the penalty of GNMT instead of the length.
+    Otherwise than there: a rate that falls linearly, where theirs was divided by 10 whenever the
+    validation loss stopped falling, and scores divided by the penalty of GNMT instead of the
+    length.
     """
     positions = {"name": "learned", "length": 1024, "stddev": 0.1}
-    sizes = {"embedding": 512, "width": 512, "encoder_layers": 20, "decoder_layers": 20, "dropout": 0.2}
+    sizes = {
+        "embedding": 512,
+        "width": 512,
+        "encoder_layers": 20,
+        "decoder_layers": 20,
+        "dropout": 0.2,
+    }
     return {
-        "system": {"name": "convs2s", "attention": {"name": "single", "score": "dot"}, "positions": positions, **sizes},
-        "vocabulary": {"kind": "bpe", "size": 40000, "min_frequency": 1, "lowercase": False, "shared": True},
+        "system": {
+            "name": "convs2s",
+            "attention": {"name": "single", "score": "dot"},
+            "positions": positions,
+            **sizes,
+        },
+        "vocabulary": {
+            "kind": "bpe",
+            "size": 40000,
+            "min_frequency": 1,
+            "lowercase": False,
+            "shared": True,
+        },
         "batch": {"size": 64, "unit": "sentences", "buckets": (20, 40, 80, 176), "max_length": 176},
         "optimizer": {"name": "sgd", "momentum": 0.99, "nesterov": True},
         "schedule": {"name": "linear", "peak": 0.25},
-        "training": {**_shared()["training"], **_LONG, "per": "token", "steps": 400_000, "clip": 0.1},
+        "training": {
+            **_shared()["training"],
+            **_LONG,
+            "per": "token",
+            "steps": 400_000,
+            "clip": 0.1,
+        },
         "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
         "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0},
     }
 
 
 _BEAM = {"method": "beam", "beam": 12, "length_penalty": 0.0}
-_LONG = {"per": "sentence", "output_bias": "zeros", "clip": 5.0, "evaluate_every": 10_000, "log_every": 100}
+_LONG = {
+    "per": "sentence",
+    "output_bias": "zeros",
+    "clip": 5.0,
+    "evaluate_every": 10_000,
+    "log_every": 100,
+}
 
 
 def _wmt(kind: str, size: int) -> dict[str, Any]:
-    """What several have in common: sentences of up to 50 words or pieces, 128 of them in a batch."""
+    """What several have in common: sentences of up to 50 words or pieces, 128 of them in a
+    batch.
+    """
     return {
-        "vocabulary": {"kind": kind, "size": size, "min_frequency": 1, "lowercase": False, "shared": kind == "bpe"},
+        "vocabulary": {
+            "kind": kind,
+            "size": size,
+            "min_frequency": 1,
+            "lowercase": False,
+            "shared": kind == "bpe",
+        },
         "batch": {"size": 128, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
         "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
     }
@@ -293,20 +439,54 @@ def _wmt(kind: str, size: int) -> dict[str, Any]:
 def _transformer_base() -> dict[str, Any]:
     """Vaswani et al. 2017, base: 37,000 shared pieces, 25,000 tokens a batch, 100,000 updates."""
     attention = {"name": "multihead", "heads": 8, "dropout": 0.0}
-    factories = {"encoder_attention": attention, "decoder_attention": attention, "cross_attention": attention}
-    sizes = {"width": 512, "layers": 6, "hidden": 2048, "norm": "post", "dropout": 0.1, "share": "all"}
+    factories = {
+        "encoder_attention": attention,
+        "decoder_attention": attention,
+        "cross_attention": attention,
+    }
+    sizes = {
+        "width": 512,
+        "layers": 6,
+        "hidden": 2048,
+        "norm": "post",
+        "dropout": 0.1,
+        "share": "all",
+    }
     return {
         "system": {"name": "transformer", **factories, "positions": "sinusoidal", **sizes},
-        "vocabulary": {"kind": "bpe", "size": 37000, "min_frequency": 2, "lowercase": False, "shared": True},
-        "batch": {"size": 25_000, "unit": "tokens", "buckets": (16, 32, 64, 128, 256), "max_length": 256},
+        "vocabulary": {
+            "kind": "bpe",
+            "size": 37000,
+            "min_frequency": 2,
+            "lowercase": False,
+            "shared": True,
+        },
+        "batch": {
+            "size": 25_000,
+            "unit": "tokens",
+            "buckets": (16, 32, 64, 128, 256),
+            "max_length": 256,
+        },
         "optimizer": {"name": "adam", "b2": 0.98, "eps": 1e-9},
         "schedule": {"name": "inverse_sqrt", "peak": (512 * 4000) ** -0.5, "warmup": 4000},
         "training": {
             **_shared()["training"],
-            **{"steps": 100_000, "clip": 0.0, "label_smoothing": 0.1, "output_bias": "zeros", "evaluate_every": 5000},
+            **{
+                "steps": 100_000,
+                "clip": 0.0,
+                "label_smoothing": 0.1,
+                "output_bias": "zeros",
+                "evaluate_every": 5000,
+            },
         },
         "checkpoint": {"every": 5000, "keep": 5, "by": "loss"},
-        "decoding": {"method": "beam", "beam": 4, "length_penalty": 0.6, "max_ratio": 1.0, "max_extra": 50},
+        "decoding": {
+            "method": "beam",
+            "beam": 4,
+            "length_penalty": 0.6,
+            "max_ratio": 1.0,
+            "max_extra": 50,
+        },
     }
 
 
@@ -323,5 +503,14 @@ _SMALL = (
     _lstmn_seq2seq,
     _pointer_generator,
 )
-_PAPER = (_rnnsearch_paper, _rnn_encoder_decoder_paper, _seq2seq_paper, _luong_paper, _gnmt_paper, _cgru_paper, _rctm_paper, _convs2s_paper)
+_PAPER = (
+    _rnnsearch_paper,
+    _rnn_encoder_decoder_paper,
+    _seq2seq_paper,
+    _luong_paper,
+    _gnmt_paper,
+    _cgru_paper,
+    _rctm_paper,
+    _convs2s_paper,
+)
 _SYSTEMS = {one.__name__[1:]: one for one in (*_SMALL, *_PAPER, _transformer_base)}

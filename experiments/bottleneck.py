@@ -1,14 +1,16 @@
-"""How much fits into a vector of fixed size? The RNN Encoder-Decoder against RNNsearch as the source grows longer.
+"""How much fits into a vector of fixed size? The RNN Encoder-Decoder against RNNsearch as the
+source grows longer.
 
     python launch.py sweep experiments/bottleneck.py --dir=runs/bottleneck
     python launch.py sweep experiments/bottleneck.py:FOLDER --dir=runs/bottleneck-text
     python launch.py sweep experiments/bottleneck.py:FOLDER:fr-en --dir=runs/bottleneck-text
 
-Cho et al. 2014 put the whole source into one vector; Bahdanau et al. 2015 blame it for what goes wrong with long sentences, and attend.
-Without an argument: made-up words to be copied, 4, 8 or 12 of them. With a folder of parallel text (train.de, train.en, valid.de, ...;
-other endings as the last word): its shortest and its longest third, by words of the source. Each system is trained and tested on sources
-of one length, and the fixed vector gets as many parameters as attention has. The claim is a difference of differences: what attention
-gains grows with the length.
+Cho et al. 2014 put the whole source into one vector; Bahdanau et al. 2015 blame it for what goes
+wrong with long sentences, and attend. Without an argument: made-up words to be copied, 4, 8 or 12
+of them. With a folder of parallel text (train.de, train.en, valid.de, ...; other endings as the
+last word): its shortest and its longest third, by words of the source. Each system is trained and
+tested on sources of one length, and the fixed vector gets as many parameters as attention has. The
+claim is a difference of differences: what attention gains grows with the length.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def get_experiment(argument: str = "") -> Experiment:
 
 
 def of_words(*counts: int) -> Experiment:
-    """Words to be copied; `counts` says how many, the smallest first. One width of batches for all: equal programs are compiled once."""
+    """Words to be copied; `counts` says how many, the smallest first. One width of batches for all:
+    equal programs are compiled once.
+    """
     width = counts[-1] + 1  # with the end of the sentence
     base = {
         "data": "copying",
@@ -46,24 +50,38 @@ def of_words(*counts: int) -> Experiment:
         "schedule.warmup": 50,
         "decoding.method": "greedy",
     }
-    lengths = {f"{count} words": {"data.shortest": count, "data.longest": count} for count in counts}
-    return experiment({**base, **sizes(32)}, 32, rows(lengths), "exact", at_least=0.2)
+    lengths = {
+        f"{count} words": {"data.shortest": count, "data.longest": count} for count in counts
+    }
+    return experiment(
+        {**base, **sizes(32)}, 32, rows(lengths), "exact", at_least=0.2, seeds=(0, 1, 2, 3, 4)
+    )
 
 
 def of_text(folder: str, languages: str) -> Experiment:
     """The shortest and the longest third of the parallel text in a folder.
 
     Raises:
-      UserError: the languages are no two endings, the files cannot be read, or their sentences are all of one length.
+      UserError: the languages are no two endings, the files cannot be read, or their sentences are
+        all of one length.
     """
     source, dash, target = languages.partition("-")
     if not (source and dash and target):
-        raise UserError(f"experiments/bottleneck.py:{folder}:{languages}: expected the endings of both languages, such as 'de-en'")
-    words = sorted(len(text.split()) for text, _ in ParallelFiles(folder, source=source, target=target).pairs("train"))
+        raise UserError(
+            f"experiments/bottleneck.py:{folder}:{languages}: expected the endings of both"
+            " languages, such as 'de-en'"
+        )
+    words = sorted(
+        len(text.split())
+        for text, _ in ParallelFiles(folder, source=source, target=target).pairs("train")
+    )
     short = words[(len(words) - 1) // 3]
     long = max(short + 1, words[2 * len(words) // 3])
     if long > min(words[-1], LONGEST):
-        raise UserError(f"{folder}: no third of the training sentences is longer than another, by words up to {LONGEST}")
+        raise UserError(
+            f"{folder}: no third of the training sentences is longer than another, by words up to"
+            f" {LONGEST}"
+        )
     base = {
         "data": "of_length",
         "data.of.directory": folder,
@@ -82,7 +100,9 @@ def of_text(folder: str, languages: str) -> Experiment:
         f"up to {short} words": {"data.shortest": 1, "data.longest": short},
         f"{long} to {LONGEST} words": {"data.shortest": long, "data.longest": LONGEST},
     }
-    return experiment({**base, **sizes(128)}, 128, rows(lengths), "bleu", at_least=0.0)
+    return experiment(
+        {**base, **sizes(128)}, 128, rows(lengths), "bleu", at_least=0.0, seeds=(0, 1, 2)
+    )
 
 
 def sizes(width: int) -> dict[str, Any]:
@@ -90,8 +110,17 @@ def sizes(width: int) -> dict[str, Any]:
     return {"system.embedding": width, "system.decoder": 2 * width, "system.maxout": width}
 
 
-def experiment(base: Mapping[str, Any], width: int, lengths: Axis, measure: str, at_least: float) -> Experiment:
-    """Both systems at every length; the fixed vector is as wide as what attention reads of a word, 2 x `width`."""
+def experiment(
+    base: Mapping[str, Any],
+    width: int,
+    lengths: Axis,
+    measure: str,
+    at_least: float,
+    seeds: tuple[int, ...],
+) -> Experiment:
+    """Both systems at every length; the fixed vector is as wide as what attention reads of a word,
+    2 x `width`.
+    """
     systems = rows(
         {
             "fixed vector": {"system": "rnn_encoder_decoder", "system.encoder": 2 * width},
@@ -99,14 +128,26 @@ def experiment(base: Mapping[str, Any], width: int, lengths: Axis, measure: str,
         }
     )
     short, long = lengths[0].name, lengths[-1].name
-    gain = {f"attention, {long}": 1.0, f"fixed vector, {long}": -1.0, f"attention, {short}": -1.0, f"fixed vector, {short}": 1.0}
+    gain = {
+        f"attention, {long}": 1.0,
+        f"fixed vector, {long}": -1.0,
+        f"attention, {short}": -1.0,
+        f"fixed vector, {short}": 1.0,
+    }
     return Experiment(
-        question="Does one vector of fixed size between encoder and decoder hold up as the source grows longer?",
+        question=(
+            "Does one vector of fixed size between encoder and decoder hold up as the source grows"
+            " longer?"
+        ),
         config=SYSTEM,
         base=base,
         compare=cross(systems, lengths),
+        seeds=seeds,
         baseline=f"fixed vector, {short}",
         measure=(measure, "max"),
         budget=Budget(match="parameters", knob="system.decoder", to=f"attention, {short}"),
-        claim=Claim(f"What attention gains over a fixed vector is larger with {long} than with {short}", (Contrast(gain, at_least),)),
+        claim=Claim(
+            f"What attention gains over a fixed vector is larger with {long} than with {short}",
+            (Contrast(gain, at_least),),
+        ),
     )

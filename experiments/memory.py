@@ -1,10 +1,13 @@
-"""How many pairs does a state hold? An LSTM against an LSTMN of the same parameters, as there is more to remember.
+"""How many pairs does a state hold? An LSTM against an LSTMN of the same parameters, as there is
+more to remember.
 
     python launch.py sweep experiments/memory.py --dir=runs/memory
 
-Cheng et al. 2016 give a recurrence a tape of all its states instead of one, and attention to it. The texts are pairs of a key and a value
-and then a key, whose value is asked for. With `span` 1 and no slot of zeros attention has nothing to choose: that LSTMN is an LSTM, with
-weights of its attention that do nothing. Both are asked by their last state, for the mean of all states would be a memory too.
+Cheng et al. 2016 give a recurrence a tape of all its states instead of one, and attention to it.
+The texts are pairs of a key and a value and then a key, whose value is asked for. With `span` 1 and
+no slot of zeros attention has nothing to choose: that LSTMN is an LSTM, with weights of its
+attention that do nothing. Both are asked by their last state, for the mean of all states would be a
+memory too.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ FEW, MANY = 4, 16  # pairs
 def get_experiment(argument: str = "") -> Experiment:
     """The experiment; it takes no argument, and raises `UserError` if it is given one."""
     if argument:
-        raise UserError(f"experiments/memory.py:{argument}: it takes no argument, leave out ':{argument}'")
+        raise UserError(
+            f"experiments/memory.py:{argument}: it takes no argument, leave out ':{argument}'"
+        )
     systems = rows({"LSTM": {"system.span": 1, "system.origin": "none"}, "LSTMN": {}})
     pairs = rows({f"{count} pairs": {"data.pairs": count} for count in (FEW, MANY)})
     return Experiment(
@@ -37,10 +42,12 @@ def get_experiment(argument: str = "") -> Experiment:
             "training.evaluate_every": 500,
         },
         compare=cross(systems, pairs),
+        seeds=(0, 1, 2),  # a trial takes about a minute
         baseline=f"LSTM, {MANY} pairs",
         measure=("accuracy", "max"),
         select=("accuracy", "max"),
         claim=Claim(
-            f"An LSTMN finds one of {MANY} pairs that an LSTM loses", (better(f"LSTMN, {MANY} pairs", f"LSTM, {MANY} pairs", by=0.4),)
+            f"An LSTMN finds one of {MANY} pairs that an LSTM loses",
+            (better(f"LSTMN, {MANY} pairs", f"LSTM, {MANY} pairs", by=0.4),),
         ),
     )

@@ -1,11 +1,14 @@
-"""Is a look at the source worth it? Four ways of attending and none, equally large, three seeds each, on the built-in dates.
+"""Is a look at the source worth it? Four ways of attending and none, equally large, three seeds
+each, on the built-in dates.
 
     python launch.py sweep experiments/quickstart.py --dir=runs/quickstart
 
-RNNsearch (Bahdanau et al. 2015) with the attentions of Bahdanau (additive), Luong et al. 2015 (dot, location) and Vaswani et al. 2017
-(multihead), against the RNN Encoder-Decoder (Cho et al. 2014), whose decoder has one vector of fixed size and nothing to look at. All
-are small and 400 steps are few, so that it takes minutes on two CPU cores: the table says how fast dates are learnt, not how well.
-Why the claim should hold: without attention the vector has to keep every digit of the date until its turn comes.
+RNNsearch (Bahdanau et al. 2015) with the attentions of Bahdanau (additive), Luong et al. 2015 (dot,
+location) and Vaswani et al. 2017 (multihead), against the RNN Encoder-Decoder (Cho et al. 2014),
+whose decoder has one vector of fixed size and nothing to look at. All are small and 400 steps are
+few, so that it takes minutes on two CPU cores: the table says how fast dates are learnt, not how
+well. Why the claim should hold: without attention the vector has to keep every digit of the date
+until its turn comes.
 """
 
 from __future__ import annotations
@@ -27,11 +30,21 @@ NONE: dict[str, Any] = {"system": "rnn_encoder_decoder", "system.encoder": 64}
 def get_experiment(argument: str = "") -> Experiment:
     """The experiment; it takes no argument, and raises `UserError` if it is given one."""
     if argument:
-        raise UserError(f"experiments/quickstart.py:{argument}: it takes no argument, leave out ':{argument}'")
-    sizes = {"system.embedding": 32, "system.encoder": 32, "system.decoder": 64, "system.maxout": 32}
+        raise UserError(
+            f"experiments/quickstart.py:{argument}: it takes no argument, leave out ':{argument}'"
+        )
+    sizes = {
+        "system.embedding": 32,
+        "system.encoder": 32,
+        "system.decoder": 64,
+        "system.maxout": 32,
+    }
     contrast = {**{name: 1 / len(ATTENTIONS) for name in ATTENTIONS}, "none": -1.0}
     return Experiment(
-        question="Does it pay to look at the source before every word, and which way of looking is learnt fastest?",
+        question=(
+            "Does it pay to look at the source before every word, and which way of looking is"
+            " learnt fastest?"
+        ),
         config="configs/translation.py:rnnsearch",
         base={
             **sizes,
@@ -51,5 +64,8 @@ def get_experiment(argument: str = "") -> Experiment:
         baseline="none",
         measure=("exact", "max"),
         budget=Budget(match="parameters", knob="system.maxout", to="multihead"),
-        claim=Claim("On average, attention gets at least a tenth more of the dates right than none", (Contrast(contrast, at_least=0.1),)),
+        claim=Claim(
+            "On average, attention gets at least a tenth more of the dates right than none",
+            (Contrast(contrast, at_least=0.1),),
+        ),
     )

@@ -1,14 +1,17 @@
-"""The roads to the Transformer: every recurrent and convolutional system of translation on one text, equally large.
+"""The roads to the Transformer: every recurrent and convolutional system of translation on one
+text, equally large.
 
     python launch.py sweep experiments/roads.py --dir=runs/roads
     python launch.py sweep experiments/roads.py:FOLDER --dir=runs/roads-text
     python launch.py sweep experiments/roads.py:FOLDER:fr-en --dir=runs/roads-text
 
-Without an argument: sentences of the built-in grammar. With a folder of parallel text (train.de, train.en, valid.de, ...; other endings as
-the last word) that text in 6,000 shared pieces, three epochs of 29,000 pairs. Each system gets as many parameters as RNNsearch. On text the
-learning rate of every system is the better one of two on the validation split, found with the first seed (`pip install '.[search]'`).
-The claim is the field's own: who looks at the source anew before every word translates better than who carries one vector through the
-sentence, and feeding the last look back in helps.
+Without an argument: sentences of the built-in grammar. With a folder of parallel text (train.de,
+train.en, valid.de, ...; other endings as the last word) that text in 6,000 shared pieces, three
+epochs of 29,000 pairs. Each system gets as many parameters as RNNsearch. On text the learning rate
+of every system is the better one of two on the validation split, found with the first seed (`pip
+install '.[search]'`). The claim is the field's own: who looks at the source anew before every word
+translates better than who carries one vector through the sentence, and feeding the last look back
+in helps.
 """
 
 from __future__ import annotations
@@ -24,23 +27,63 @@ GENERAL = {"system.attention": "single", "system.attention.score": "general"}
 
 
 def get_experiment(argument: str = "") -> Experiment:
-    """The experiment on the built-in grammar, or on the parallel files of the folder in the argument."""
+    """The experiment on the built-in grammar, or on the parallel files of the folder in the
+    argument.
+    """
     width, base = (128, of_text(argument)) if argument else (48, of_grammar())
     halves = {"system.embedding": width, "system.dropout": 0.2 if argument else 0.0}
-    additive = {"system.attention": "single", "system.attention.score": "additive", "system.attention.score.hidden": width}
-    inter = {name.replace("attention", "inter_attention"): value for name, value in additive.items()}
+    additive = {
+        "system.attention": "single",
+        "system.attention.score": "additive",
+        "system.attention.score.hidden": width,
+    }
+    inter = {
+        name.replace("attention", "inter_attention"): value for name, value in additive.items()
+    }
     systems: dict[str, dict[str, Any]] = {
-        "RCTM": {"system": "rctm", "system.longest": base["batch.max_length"], "system.dropout": halves["system.dropout"]},
-        "RNN encoder-decoder": {"system": "rnn_encoder_decoder", "system.encoder": 2 * width, "system.maxout": width, **halves},
+        "RCTM": {
+            "system": "rctm",
+            "system.longest": base["batch.max_length"],
+            "system.dropout": halves["system.dropout"],
+        },
+        "RNN encoder-decoder": {
+            "system": "rnn_encoder_decoder",
+            "system.encoder": 2 * width,
+            "system.maxout": width,
+            **halves,
+        },
         "sequence to sequence": {"system": "seq2seq", "system.layers": 2, **halves},
         "RNNsearch": {
-            **{"system.encoder": width, "system.decoder": 2 * width, "system.maxout": width, **halves},
+            **{
+                "system.encoder": width,
+                "system.decoder": 2 * width,
+                "system.maxout": width,
+                **halves,
+            },
             "system.attention.score.hidden": width,
         },
-        "conditional GRU": {"system": "cgru", "system.encoder": width, "system.readout": width, **additive, **halves},
-        "Luong, no feeding": {"system": "luong", **GENERAL, "system.layers": 2, "system.feeding": "none", **halves},
+        "conditional GRU": {
+            "system": "cgru",
+            "system.encoder": width,
+            "system.readout": width,
+            **additive,
+            **halves,
+        },
+        "Luong, no feeding": {
+            "system": "luong",
+            **GENERAL,
+            "system.layers": 2,
+            "system.feeding": "none",
+            **halves,
+        },
         "Luong": {"system": "luong", **GENERAL, "system.layers": 2, **halves},
-        "Luong, local-p": {"system": "luong", **GENERAL, "system.attention.alignment": "local_p", "system.layers": 2, **halves},
+        "Luong, local-p": {
+            "system": "luong",
+            **GENERAL,
+            "system.attention.alignment": "local_p",
+            "system.layers": 2,
+            **halves,
+        },
         "GNMT": {"system": "gnmt", **additive, **halves},
         "LSTMN": {"system": "lstmn_seq2seq", **additive, **inter, **halves},
         "ConvS2S": {
@@ -52,20 +95,35 @@ def get_experiment(argument: str = "") -> Experiment:
             **halves,
         },
     }
-    knobs = {name: "system.width" for name in systems if name not in ("RNN encoder-decoder", "RNNsearch", "conditional GRU")}
-    average = {**{name: 1 / len(LOOKING) for name in LOOKING}, **{name: -1 / len(FIXED) for name in FIXED}}
+    knobs = {
+        name: "system.width"
+        for name in systems
+        if name not in ("RNN encoder-decoder", "RNNsearch", "conditional GRU")
+    }
+    average = {
+        **{name: 1 / len(LOOKING) for name in LOOKING},
+        **{name: -1 / len(FIXED) for name in FIXED},
+    }
     return Experiment(
-        question="Which system translates best, of those that led from the recurrent encoder-decoder to the Transformer?",
+        question=(
+            "Which system translates best, of those that led from the recurrent encoder-decoder to"
+            " the Transformer?"
+        ),
         config="configs/translation.py:rnnsearch",
         base=base,
         compare=rows(systems),
+        seeds=(0, 1, 2),
         baseline="RNNsearch",
         measure=("bleu", "max"),
         budget=Budget(match="parameters", knob="system.decoder", within=0.02, knobs=knobs),
-        search=Search({"schedule.peak": choice(6e-3, 1.2e-2)}, sampler="grid", trials=2) if argument else None,
+        search=(
+            Search({"schedule.peak": choice(6e-3, 1.2e-2)}, sampler="grid", trials=2)
+            if argument
+            else None
+        ),
         claim=Claim(
-            "On average those that look at the source anew for every word translate better than those that carry one vector, and feeding "
-            "the last look back in helps",
+            "On average those that look at the source anew for every word translate better than"
+            " those that carry one vector, and feeding the last look back in helps",
             (Contrast(average), better("Luong", "Luong, no feeding")),
         ),
     )
@@ -92,7 +150,10 @@ def of_text(argument: str) -> dict[str, Any]:
     folder, _, languages = argument.partition(":")
     source, dash, target = (languages or "de-en").partition("-")
     if not (source and dash and target):
-        raise UserError(f"experiments/roads.py:{argument}: expected the endings of both languages, such as 'de-en'")
+        raise UserError(
+            f"experiments/roads.py:{argument}: expected the endings of both languages, such as"
+            " 'de-en'"
+        )
     return {
         "data": "files",
         "data.directory": folder,

@@ -1,4 +1,5 @@
-"""What the tests of bad input share: the command as a user runs it, a folder before and after, a tiny run, and the cases in tables.
+"""What the tests of bad input share: the command as a user runs it, a folder before and after, a
+tiny run, and the cases in tables.
 
 Every case names the essential words of its one line: what is wrong, where, and the nearest choice.
 """
@@ -22,7 +23,10 @@ ROOT = Path(__file__).parents[1]
 STEPS, EARLIER = 12, 8  # the last two checkpoints of the tiny run
 LIMIT = 32  # its batch.max_length
 LONG = "ein satz " + "und noch einer " * 5  # longer than that
-RNNSEARCH, TRANSFORMER = "--config=configs/translation.py:rnnsearch", "--config=configs/translation.py:transformer"
+RNNSEARCH, TRANSFORMER = (
+    "--config=configs/translation.py:rnnsearch",
+    "--config=configs/translation.py:transformer",
+)
 SYSTEM = ("encoder", "decoder", "embedding", "maxout")
 
 
@@ -36,11 +40,18 @@ class Launched(NamedTuple):
 
 def environment() -> dict[str, str]:
     """That of a user on a machine with four devices, without what a test runner adds."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "XLA_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "XLA_"))
+    }
     return kept | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 
 
-def launch(*argv: str | bytes, stdin: bytes = b"", prefix: Sequence[str] = (), stdout: Any = subprocess.PIPE) -> Launched:
+def launch(
+    *argv: str | bytes,
+    stdin: bytes = b"",
+    prefix: Sequence[str] = (),
+    stdout: Any = subprocess.PIPE,
+) -> Launched:
     """`python launch.py ...` from the repository root; `prefix` goes before it."""
     done = subprocess.run(
         [*prefix, sys.executable, "launch.py", *argv],
@@ -56,10 +67,12 @@ def launch(*argv: str | bytes, stdin: bytes = b"", prefix: Sequence[str] = (), s
 
 
 def refused(done: Launched, *words: str, begun: bool = False) -> str:
-    """The one line on stderr, which has all `words`; with `begun` there is progress before it, else nothing.
+    """The one line on stderr, which has all `words`; with `begun` there is progress before it, else
+    nothing.
 
     Raises:
-      AssertionError: exit code other than 2, more than the one line, results on stdout, a word is not there.
+      AssertionError: exit code other than 2, more than the one line, results on stdout, a word is
+        not there.
     """
     *before, line = done.err.splitlines() or [""]
     assert (done.code, done.out) == (2, ""), done
@@ -72,7 +85,9 @@ def refused(done: Launched, *words: str, begun: bool = False) -> str:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every folder, link and file below, files by the digest of their bytes; all but `.lock`, which says who held it last."""
+    """Every folder, link and file below, files by the digest of their bytes; all but `.lock`, which
+    says who held it last.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -85,7 +100,9 @@ def contents(folder: Path) -> dict[str, str]:
     return found
 
 
-def check_kept(run: Path, *command: str | bytes, words: tuple[str, ...], begun: bool = False) -> str:
+def check_kept(
+    run: Path, *command: str | bytes, words: tuple[str, ...], begun: bool = False
+) -> str:
     """The line of a command that is refused and leaves the run as it was."""
     before = contents(run)
     line = refused(launch(*command), *words, begun=begun)
@@ -94,33 +111,47 @@ def check_kept(run: Path, *command: str | bytes, words: tuple[str, ...], begun: 
 
 
 def on_a_small_disk(folder: Path, free: int, command: list[str]) -> Launched:
-    """Run the command with `folder` on a disk of its own with all it holds and `free` bytes; afterwards `folder` is what the disk held."""
+    """Run the command with `folder` on a disk of its own with all it holds and `free` bytes;
+    afterwards `folder` is what the disk held.
+    """
     mount = (
-        'mount -t tmpfs -o size=64m disk "$DISK" && cp -a "$FOLDER/." "$DISK" && mount --bind "$DISK" "$FOLDER" || exit 77\n'
-        f'cat /dev/zero > "$DISK/fill" 2> /dev/null; truncate -s -{free} "$DISK/fill"\n'
-        '"$@"; code=$?; rm "$DISK/fill"; cp -a "$DISK/." "$RESULT"; exit $code'
+        'mount -t tmpfs -o size=64m disk "$DISK" && cp -a "$FOLDER/." "$DISK" && mount --bind'
+        ' "$DISK" "$FOLDER" || exit 77\ncat /dev/zero > "$DISK/fill" 2> /dev/null; truncate -s'
+        f' -{free} "$DISK/fill"\n"$@"; code=$?; rm "$DISK/fill"; cp -a "$DISK/." "$RESULT"; exit'
+        " $code"
     )
-    places = {"DISK": folder.with_name("disk"), "FOLDER": folder, "RESULT": folder.with_name("result")}
+    places = {
+        "DISK": folder.with_name("disk"),
+        "FOLDER": folder,
+        "RESULT": folder.with_name("result"),
+    }
     for place in places.values():
         place.mkdir(exist_ok=True)
     names = [f"{name}={place}" for name, place in places.items()]
     done = launch(*command, prefix=["env", *names, "unshare", "-rm", "sh", "-c", mount, "sh"])
     if done.code in (1, 77, 127) and "launch.py" not in done.err:
-        pytest.skip(f"no disk of our own here: unshare -rm and mount of a tmpfs are refused ({done.err.strip()})")
+        pytest.skip(
+            "no disk of our own here: unshare -rm and mount of a tmpfs are refused"
+            f" ({done.err.strip()})"
+        )
     shutil.rmtree(folder)
     places["RESULT"].rename(folder)
     return done
 
 
 def write_text(folder: Path, long: int = 2) -> Path:
-    """Parallel files of three splits, with `long` training pairs above the limit; all targets are alike, so a model soon writes them."""
+    """Parallel files of three splits, with `long` training pairs above the limit; all targets are
+    alike, so a model soon writes them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in (("train", 48), ("valid", 8), ("test", 4)):
         source = [f"satz {i % 5} und {i % 7}" for i in range(count)]
         if split == "train":
             source[:long] = [LONG] * long
         (folder / f"{split}.de").write_text("".join(line + "\n" for line in source))
-        (folder / f"{split}.en").write_text("".join("a" * (12 + i % 5) + "\n" for i in range(count)))
+        (folder / f"{split}.en").write_text(
+            "".join("a" * (12 + i % 5) + "\n" for i in range(count))
+        )
     return folder
 
 
@@ -128,14 +159,26 @@ def settings(data: Path, workdir: Path) -> list[str]:
     """The flags of a run of seconds on the files in `data`."""
     values = [f"system.{field}=8" for field in SYSTEM] + ["data=files", f"data.directory={data}"]
     values += ["batch.size=16", f"batch.buckets={LIMIT}", f"batch.max_length={LIMIT}"]
-    values += [f"training.steps={STEPS}", "training.log_every=1", "training.evaluate_every=6", "checkpoint.every=4", "schedule.warmup=6"]
-    values += ["decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2", "decoding.batch=8", "parallel.devices=1"]
+    values += [
+        f"training.steps={STEPS}",
+        "training.log_every=1",
+        "training.evaluate_every=6",
+        "checkpoint.every=4",
+        "schedule.warmup=6",
+    ]
+    values += [
+        "decoding.method=greedy",
+        "decoding.max_ratio=0.5",
+        "decoding.max_extra=2",
+        "decoding.batch=8",
+        "parallel.devices=1",
+    ]
     return [RNNSEARCH, f"--workdir={workdir}", *(f"--config.{value}" for value in values)]
 
 
 def rewrite_config(workdir: Path, key: str, value: Any) -> None:
     """Make the run in `workdir` one of another config: `key` and the hash that goes with it."""
-    from attnlab.config_tree import config_hash
+    from attnlab.config.tree import config_hash
 
     path = workdir / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -164,7 +207,9 @@ def flip(target: Path) -> None:
 
 
 def _array_files(target: Path) -> list[Path]:
-    """The file itself, or a checkpoint's data files: which of them are read depends on how orbax merged them, so all are harmed."""
+    """The file itself, or a checkpoint's data files: which of them are read depends on how orbax
+    merged them, so all are harmed.
+    """
     if target.is_file():
         return [target]
     return [path for path in target.rglob("*") if path.is_file() and path.parent.name == "d"]
@@ -175,14 +220,26 @@ def _array_files(target: Path) -> list[Path]:
 HEADS = ["width=128 is not divisible by heads=3", "heads could be 1 or 2 or 4"]
 
 CONFIGS: Mapping[str, tuple[list[str], list[str]]] = {
-    "no config": ([], ["no --config given", "--config=configs/translation.py:rnnsearch", "list configs"]),
+    "no config": (
+        [],
+        ["no --config given", "--config=configs/translation.py:rnnsearch", "list configs"],
+    ),
     "unknown config file": (
         ["--config=configs/translaton.py:rnnsearch"],
         ["'configs/translaton.py'", "did you mean 'configs/translation.py'"],
     ),
-    "a folder as config file": (["--config=configs"], ["'configs' is a folder", "did you mean 'configs/"]),
-    "unknown argument of the config": (["--config=configs/translation.py:rnsearch"], ["no system 'rnsearch'", "did you mean 'rnnsearch'"]),
-    "unknown system": ([RNNSEARCH, "--config.system=rnnsarch"], ["config.system: unknown system 'rnnsarch'", "did you mean 'rnnsearch'?"]),
+    "a folder as config file": (
+        ["--config=configs"],
+        ["'configs' is a folder", "did you mean 'configs/"],
+    ),
+    "unknown argument of the config": (
+        ["--config=configs/translation.py:rnsearch"],
+        ["no system 'rnsearch'", "did you mean 'rnnsearch'"],
+    ),
+    "unknown system": (
+        [RNNSEARCH, "--config.system=rnnsarch"],
+        ["config.system: unknown system 'rnnsarch'", "did you mean 'rnnsearch'?"],
+    ),
     "unknown setting of the system": (
         [RNNSEARCH, "--config.system.embeding=8"],
         ["config.system.embeding: no such key", "did you mean 'system.embedding'"],
@@ -195,9 +252,15 @@ CONFIGS: Mapping[str, tuple[list[str], list[str]]] = {
         [RNNSEARCH, "--config.training.steps=many"],
         ["config.training.steps='many'", "expected int", "now 1"],
     ),
-    "a fraction for a whole number": ([RNNSEARCH, "--config.batch.size=1.5"], ["config.batch.size='1.5'", "expected int (now 64)"]),
+    "a fraction for a whole number": (
+        [RNNSEARCH, "--config.batch.size=1.5"],
+        ["config.batch.size='1.5'", "expected int (now 64)"],
+    ),
     "indivisible heads": ([TRANSFORMER, "--config.system.encoder_attention.heads=3"], HEADS),
-    "indivisible heads in rnnsearch": ([RNNSEARCH, "--config.system.attention=multihead", "--config.system.attention.heads=3"], HEADS),
+    "indivisible heads in rnnsearch": (
+        [RNNSEARCH, "--config.system.attention=multihead", "--config.system.attention.heads=3"],
+        HEADS,
+    ),
     "unknown mechanism": (
         [RNNSEARCH, "--config.system.attention=singel"],
         ["config.system.attention: unknown mechanism 'singel'", "did you mean 'single'?"],
@@ -208,25 +271,49 @@ CONFIGS: Mapping[str, tuple[list[str], list[str]]] = {
     ),
     "dotted path to no attribute": (
         [RNNSEARCH, "--config.system.attention=attnlab.attention.mechanisms.single:Singel"],
-        ["config.system.attention", "'attnlab.attention.mechanisms.single' has no attribute 'Singel'"],
+        [
+            "config.system.attention",
+            "'attnlab.attention.mechanisms.single' has no attribute 'Singel'",
+        ],
     ),
     "dotted path to no mechanism": (
         [RNNSEARCH, "--config.system.attention=attnlab.errors:nearest"],
-        ["system.attention=attnlab.errors:nearest", "expected a class derived from attnlab.attention.protocol.Attention"],
+        [
+            "system.attention=attnlab.errors:nearest",
+            "expected a class derived from attnlab.attention.protocol.Attention",
+        ],
     ),
     "shared tables without a shared vocabulary": (
         [TRANSFORMER, "--config.system.share=all", "--config.vocabulary.shared=false"],
         ["share='all' needs one vocabulary", "vocabulary.shared=true or share='output'"],
     ),
     "batch not divisible by accumulate": (
-        [RNNSEARCH, "--config.batch.size=30", "--config.training.accumulate=4", "--config.parallel.devices=1", "--config.data.examples=64"],
-        ["config.batch.size=30 is not divisible by 4", "devices x training.accumulate", "take 28 or 32"],
+        [
+            RNNSEARCH,
+            "--config.batch.size=30",
+            "--config.training.accumulate=4",
+            "--config.parallel.devices=1",
+            "--config.data.examples=64",
+        ],
+        [
+            "config.batch.size=30 is not divisible by 4",
+            "devices x training.accumulate",
+            "take 28 or 32",
+        ],
     ),
     "batch not divisible by devices": (
-        [RNNSEARCH, "--config.batch.size=30", "--config.parallel.devices=4", "--config.data.examples=64"],
+        [
+            RNNSEARCH,
+            "--config.batch.size=30",
+            "--config.parallel.devices=4",
+            "--config.data.examples=64",
+        ],
         ["config.batch.size=30 is not divisible by 4", "take 28 or 32"],
     ),
-    "more devices than there are": ([RNNSEARCH, "--config.parallel.devices=9"], ["parallel.devices=9", "there are 4", "0 takes all"]),
+    "more devices than there are": (
+        [RNNSEARCH, "--config.parallel.devices=9"],
+        ["parallel.devices=9", "there are 4", "0 takes all"],
+    ),
 }
 """`train` with a bad config: its flags, and the words of its line."""
 
@@ -255,20 +342,37 @@ def _one_line_in_latin_1(folder: Path) -> None:
 DATA: Mapping[str, tuple[Callable[[Path], object], list[str]]] = {
     "missing file": (
         lambda folder: (folder / "train.de").rename(folder / "trian.de"),
-        ["cannot find {data}/train.de", "tried train.de, train.de.gz, train.de.xz", "did you mean 'trian.de'"],
+        [
+            "cannot find {data}/train.de",
+            "tried train.de, train.de.gz, train.de.xz",
+            "did you mean 'trian.de'",
+        ],
     ),
     "missing folder": (
         lambda folder: folder.rename(folder.with_name("txt")),
         ["cannot find {data}/train.de", "the folder {data} cannot be read", "did you mean 'txt'?"],
     ),
-    "a folder in place of a file": (_folder_for_file, ["cannot read {data}/train.de: Is a directory"]),
+    "a folder in place of a file": (
+        _folder_for_file,
+        ["cannot read {data}/train.de: Is a directory"],
+    ),
     "corrupt gzip": (_corrupt_gzip, ["{data}/train.de.gz is damaged or no .gz file"]),
-    "files of unequal length": (_replace("train.en", b"a\n" * 47), ["{data}/train.de has 48 lines, but {data}/train.en has 47"]),
+    "files of unequal length": (
+        _replace("train.en", b"a\n" * 47),
+        ["{data}/train.de has 48 lines, but {data}/train.en has 47"],
+    ),
     "empty file": (_replace("valid.en", b""), ["{data}/valid.en is empty"]),
-    "not UTF-8": (_one_line_in_latin_1, ["{data}/train.de, line 17: not UTF-8 (byte 0xdf)", "convert the file to UTF-8"]),
+    "not UTF-8": (
+        _one_line_in_latin_1,
+        ["{data}/train.de, line 17: not UTF-8 (byte 0xdf)", "convert the file to UTF-8"],
+    ),
     "all sentences too long": (
         lambda folder: write_text(folder, long=48),
-        ["no sentence pair is within config.batch.max_length=32", "of 48 pairs", f"the shortest has {len(LONG.strip()) + 1} tokens"],
+        [
+            "no sentence pair is within config.batch.max_length=32",
+            "of 48 pairs",
+            f"the shortest has {len(LONG.strip()) + 1} tokens",
+        ],
     ),
 }
 """`train` on bad files: what is done to good ones, and the words of its line ({data} is their folder)."""
@@ -276,11 +380,19 @@ DATA: Mapping[str, tuple[Callable[[Path], object], list[str]]] = {
 GENERATE: Sequence[tuple[list[str], bytes, list[str]]] = [
     ([], b"satz 1\nsatz \xff\n", ["stdin, line 2: not UTF-8 (byte 6)"]),
     (["--input={folder}/latin.txt"], b"", ["{folder}/latin.txt, line 1: not UTF-8 (byte 2)"]),
-    (["--input={folder}/latn.txt"], b"", ["cannot read {folder}/latn.txt", "did you mean 'latin.txt'?"]),
+    (
+        ["--input={folder}/latn.txt"],
+        b"",
+        ["cannot read {folder}/latn.txt", "did you mean 'latin.txt'?"],
+    ),
     (["--input={folder}"], b"", ["cannot read {folder}: Is a directory"]),
     (["--output={folder}/absent/out.txt"], b"satz 1\n", ["there is no folder {folder}/absent"]),
     (["--output={folder}"], b"satz 1\n", ["{folder} is a folder; name a file"]),
-    (["--config.decoding.method=beem"], b"satz 1\n", ["decoding.method 'beem'", "did you mean 'beam'?"]),
+    (
+        ["--config.decoding.method=beem"],
+        b"satz 1\n",
+        ["decoding.method 'beem'", "did you mean 'beam'?"],
+    ),
 ]
 """`generate` with a trained run: flags, stdin, and the words of its line ({folder} holds latin.txt)."""
 
@@ -289,9 +401,15 @@ INSPECT: Sequence[tuple[list[str | bytes], list[str]]] = [
     (["--source= "], ["--source=' '", "expected a sentence"]),
     ([b"--source=s\xe4tze"], ["--source='s\\udce4tze'", "UTF-8"]),
     (["--pairs={folder}/pairs", "--target=aa"], ["--target goes with --source"]),
-    (["--pairs={folder}/pairs"], ["{folder}/pairs, line 2", "expected 'source' or 'source TAB target'"]),
+    (
+        ["--pairs={folder}/pairs"],
+        ["{folder}/pairs, line 2", "expected 'source' or 'source TAB target'"],
+    ),
     (["--pairs={folder}/pair"], ["cannot read {folder}/pair", "did you mean 'pairs'?"]),
     (["--pairs=-"], ["holds no pairs"]),
-    (["--source=satz 1", "--output={folder}/pairs"], ["--output={folder}/pairs", "is not a folder"]),
+    (
+        ["--source=satz 1", "--output={folder}/pairs"],
+        ["--output={folder}/pairs", "is not a folder"],
+    ),
 ]
 """`inspect` with a trained run: flags, and the words of its line ({folder} holds pairs)."""

@@ -1,5 +1,6 @@
-"""Shared by all tests: four CPU devices, code compiled with little optimising (which saves a third of the time), and a compile cache,
-so that equal programs compile once for all workers."""
+"""Shared by all tests: four CPU devices, code compiled with little optimising (which saves a third
+of the time), and a compile cache, so that equal programs compile once for all workers.
+"""
 
 import ctypes
 import os
@@ -10,9 +11,12 @@ from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (  # yours come last, so they count
-    f"--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0 {os.environ.get('XLA_FLAGS', '')}"
+    "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+    f" {os.environ.get('XLA_FLAGS', '')}"
 )
-os.environ.setdefault("ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "attnlab-tests-cache"))
+os.environ.setdefault(
+    "ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "attnlab-tests-cache")
+)
 
 import jax
 import pytest
@@ -27,22 +31,40 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Flags for a mechanism or a system of one's own, and its oracle."""
     group = parser.getgroup("attnlab")
-    group.addoption("--mechanism", metavar="MODULE:CLASS", help="run the promises of all mechanisms over this one, and nothing else")
-    group.addoption("--system", metavar="MODULE:CLASS", help="run the promises of all systems of its kind over this one, and nothing else")
-    group.addoption("--oracle", metavar="MODULE:FUNCTION", help="the float64 reference of either; without it `oracle` beside the class")
+    group.addoption(
+        "--mechanism",
+        metavar="MODULE:CLASS",
+        help="run the promises of all mechanisms over this one, and nothing else",
+    )
+    group.addoption(
+        "--system",
+        metavar="MODULE:CLASS",
+        help="run the promises of all systems of its kind over this one, and nothing else",
+    )
+    group.addoption(
+        "--oracle",
+        metavar="MODULE:FUNCTION",
+        help="the float64 reference of either; without it `oracle` beside the class",
+    )
 
 
 @pytest.fixture(autouse=True, scope="module")
 def programs_forgotten() -> Iterator[None]:
-    """What a file has compiled is dropped after it and its room given back: thousands of programs would fill gigabytes."""
+    """What a file has compiled is dropped after it and its room given back: thousands of programs
+    would fill gigabytes.
+    """
     yield
     jax.clear_caches()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # glibc keeps what was freed; others have no such function, nor need it
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(
+        0
+    )  # glibc keeps what was freed; others have no such function, nor need it
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Called]]:
-    """`runs(system)`: the workdir of a finished run and how its command ended; trained on first use."""
+    """`runs(system)`: the workdir of a finished run and how its command ended; trained on first
+    use.
+    """
     finished: dict[str, tuple[Path, Called]] = {}
 
     def trained(system: str) -> tuple[Path, Called]:
@@ -65,3 +87,12 @@ def trained(request: pytest.FixtureRequest, runs: Callable[[str], tuple[Path, Ca
 def searched(runs: Callable[[str], tuple[Path, Called]]) -> Path:
     """The workdir of a finished RNNsearch run, where one system is enough."""
     return runs("rnnsearch")[0]
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Arrays may be float64 for the length of a test; what is computed from such is float64
+    (`attnlab.layers.precision`).
+    """
+    with jax.enable_x64(True):
+        yield

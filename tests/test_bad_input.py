@@ -1,6 +1,8 @@
-"""Bad input, each case by running the command: exit code 2, one line that helps, nothing written or lost.
+"""Bad input, each case by running the command: exit code 2, one line that helps, nothing written or
+lost.
 
-And what must not be an error: sentences above the limit are counted and reported, a damaged latest checkpoint falls back.
+And what must not be an error: sentences above the limit are counted and reported, a damaged latest
+checkpoint falls back.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands.session import existing_run
-from attnlab.training.records import RunLock
+from attnlab.records import attempts
+from attnlab.records.stream import RunLock
 from tests.bad_input_cases import (
     CONFIGS,
     DATA,
@@ -38,13 +41,17 @@ from tests.bad_input_cases import (
 )
 
 QUICK = {"unknown argument of the config", "misspelt override"}
-needs_dev_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+needs_dev_full = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="this system has no device that is always full"
+)
 USES = ("evaluate", "generate", "inspect")  # the commands that work on a trained run
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files in `text` and a run trained on them in `run`; made once, by whichever worker comes first."""
+    """A folder with files in `text` and a run trained on them in `run`; made once, by whichever
+    worker comes first.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "bad-input"
     folder.mkdir(exist_ok=True)
@@ -75,7 +82,9 @@ def same_numbers(shared: Path, run: Path) -> bool:
 # --- train: configs and data ---
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.quick] * (case in QUICK)) for case in CONFIGS])
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.quick] * (case in QUICK)) for case in CONFIGS]
+)
 def test_a_bad_config(case: str, tmp_path: Path) -> None:
     argv, words = CONFIGS[case]
     refused(launch("train", *argv, f"--workdir={tmp_path / 'run'}"), *words)
@@ -94,23 +103,43 @@ def test_bad_data(case: str, tmp_path: Path) -> None:
 
 def test_training_counts_the_sentences_above_the_limit_and_goes_on(shared: Path) -> None:
     lines = (shared / "stderr").read_text().splitlines()
-    assert f"train: 2 pairs longer than batch.max_length={LIMIT} tokens are left out, none is cut" in lines
+    assert (
+        f"train: 2 pairs longer than batch.max_length={LIMIT} tokens are left out, none is cut"
+        in lines
+    )
     assert any(line.startswith("train: 48 pairs, ") for line in lines)
-    assert not [line for line in lines if not line.startswith(("train: ", "valid: ", "test: ", "compiled ", "step "))]  # no noise
+    assert not [
+        line
+        for line in lines
+        if not line.startswith(("train: ", "valid: ", "test: ", "compiled ", "step "))
+    ]  # no noise
 
 
 # --- train: workdirs ---
 
 
 def test_a_workdir_of_another_config(shared: Path, run: Path) -> None:
-    words = ("holds another config", "seed: saved 0, wanted 3", "training.steps: saved 12, wanted 20", "Use another --workdir")
-    check_kept(run, *again(shared, run), "--config.seed=3", "--config.training.steps=20", words=words)
+    words = (
+        "holds another config",
+        "seed: saved 0, wanted 3",
+        "training.steps: saved 12, wanted 20",
+        "Use another --workdir",
+    )
+    check_kept(
+        run, *again(shared, run), "--config.seed=3", "--config.training.steps=20", words=words
+    )
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "checkpoints"])
 def test_a_workdir_that_is_no_run(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path}", words=("is not empty and holds no run", name, "new or empty folder"))
+    check_kept(
+        tmp_path,
+        "train",
+        RNNSEARCH,
+        f"--workdir={tmp_path}",
+        words=("is not empty and holds no run", name, "new or empty folder"),
+    )
 
 
 def test_what_a_kill_at_the_very_start_leaves_is_not_in_the_way(tmp_path: Path) -> None:
@@ -123,14 +152,24 @@ def test_what_a_kill_at_the_very_start_leaves_is_not_in_the_way(tmp_path: Path) 
 def test_a_file_as_workdir_and_an_empty_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for workdir in ("file", "file/run"):
-        check_kept(tmp_path, "train", RNNSEARCH, f"--workdir={tmp_path / workdir}", words=(f"{tmp_path / 'file'} is not a folder",))
+        check_kept(
+            tmp_path,
+            "train",
+            RNNSEARCH,
+            f"--workdir={tmp_path / workdir}",
+            words=(f"{tmp_path / 'file'} is not a folder",),
+        )
     refused(launch("train", RNNSEARCH, "--workdir="), "--workdir= is empty", "name a folder")
 
 
 def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
     with RunLock(run):
         lock = (run / ".lock").read_bytes()
-        check_kept(run, *again(shared, run), words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"))
+        check_kept(
+            run,
+            *again(shared, run),
+            words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"),
+        )
         assert (run / ".lock").read_bytes() == lock
 
 
@@ -138,12 +177,22 @@ def test_data_that_changed_under_a_run(shared: Path, run: Path, tmp_path: Path) 
     other = write_text(tmp_path / "text")
     (other / "valid.en").write_text("a\n" * 8)
     rewrite_config(run, "data.directory", str(other))
-    check_kept(run, "train", *settings(other, run), words=("the data of workdir", "has changed", "(split valid)", "use another --workdir"))
+    check_kept(
+        run,
+        "train",
+        *settings(other, run),
+        words=("the data of workdir", "has changed", "(split valid)", "use another --workdir"),
+    )
 
 
 def test_a_checkpoint_that_does_not_fit(shared: Path, run: Path) -> None:
     rewrite_config(run, "system.encoder", 12)
-    words = (f"checkpoint {run}/checkpoints/{STEPS} does not fit", "params/", "saved float32[", "wanted float32[12,")
+    words = (
+        f"checkpoint {run}/checkpoints/{STEPS} does not fit",
+        "params/",
+        "saved float32[",
+        "wanted float32[12,",
+    )
     check_kept(run, *again(shared, run), "--config.system.encoder=12", words=words, begun=True)
     check_kept(run, "evaluate", f"--workdir={run}", words=words)
 
@@ -159,9 +208,13 @@ def test_a_damaged_vocabulary_can_be_learned_again(shared: Path, run: Path) -> N
     whole = vocabulary.read_bytes()
     flip(vocabulary)
     for command in (again(shared, run), ["evaluate", f"--workdir={run}"]):
-        check_kept(run, *command, words=(f"{vocabulary} is damaged", "put back a good copy, or delete it"))
+        check_kept(
+            run, *command, words=(f"{vocabulary} is damaged", "put back a good copy, or delete it")
+        )
     vocabulary.unlink()
-    check_kept(run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'"))  # never from whatever data is there
+    check_kept(
+        run, "evaluate", f"--workdir={run}", words=("has lost its vocabulary", "'train'")
+    )  # never from whatever data is there
     assert launch(*again(shared, run)).code == 0
     assert vocabulary.read_bytes() == whole
 
@@ -172,7 +225,11 @@ def test_a_damaged_latest_checkpoint_falls_back(harm: object, shared: Path, run:
     done = launch(*again(shared, run))
     assert done.code == 0, done.err
     warnings = [line for line in done.err.splitlines() if "damaged" in line]
-    assert len(warnings) == 1 and f"{run}/checkpoints/{STEPS} is damaged" in warnings[0] and "the one before" in warnings[0]
+    assert (
+        len(warnings) == 1
+        and f"{run}/checkpoints/{STEPS} is damaged" in warnings[0]
+        and "the one before" in warnings[0]
+    )
     assert f"step {EARLIER}/{STEPS}" in done.err  # it went on from there, not from the start
     assert same_numbers(shared, run)
 
@@ -183,9 +240,16 @@ def test_no_checkpoint_is_left_whole(shared: Path, run: Path) -> None:
     before = contents(run)
     done = launch(*again(shared, run))
     line = done.err.splitlines()[-1]
-    assert done.code == 2 and f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line, done
+    assert (
+        done.code == 2 and f"launch.py: error: no readable checkpoint in {run}/checkpoints" in line
+    ), done
     assert "put back a good copy" in line and contents(run) == before
-    check_kept(run, "evaluate", f"--workdir={run}", words=(f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}"))
+    check_kept(
+        run,
+        "evaluate",
+        f"--workdir={run}",
+        words=(f"checkpoints/{STEPS} is damaged", f"steps there: {EARLIER}, {STEPS}"),
+    )
 
 
 # --- a full disk ---
@@ -196,27 +260,44 @@ def test_a_disk_full_at_the_start(shared: Path, tmp_path: Path) -> None:
     folder.mkdir()
     done = on_a_small_disk(folder, 4096, ["train", *settings(shared / "text", folder / "run")])
     refused(done, f"no space left on the disk of {folder}/run", "was not written")
-    assert set(contents(folder / "run")) <= {"vocabulary"}  # no half of a run that would be in the way of the next try
+    assert set(contents(folder / "run")) <= {
+        "vocabulary"
+    }  # no half of a run that would be in the way of the next try
 
 
 def test_a_disk_too_small_for_the_checkpoints(shared: Path, run: Path) -> None:
     shutil.rmtree(run / "checkpoints" / str(STEPS))
     kept = contents(run / "checkpoints")
     done = on_a_small_disk(run, 64 * 1024, again(shared, run))
-    words = (f"not enough disk space for checkpoints in {run}/checkpoints", "MB needed (checkpoint.keep=2)", "MB free")
+    words = (
+        f"not enough disk space for checkpoints in {run}/checkpoints",
+        "MB needed (checkpoint.keep=2)",
+        "MB free",
+    )
     refused(done, *words, begun=True)
     assert contents(run / "checkpoints") == kept
-    assert json.loads((run / "status.json").read_text())["state"] == "done"  # refused before a step: as the run before it left it
+    assert (
+        attempts.last_word(attempts.read(run))[0] == "done"
+    )  # refused before a step: as the run before it left it
 
 
 @needs_dev_full
 def test_a_full_disk_loses_nothing(shared: Path, run: Path) -> None:
-    """Where no disk of our own can be had: what is to become status.json lies on the device that is always full."""
+    """Where no disk of our own can be had: what is to become events.jsonl lies on the device that
+    is always full.
+    """
     shutil.rmtree(run / "checkpoints" / str(STEPS))
-    kept = contents(run / "checkpoints"), (run / "status.json").read_bytes()
-    (run / ".status.json.tmp").symlink_to("/dev/full")
-    refused(launch(*again(shared, run)), f"no space left on the disk of {run}", "status.json was not written", begun=True)
-    assert (contents(run / "checkpoints"), (run / "status.json").read_bytes()) == kept
+    kept = contents(run / "checkpoints")
+    events = (run / "events.jsonl").rename(run / "elsewhere")
+    (run / "events.jsonl").symlink_to("/dev/full")
+    refused(
+        launch(*again(shared, run)),
+        f"no space left on the disk of {run}",
+        "events.jsonl was not written",
+        begun=True,
+    )
+    assert contents(run / "checkpoints") == kept
+    events.rename(run / "events.jsonl")
     assert launch(*again(shared, run)).code == 0
     assert same_numbers(shared, run)
 
@@ -238,14 +319,31 @@ def test_a_workdir_without_a_run(command: str, tmp_path: Path) -> None:
     refused(launch(command), "no --workdir given", "name the folder of a trained run")
     (tmp_path / "notes.txt").write_text("mine")
     for name in (".", "absent"):
-        check_kept(tmp_path, command, f"--workdir={tmp_path / name}", words=("holds no run", "train --config=... --workdir="))
-    check_kept(tmp_path, command, f"--workdir={tmp_path / 'notes.txt'}", words=("notes.txt is not a folder",))
+        check_kept(
+            tmp_path,
+            command,
+            f"--workdir={tmp_path / name}",
+            words=("holds no run", "train --config=... --workdir="),
+        )
+    check_kept(
+        tmp_path,
+        command,
+        f"--workdir={tmp_path / 'notes.txt'}",
+        words=("notes.txt is not a folder",),
+    )
 
 
-@pytest.mark.parametrize("command", [["evaluate"], ["generate"], ["inspect", "--source=satz 1"]], ids=USES)
+@pytest.mark.parametrize(
+    "command", [["evaluate"], ["generate"], ["inspect", "--source=satz 1"]], ids=USES
+)
 def test_a_run_without_a_checkpoint(command: list[str], run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
-    check_kept(run, *command, f"--workdir={run}", words=(f"no checkpoint in {run}/checkpoints", "train there first"))
+    check_kept(
+        run,
+        *command,
+        f"--workdir={run}",
+        words=(f"no checkpoint in {run}/checkpoints", "train there first"),
+    )
 
 
 @pytest.mark.parametrize("command", USES)
@@ -253,7 +351,10 @@ def test_what_cannot_change_after_training(command: str, shared: Path) -> None:
     workdir = f"--workdir={shared / 'run'}"
     words = ("config.system.encoder cannot change after training", "data.*, decoding.*, parallel.*")
     check_kept(shared / "run", command, workdir, "--config.system.encoder=12", words=words)
-    words = ("holds another config", "batch.size: saved 16, wanted 64")  # a config may be given, if it is the run's
+    words = (
+        "holds another config",
+        "batch.size: saved 16, wanted 64",
+    )  # a config may be given, if it is the run's
     check_kept(shared / "run", command, workdir, RNNSEARCH, words=words)
 
 
@@ -265,10 +366,17 @@ def test_the_flags_of_training_may_be_given_again(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("flags", "stdin", "words"), GENERATE)
-def test_bad_input_of_generate(flags: list[str], stdin: bytes, words: list[str], shared: Path, tmp_path: Path) -> None:
+def test_bad_input_of_generate(
+    flags: list[str], stdin: bytes, words: list[str], shared: Path, tmp_path: Path
+) -> None:
     (tmp_path / "latin.txt").write_bytes(b"s\xe4tze\n")
     before = contents(tmp_path), contents(shared / "run")
-    done = launch("generate", f"--workdir={shared / 'run'}", *(flag.format(folder=tmp_path) for flag in flags), stdin=stdin)
+    done = launch(
+        "generate",
+        f"--workdir={shared / 'run'}",
+        *(flag.format(folder=tmp_path) for flag in flags),
+        stdin=stdin,
+    )
     refused(done, *(word.format(folder=tmp_path) for word in words))
     assert (contents(tmp_path), contents(shared / "run")) == before
 
@@ -276,16 +384,27 @@ def test_bad_input_of_generate(flags: list[str], stdin: bytes, words: list[str],
 def test_generate_translates_long_sentences_whole_and_says_so(shared: Path) -> None:
     done = launch("generate", f"--workdir={shared / 'run'}", stdin=f"satz 1\n\n{LONG}\n".encode())
     assert done.code == 0, done.err
-    assert done.err == f"note: 1 of 2 sentences are longer than the {LIMIT} tokens of training (first: line 3)\n"
+    assert (
+        done.err
+        == f"note: 1 of 2 sentences are longer than the {LIMIT} tokens of training (first: line"
+        " 3)\n"
+    )
     lines = done.out.split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""
-    assert len(lines[2]) > LIMIT // 2 + 2  # the most that decoding allows for a source cut at the limit
+    assert (
+        len(lines[2]) > LIMIT // 2 + 2
+    )  # the most that decoding allows for a source cut at the limit
 
 
 @pytest.mark.parametrize(("flags", "words"), INSPECT)
-def test_bad_input_of_inspect(flags: list[str | bytes], words: list[str], shared: Path, tmp_path: Path) -> None:
+def test_bad_input_of_inspect(
+    flags: list[str | bytes], words: list[str], shared: Path, tmp_path: Path
+) -> None:
     (tmp_path / "pairs").write_text("satz 1\taaa\nsatz 2\t\n")
     before = contents(tmp_path), contents(shared / "run")
     filled = [flag if isinstance(flag, bytes) else flag.format(folder=tmp_path) for flag in flags]
-    refused(launch("inspect", f"--workdir={shared / 'run'}", *filled), *(word.format(folder=tmp_path) for word in words))
+    refused(
+        launch("inspect", f"--workdir={shared / 'run'}", *filled),
+        *(word.format(folder=tmp_path) for word in words),
+    )
     assert (contents(tmp_path), contents(shared / "run")) == before

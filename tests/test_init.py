@@ -12,7 +12,10 @@ import attnlab
 
 @pytest.mark.quick
 def test_importing_it_loads_nothing_heavy() -> None:
-    code = "import sys, attnlab; dir(attnlab); print([one for one in ('jax', 'flax', 'numpy', 'ml_collections') if one in sys.modules])"
+    code = (
+        "import sys, attnlab; dir(attnlab); print([one for one in ('jax', 'flax', 'numpy',"
+        " 'ml_collections') if one in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 

@@ -20,7 +20,9 @@ LAUNCH = pathlib.Path(__file__).parents[1] / "launch.py"
 
 
 def launch(*argv: str, cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(LAUNCH), *argv], capture_output=True, text=True, cwd=cwd, check=False)
+    return subprocess.run(
+        [sys.executable, str(LAUNCH), *argv], capture_output=True, text=True, cwd=cwd, check=False
+    )
 
 
 @pytest.fixture
@@ -43,24 +45,40 @@ def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Callable[...
 def test_help_teaches_without_importing_jax(tmp_path: pathlib.Path) -> None:
     done = launch("--help", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
-    for word in (*commands.COMMANDS, "--config.a.b=value", "configs/translation.py:rnnsearch", "--config.system.attention=multihead"):
+    for word in (
+        *commands.COMMANDS,
+        "--config.a.b=value",
+        "configs/translation.py:rnnsearch",
+        "--config.system.attention=multihead",
+    ):
         assert word in done.stdout
     code = (
-        f"import sys; sys.path.insert(0, {str(LAUNCH.parent)!r}); from attnlab.commands import main; main(['--help']);"
-        "sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+        f"import sys; sys.path.insert(0, {str(LAUNCH.parent)!r}); from attnlab.commands import"
+        " main; main(['--help']);sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
         (["lst"], "launch.py: error: unknown command 'lst'; did you mean 'list'?\n"),
-        (["list", "--hepl"], "launch.py: error: list: unknown flag --hepl; did you mean '--help'?\n"),
-        (["list", "mechanism"], "launch.py: error: list: unknown kind 'mechanism'; did you mean 'mechanisms'?\n"),
+        (
+            ["list", "--hepl"],
+            "launch.py: error: list: unknown flag --hepl; did you mean '--help'?\n",
+        ),
+        (
+            ["list", "mechanism"],
+            "launch.py: error: list: unknown kind 'mechanism'; did you mean 'mechanisms'?\n",
+        ),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(argv: list[str], line: str, tmp_path: pathlib.Path) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(
+    argv: list[str], line: str, tmp_path: pathlib.Path
+) -> None:
     done = launch(*argv, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
@@ -70,7 +88,10 @@ def test_a_mistake_is_one_line_and_exit_code_2(argv: list[str], line: str, tmp_p
     [
         (["--confg=x"], "unknown flag --confg; did you mean '--config'?"),
         (["--bea", "3"], "unknown flag --bea; did you mean '--beam'?"),
-        (["--confg.system.hidden=3"], "unknown flag --confg.system.hidden; did you mean '--config.system.hidden'?"),
+        (
+            ["--confg.system.hidden=3"],
+            "unknown flag --confg.system.hidden; did you mean '--config.system.hidden'?",
+        ),
         (["--system.hidden=3"], "did you mean '--config.system.hidden'?"),
         (["--beam=x"], "argument --beam: invalid int value: 'x'"),
         (["--workdir"], "argument --workdir: expected one argument"),
@@ -79,7 +100,9 @@ def test_a_mistake_is_one_line_and_exit_code_2(argv: list[str], line: str, tmp_p
         (["--config.a.b", "--beam=3"], "--config.a.b: no value given"),
     ],
 )
-def test_bad_flags(toy: Callable[..., int], argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_flags(
+    toy: Callable[..., int], argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert toy(lambda arguments: 0, *argv) == 2
     out, err = capsys.readouterr()
     assert words in err and err.count("\n") == 1 and out == ""
@@ -92,19 +115,46 @@ def test_a_command_gets_its_flags_config_and_overrides(toy: Callable[..., int]) 
         seen.append(arguments)
         return 7
 
-    code = toy(run, "--config=a.py:b", "--config.x.y=1", "--beam", "3", "--config.z", "-1e-3", "--workdir", "runs/a", "--config.t=a=b")
+    code = toy(
+        run,
+        "--config=a.py:b",
+        "--config.x.y=1",
+        "--beam",
+        "3",
+        "--config.z",
+        "-1e-3",
+        "--workdir",
+        "runs/a",
+        "--config.t=a=b",
+    )
     assert code == 7
-    assert vars(seen[0]) == {"config": "a.py:b", "workdir": "runs/a", "beam": 3, "overrides": ["x.y=1", "z=-1e-3", "t=a=b"]}
-    assert toy(run) == 7 and seen[1].config is None and seen[1].workdir is None and seen[1].overrides == []
+    assert vars(seen[0]) == {
+        "config": "a.py:b",
+        "workdir": "runs/a",
+        "beam": 3,
+        "overrides": ["x.y=1", "z=-1e-3", "t=a=b"],
+    }
+    assert (
+        toy(run) == 7
+        and seen[1].config is None
+        and seen[1].workdir is None
+        and seen[1].overrides == []
+    )
 
 
 def test_overrides_stop_at_a_double_dash() -> None:
-    assert take_overrides(["--config.a=1", "--", "--config.b=2"]) == (["a=1"], ["--", "--config.b=2"])
+    assert take_overrides(["--config.a=1", "--", "--config.b=2"]) == (
+        ["a=1"],
+        ["--", "--config.b=2"],
+    )
 
 
-def test_a_wrong_config_is_one_line(toy: Callable[..., int], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_config_is_one_line(
+    toy: Callable[..., int], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "toy.py").write_text(
-        "import ml_collections\ndef get_config(argument): return ml_collections.ConfigDict({'training': {'steps': 3}})\n"
+        "import ml_collections\ndef get_config(argument): return"
+        " ml_collections.ConfigDict({'training': {'steps': 3}})\n"
     )
 
     def run(arguments: argparse.Namespace) -> int:
@@ -115,7 +165,9 @@ def test_a_wrong_config_is_one_line(toy: Callable[..., int], tmp_path: pathlib.P
     assert toy(run, "--config=tyo.py:x") == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert lines[0].endswith("error: config.trainin.stesp: no such key; did you mean 'training.steps'?")
+    assert lines[0].endswith(
+        "error: config.trainin.stesp: no such key; did you mean 'training.steps'?"
+    )
     assert lines[1].endswith("error: no config file 'tyo.py'; did you mean 'toy.py'?")
 
 
@@ -124,15 +176,31 @@ def test_a_wrong_config_is_one_line(toy: Callable[..., int], tmp_path: pathlib.P
     [
         (UserError("two\nlines"), 2, "error: two lines\n"),
         (KeyboardInterrupt(), 130, ": interrupted\n"),
-        (OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"), 2, "No space left on device: runs/a/metrics.jsonl"),
-        (OSError(errno.EFBIG, "File too large", "runs/a/metrics.jsonl"), 2, "File too large: runs/a/metrics.jsonl; raise the limit"),
-        (PermissionError(errno.EACCES, "Permission denied", "runs\n/a"), 2, "error: Permission denied: runs /a\n"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"),
+            2,
+            "No space left on device: runs/a/metrics.jsonl",
+        ),
+        (
+            OSError(errno.EFBIG, "File too large", "runs/a/metrics.jsonl"),
+            2,
+            "File too large: runs/a/metrics.jsonl; raise the limit",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "runs\n/a"),
+            2,
+            "error: Permission denied: runs /a\n",
+        ),
         (OSError("no socket"), 2, "error: no socket\n"),
         (ModuleNotFoundError("No module named 'flax'", name="flax"), 2, "'flax' for"),
     ],
 )
 def test_how_a_command_ends(
-    toy: Callable[..., int], error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+    toy: Callable[..., int],
+    error: BaseException,
+    code: int,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert toy(lambda arguments: raised(error)) == code
     err = capsys.readouterr().err
@@ -147,10 +215,16 @@ def test_an_error_of_our_own_keeps_its_traceback(toy: Callable[..., int]) -> Non
     with pytest.raises(ZeroDivisionError):
         toy(lambda arguments: 1 // 0)
     with pytest.raises(ModuleNotFoundError):
-        toy(lambda arguments: raised(ModuleNotFoundError("No module named 'attnlab.lost'", name="attnlab.lost")))
+        toy(
+            lambda arguments: raised(
+                ModuleNotFoundError("No module named 'attnlab.lost'", name="attnlab.lost")
+            )
+        )
 
 
-def test_a_users_own_file_is_found_from_where_they_stand(toy: Callable[..., int], tmp_path: pathlib.Path) -> None:
+def test_a_users_own_file_is_found_from_where_they_stand(
+    toy: Callable[..., int], tmp_path: pathlib.Path
+) -> None:
     (tmp_path / "my_own_thing.py").write_text("value = 11\n")
 
     def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,6 @@
-"""The shape of the house: dependencies point one way, heavy imports stay where they belong, every registered name is tested."""
+"""The shape of the house: dependencies point one way, heavy imports stay where they belong, every
+registered name is tested.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +29,85 @@ from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "attnlab"
-ROOMS = ("attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis", "experiments", "processes")
+ROOMS = (
+    "config",
+    "records",
+    "layers",
+    "attention",
+    "mixers",
+    "systems",
+    "data",
+    "decoding",
+    "tasks",
+    "training",
+    "analysis",
+    "pages",
+    "experiments",
+    "processes",
+)
 ROOMS += ("api", "commands")
 # What each room may import besides itself and the foundation (files directly in the package).
+_MODELS = {"layers", "attention", "mixers"}
 ALLOWED = {
-    "attention": set(),
-    "layers": {"attention"},
-    "systems": {"attention", "layers"},
-    "data": set(),
-    "decoding": {"data"},
-    "tasks": {"attention", "layers", "systems", "data", "decoding"},
-    "training": set(),
-    "analysis": {"data", "training"},
-    "experiments": {"attention", "layers", "systems", "data", "decoding", "tasks", "training", "analysis"},
+    "config": set(),
+    "records": {"config"},
+    "layers": {"config"},
+    "attention": {"config", "layers"},
+    "mixers": {"config", "layers", "attention"},
+    "systems": {"config"} | _MODELS,
+    "data": {"config", "records"},
+    "decoding": {"config", "records", "data"},
+    "tasks": {"config", "records", "data", "decoding", "systems"} | _MODELS,
+    "training": {"config", "records"},
+    "analysis": {"config", "records", "data", "training"},
+    "pages": {"records"},
+    "experiments": set(ROOMS) - {"processes", "api", "commands", "experiments"},
     "processes": set(),
     "api": set(ROOMS) - {"api", "commands"},
     "commands": set(ROOMS),
 }
-# The foundation imports no room, with two exceptions: checking a config asks the decoding settings, when it runs, and the package's own
-# names stand in `api`, from where they come when they are asked for.
-EXCEPTIONS = {("config_checks", "decoding"), ("__init__", "api")}
-LIGHT = ("attnlab.config", "attnlab.commands", "attnlab.progress", "attnlab.errors", "attnlab.registry", "attnlab.files")
-LIGHT += ("attnlab.provenance",)
-LIGHT += ("attnlab.experiments", "attnlab.experiments.plan", "attnlab.experiments.planned")
-LIGHT += tuple(f"attnlab.experiments.running.{one}" for one in ("launcher", "queue", "board", "slurm", "worker", "searching", "studies"))
-LIGHT += ("attnlab.experiments.reporting.report",)
+# The foundation imports no room, with two exceptions: checking a config asks the decoding settings,
+# when it runs, and the package's own names stand in `api`, from where they come when they are asked
+# for.
+EXCEPTIONS = {("config", "decoding"), ("__init__", "api")}
+LIGHT = (
+    "attnlab.config",
+    "attnlab.commands",
+    "attnlab.progress",
+    "attnlab.errors",
+    "attnlab.config.registry",
+    "attnlab.records.files",
+)
+LIGHT += ("attnlab.records.provenance", "attnlab.records.measures", "attnlab.records.items")
+LIGHT += (
+    "attnlab.pages.html",
+    "attnlab.pages.svg",
+    "attnlab.pages.tables",
+    "attnlab.pages.formats",
+)
+LIGHT += (
+    "attnlab.experiments.define",
+    "attnlab.experiments.plan",
+    "attnlab.experiments.run",
+    "attnlab.experiments.report",
+)
+LIGHT += tuple(f"attnlab.experiments.run.{one}" for one in ("worker", "searching", "studies"))
 LIGHT += ("attnlab.processes.supervision", "attnlab.processes.worker", "attnlab.processes.meeting")
-LIGHT += ("attnlab.api.stored", "attnlab.commands.sweep", "attnlab.commands.status", "attnlab.commands.report", "attnlab.commands.session")
+LIGHT += (
+    "attnlab.api.stored",
+    "attnlab.commands.sweep",
+    "attnlab.commands.status",
+    "attnlab.commands.report",
+    "attnlab.commands.session",
+)
+LIGHT += (
+    "attnlab.commands.compare",
+    "attnlab.commands.export",
+    "attnlab.experiments.report.trackers.wandb_offline",
+)
+LIGHT += tuple(
+    f"attnlab.experiments.report.trackers.{one}" for one in ("mlflow_store", "tensorboard_hparams")
+)
 
 
 @functools.cache
@@ -88,11 +142,50 @@ def test_dependencies_point_one_way() -> None:
         here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         for name in imported(path):
             there = room(name)
-            allowed = there is None or there == here or there in ALLOWED.get(here, set()) or (here, there) in EXCEPTIONS
+            allowed = (
+                there is None
+                or there == here
+                or there in ALLOWED.get(here, set())
+                or (here, there) in EXCEPTIONS
+            )
             if not allowed:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert wrong == []
-    assert set(ROOMS) == {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file()} == set(ALLOWED)
+    assert (
+        set(ROOMS)
+        == {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").is_file()}
+        == set(ALLOWED)
+    )
+
+
+@pytest.mark.quick
+def test_the_rooms_of_experiments_have_one_way_in() -> None:
+    """Whoever is not in one of them imports from its `__init__.py`, and each knows only those
+    before it.
+    """
+    rooms = ("define", "plan", "run", "report")
+    wrong = []
+    for path in [
+        *modules(),
+        *sorted((ROOT / "benchmarks").glob("*.py")),
+        *sorted((ROOT / "experiments").glob("*.py")),
+    ]:
+        parts = path.relative_to(ROOT).parts
+        here = parts[2] if parts[:2] == ("attnlab", "experiments") and len(parts) > 3 else None
+        nodes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
+        for below in (str(node.module).removeprefix("attnlab.experiments.") for node in nodes):
+            there, _, deeper = below.partition(".")
+            if (
+                deeper.startswith("statistics") and path.parent.name == "benchmarks"
+            ):  # a door of its own, for the simulation of its methods
+                continue
+            if (
+                there in rooms
+                and there != here
+                and (deeper or (here is not None and rooms.index(there) > rooms.index(here)))
+            ):
+                wrong.append(f"{path.relative_to(ROOT)} imports {below}")
+    assert wrong == []
 
 
 def test_no_room_is_in_a_circle() -> None:
@@ -102,10 +195,16 @@ def test_no_room_is_in_a_circle() -> None:
 
 
 def test_no_tensorflow_and_no_torch() -> None:
-    """tensorflow_datasets is another package; only its reader is used, and preparing data is a program of its own."""
+    """tensorflow_datasets is another package; only its reader is used, and preparing data is a
+    program of its own.
+    """
     for path in modules():
         for name in imported(path):
-            assert name.split(".")[0] not in ("tensorflow", "torch", "torchvision"), f"{path} imports {name}"
+            assert name.split(".")[0] not in (
+                "tensorflow",
+                "torch",
+                "torchvision",
+            ), f"{path} imports {name}"
 
 
 @pytest.mark.parametrize("folder", ["attnlab", "configs", "tests", "benchmarks"])
@@ -116,19 +215,43 @@ def test_no_room_for_odds_and_ends(folder: str) -> None:
 
 @pytest.mark.quick
 def test_light_modules_do_not_load_jax() -> None:
-    """The command line answers at once: config, commands and progress import neither jax nor numpy; records need no numpy either."""
+    """The command line answers at once: config, commands and progress import neither jax nor numpy;
+    records need no numpy either.
+    """
     for names, banned in (
-        (LIGHT, ("jax", "flax", "optax", "numpy", "scipy", "tensorflow", "matplotlib", "orbax", "optuna", "submitit")),
-        (("attnlab.training.records",), ("jax", "numpy")),
+        (
+            LIGHT,
+            (
+                "jax",
+                "flax",
+                "optax",
+                "numpy",
+                "scipy",
+                "tensorflow",
+                "matplotlib",
+                "orbax",
+                "optuna",
+                "submitit",
+            ),
+        ),
+        (("attnlab.records.stream",), ("jax", "numpy")),
     ):
-        code = f"import sys, {', '.join(names)}; print([name for name in {banned} if name in sys.modules])"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+        code = (
+            f"import sys, {', '.join(names)}; print([name for name in {banned} if name in"
+            " sys.modules])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+        )
         assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_importing_everything_starts_no_backend_and_no_heavy_package() -> None:
     """Training loads orbax, matplotlib, sacrebleu and data sets only when it comes to them."""
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in modules()]
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in modules()
+    ]
     code = f"""
 import sys, importlib
 for name in {names}: importlib.import_module(name)
@@ -136,13 +259,17 @@ from jax._src import xla_bridge
 print([name for name in ("orbax", "matplotlib", "sacrebleu", "tensorflow_datasets", "tensorflow", "tensorboardX") if name in sys.modules])
 print(xla_bridge._backends)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "[]\n{}\n"), done.stdout + done.stderr
 
 
 @pytest.mark.quick
 def test_every_registered_name_is_tested() -> None:
-    """Mechanisms have an oracle and a case, systems an oracle; every other name, and theirs, stands, quoted, in the tests of its room."""
+    """Mechanisms have an oracle and a case, systems an oracle; every other name, and theirs,
+    stands, quoted, in the tests of its room.
+    """
     from tests.attention.cases import SETTINGS
     from tests.attention.oracles import ORACLES as of_mechanisms
     from tests.systems.oracles import ORACLES as of_systems
@@ -162,33 +289,56 @@ def test_every_registered_name_is_tested() -> None:
         (TASKS, "tasks"),
     ):
         text = "".join(path.read_text() for path in (ROOT / "tests" / folder).glob("*.py"))
-        missing = [name for name in table.names() if f'"{name}"' not in text and table.resolve(name).__name__ not in text]
+        missing = [
+            name
+            for name in table.names()
+            if f'"{name}"' not in text and table.resolve(name).__name__ not in text
+        ]
         assert missing == [], f"{table.kind}: no test in tests/{folder} names {missing}"
 
 
 def test_every_table_leads_somewhere() -> None:
-    for table in (MECHANISMS, SCORES, ALIGNMENTS, POSITIONS, SCALINGS, VISIBILITIES, SYSTEMS, SOURCES, TASKS, OPTIMIZERS, SCHEDULES):
+    for table in (
+        MECHANISMS,
+        SCORES,
+        ALIGNMENTS,
+        POSITIONS,
+        SCALINGS,
+        VISIBILITIES,
+        SYSTEMS,
+        SOURCES,
+        TASKS,
+        OPTIMIZERS,
+        SCHEDULES,
+    ):
         for name in table.names():
-            assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), f"{table.kind} {name}"
+            assert callable(table.resolve(name)) and (table.resolve(name).__doc__ or "").strip(), (
+                f"{table.kind} {name}"
+            )
 
 
 def test_tests_mirror_the_source() -> None:
-    """tests/<room>/test_<file>.py for every file, but for these, whose tests are of another shape."""
+    """tests/<room>/test_<file>.py for every file, but for these, whose tests are of another
+    shape.
+    """
     elsewhere = {
         "attention/mechanisms",  # the conformance suite
-        "attention/scores",  # contract tests over each of these tables, beside the tests of families
+        # contract tests over each of these tables, beside the tests of families
+        "attention/scores",
         "attention/alignments",
         "attention/positions",
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
         "systems",  # checks over all systems
         "decoding/hypotheses.py",  # a record
-        "config_",  # test_config.py
+        "config",  # test_resolve.py tests checks and tree too
     }
     missing = []
     for path in modules():
         relative = path.relative_to(PACKAGE)
-        if path.name == "__init__.py" or any(str(relative).startswith(one) for one in elsewhere):
+        if path.name in ("__init__.py", "__main__.py") or any(
+            str(relative).startswith(one) for one in elsewhere
+        ):
             continue
         if not (ROOT / "tests" / relative.parent / f"test_{path.name}").is_file():
             missing.append(str(relative))
@@ -196,22 +346,38 @@ def test_tests_mirror_the_source() -> None:
 
 
 def test_the_files_around_the_package_say_what_is_so() -> None:
-    """The workflow runs `.ci/run` on the oldest Python that is promised and a newer one; hooks call tools of the dev extra; one version."""
+    """The workflow runs `.ci/run` on the oldest Python that is promised and a newer one; hooks call
+    tools of the dev extra; one version.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
-    assert f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"] and "3.13" in job["strategy"]["matrix"]["python"]
-    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"] and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())[
+        "jobs"
+    ].values()
+    assert (
+        f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"]
+        and "3.13" in job["strategy"]["matrix"]["python"]
+    )
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"] and (
+        ROOT / ".ci" / "run"
+    ).stat().st_mode & 0o100
 
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     hooks = {hook["entry"]: hook for hook in local["hooks"]}
     assert local["repo"] == "local" and {hook["language"] for hook in hooks.values()} == {"system"}
     assert {entry.split()[0] for entry in hooks} == {"ruff", "mypy", "python"}
-    assert [entry for entry, hook in hooks.items() if hook.get("stages") == ["manual"]] == ["python -m pytest -n 2 -q -m quick"]
+    assert [entry for entry, hook in hooks.items() if hook.get("stages") == ["manual"]] == [
+        "python -m pytest -n 2 -q -m quick"
+    ]
 
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors"} <= set(cited) and cited["license"] == project["license"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited) and cited[
+        "license"
+    ] == project["license"]
     changes = re.findall(r"^## \[(.*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert cited["version"] == attnlab.__version__ and changes[:2] == ["Unreleased", attnlab.__version__]
+    assert cited["version"] == attnlab.__version__ and changes[:2] == [
+        "Unreleased",
+        attnlab.__version__,
+    ]
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

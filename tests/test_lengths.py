@@ -1,4 +1,6 @@
-"""What cannot fit the sequences, the parts of a mechanism or the task is refused when the config is checked, wherever it stands in it."""
+"""What cannot fit the sequences, the parts of a mechanism or the task is refused when the config is
+checked, wherever it stands in it.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,45 @@ class Placed(MultiHead):
 
 REFUSED = {
     "a location score that ends too early": (
-        ("translation.py:luong", "system.attention.score=location", "system.attention.score.limit=6"),
-        r"config.system.attention.score.limit=6: sequences have up to batch.max_length=32 tokens; take 32 or more",
+        (
+            "translation.py:luong",
+            "system.attention.score=location",
+            "system.attention.score.limit=6",
+        ),
+        (
+            r"config.system.attention.score.limit=6: sequences have up to batch.max_length=32"
+            r" tokens; take 32 or more"
+        ),
     ),
     "the same in a classifier": (
         ("classification.py:attention_pooling", "system.attention.score=location"),
         r"score.limit=50: .*batch.max_length=64 tokens; take 64 or more",
     ),
     "a window beyond all sequences": (
-        ("translation.py:luong", "system.order=plain", "system.attention.alignment=local_m", "system.attention.alignment.reach=33"),
+        (
+            "translation.py:luong",
+            "system.order=plain",
+            "system.attention.alignment=local_m",
+            "system.attention.alignment.reach=33",
+        ),
         r"config.system.attention.alignment.reach=33: .*take 32 or less",
     ),
-    "a span beyond all sequences": (("translation.py:lstmn_seq2seq", "system.span=33"), r"config.system.span=33: .*take 32 or less"),
+    "a span beyond all sequences": (
+        ("translation.py:lstmn_seq2seq", "system.span=33"),
+        r"config.system.span=33: .*take 32 or less",
+    ),
     "windows of a sentence model beyond all sequences": (
         ("translation.py:rctm", "system.longest=33"),
         r"config.system.longest=33: .*take 32 or less",
     ),
-    "a span beyond all texts": (("classification.py:lstmn_classifier", "system.span=5000"), r"config.system.span=5000: .*take 64 or less"),
-    "a span beyond all pairs": (("inference.py:lstmn_pair", "system.span=65"), r"config.system.span=65: .*take 64 or less"),
+    "a span beyond all texts": (
+        ("classification.py:lstmn_classifier", "system.span=5000"),
+        r"config.system.span=5000: .*take 64 or less",
+    ),
+    "a span beyond all pairs": (
+        ("inference.py:lstmn_pair", "system.span=65"),
+        r"config.system.span=65: .*take 64 or less",
+    ),
     "positions that end before decoding does": (
         ("translation.py:convs2s", "batch.max_length=200", "batch.buckets=200"),
         r"length=256, but a sequence is 410 long",
@@ -63,8 +86,16 @@ REFUSED = {
         r"looks.score: Location looks at positions",
     ),
     "cells that are projected at every step": (
-        ("language_modelling.py:lstmn", "system.attention=multihead", "system.attention.heads=2", "system.attention.positions=alibi"),
-        r"system.attention=multihead: MultiHead does not support values as they are \(it projects them\); choose 'single'",
+        (
+            "language_modelling.py:lstmn",
+            "system.attention=multihead",
+            "system.attention.heads=2",
+            "system.attention.positions=alibi",
+        ),
+        (
+            r"system.attention=multihead: MultiHead does not support values as they are \(it"
+            r" projects them\); choose 'single'"
+        ),
     ),
     "cells that are projected while a text is classified": (
         ("classification.py:lstmn_classifier", "system.attention=gated"),
@@ -75,12 +106,26 @@ REFUSED = {
         r"system.attention=multihead: MultiHead does not support values as they are",
     ),
     "distances from a slot that stands nowhere": (
-        ("language_modelling.py:lstmn", f"system.attention={__name__}:Placed", "system.attention.positions=alibi"),
-        r"system.attention.positions: .*measures distances, also from slot 0; set system.origin='none'",
+        (
+            "language_modelling.py:lstmn",
+            f"system.attention={__name__}:Placed",
+            "system.attention.positions=alibi",
+        ),
+        (
+            r"system.attention.positions: .*measures distances, also from slot 0; set"
+            r" system.origin='none'"
+        ),
     ),
     "cells that are added up": (
-        ("translation.py:lstmn_seq2seq", "system.attention=single", "system.attention.alignment=sigmoid"),
-        r"system.attention=single: the weights of Single sum to anything, here they must sum to at most one",
+        (
+            "translation.py:lstmn_seq2seq",
+            "system.attention=single",
+            "system.attention.alignment=sigmoid",
+        ),
+        (
+            r"system.attention=single: the weights of Single sum to anything, here they must sum to"
+            r" at most one"
+        ),
     ),
     "a checkpoint chosen by what is only known at the end": (
         ("translation.py:luong", "checkpoint.by=bleu"),
@@ -90,7 +135,10 @@ REFUSED = {
         ("classification.py:self_attentive", "checkpoint.by=macro"),
         r"config.checkpoint.by='macro'; did you mean 'macro_f1'",
     ),
-    "hops without a penalty": (("classification.py:self_attentive", "auxiliary.hops=0"), r"auxiliary.hops=0.0: 4 hops without a penalty"),
+    "hops without a penalty": (
+        ("classification.py:self_attentive", "auxiliary.hops=0"),
+        r"auxiliary.hops=0.0: 4 hops without a penalty",
+    ),
 }
 TAKEN = {
     "a window as long as the longest sequence": (
@@ -99,8 +147,15 @@ TAKEN = {
         "system.attention.alignment=local_m",
         "system.attention.alignment.reach=32",
     ),
-    "an LSTMN that sees one step back": ("classification.py:lstmn_classifier", "system.span=1", "system.origin=none"),
-    "a checkpoint chosen by another score": ("classification.py:self_attentive", "checkpoint.by=macro_f1"),
+    "an LSTMN that sees one step back": (
+        "classification.py:lstmn_classifier",
+        "system.span=1",
+        "system.origin=none",
+    ),
+    "a checkpoint chosen by another score": (
+        "classification.py:self_attentive",
+        "checkpoint.by=macro_f1",
+    ),
     "one hop beside many heads": (
         "inference.py:lstmn_pair",
         "system.fusion=shallow",
@@ -112,7 +167,10 @@ TAKEN = {
         "translation.py:lstmn_seq2seq",
         "system.inter_attention=multihead",
     ),
-    "projected values between convolutions": ("translation.py:convs2s", "system.attention=multihead"),
+    "projected values between convolutions": (
+        "translation.py:convs2s",
+        "system.attention=multihead",
+    ),
 }
 
 

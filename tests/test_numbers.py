@@ -1,4 +1,6 @@
-"""Absurd numbers in every numeric setting of some configs: each is taken as it is or is one line, and none hangs, allocates or crashes."""
+"""Absurd numbers in every numeric setting of some configs: each is taken as it is or is one line,
+and none hangs, allocates or crashes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
+from attnlab.config.registry import build
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
-from attnlab.registry import build
 from attnlab.tasks import TASKS
 from attnlab.training.run import check
 from tests.commands.tiny import called
@@ -31,15 +33,32 @@ CONFIGS: dict[str, list[str]] = {
         "optimizer=adafactor",
         "schedule=stepped",
     ],
-    "configs/translation.py:gnmt": ["data=grammar", "optimizer=sgd", "system.attention.alignment=local_m"],
+    "configs/translation.py:gnmt": [
+        "data=grammar",
+        "optimizer=sgd",
+        "system.attention.alignment=local_m",
+    ],
     "configs/language_modelling.py": ["data=joined", "data.of=spelling"],
     "configs/classification.py": ["data=lookup", "optimizer=adagrad", "schedule=linear"],
     "configs/g2p.py": ["data=of_length", "data.of=spelling", "optimizer=adadelta"],
 }
 
 HARMLESS = {  # whole numbers for which 10**9 says "never" or "all of it", and costs nothing
-    *("vocabulary.min_frequency", "training.steps", "training.log_every", "training.evaluate_every", "schedule.warmup", "schedule.hold"),
-    *("schedule.every", "checkpoint.every", "checkpoint.keep", "decoding.top_k", "optimizer.minimum_factored"),
+    *(
+        "vocabulary.min_frequency",
+        "training.steps",
+        "training.log_every",
+        "training.evaluate_every",
+        "schedule.warmup",
+        "schedule.hold",
+    ),
+    *(
+        "schedule.every",
+        "checkpoint.every",
+        "checkpoint.keep",
+        "decoding.top_k",
+        "optimizer.minimum_factored",
+    ),
 }
 
 
@@ -64,7 +83,9 @@ def changed(config: ConfigDict, name: str, value: Any) -> ConfigDict:
 
 @pytest.mark.parametrize("file", CONFIGS)
 def test_an_absurd_number_is_taken_or_one_line(file: str) -> None:
-    """What is refused names the setting; what is accepted is a number that floats and int32 hold, and whole ones that cost nothing."""
+    """What is refused names the setting; what is accepted is a number that floats and int32 hold,
+    and whole ones that cost nothing.
+    """
     config = configs.load(file, CONFIGS[file])
     tried = 0
     for name, old in numbers(config):
@@ -75,16 +96,26 @@ def test_an_absurd_number_is_taken_or_one_line(file: str) -> None:
             try:
                 (configs.prepare if value == 10**400 else configs.validate)(other)
             except UserError as error:
-                assert name.rpartition(".")[2] in str(error) and len(str(error)) < 400, (name, value, str(error))
+                assert name.rpartition(".")[2] in str(error) and len(str(error)) < 400, (
+                    name,
+                    value,
+                    str(error),
+                )
                 continue
             assert not isinstance(old, float), (name, value)
-            assert value == -1 or (value in (10**9, 2**31) and (name in HARMLESS or "seed" in name)), (name, value)
+            assert value == -1 or (
+                value in (10**9, 2**31) and (name in HARMLESS or "seed" in name)
+            ), (name, value)
     assert tried > 150
 
 
-@pytest.mark.parametrize("file", ["configs/language_modelling.py", "configs/classification.py"])  # the others take half a minute
+@pytest.mark.parametrize(
+    "file", ["configs/language_modelling.py", "configs/classification.py"]
+)  # the others take half a minute
 def test_what_the_checks_leave_is_built_or_refused(file: str) -> None:
-    """-1 in every whole number, a large and a small number in every fraction: by shapes alone, as `train` does it before it reads data."""
+    """-1 in every whole number, a large and a small number in every fraction: by shapes alone, as
+    `train` does it before it reads data.
+    """
     config = configs.load(file, CONFIGS[file])
     for name, old in numbers(config):
         node = name.partition(".")[0]
@@ -104,37 +135,102 @@ def test_what_the_checks_leave_is_built_or_refused(file: str) -> None:
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("batch.size=1" + "0" * 30, "config.batch.size=1" + "0" * 30 + ": expected a whole number below 2^32"),
-        ("batch.size=1" + "0" * 400, "config.batch.size=a number of 1329 bits: expected a whole number"),
-        ("batch.size=1000000000", "config.batch.size=1000000000: expected a whole number of at least 1 and at most 16,777,216"),
+        (
+            "batch.size=1" + "0" * 30,
+            "config.batch.size=1" + "0" * 30 + ": expected a whole number below 2^32",
+        ),
+        (
+            "batch.size=1" + "0" * 400,
+            "config.batch.size=a number of 1329 bits: expected a whole number",
+        ),
+        (
+            "batch.size=1000000000",
+            (
+                "config.batch.size=1000000000: expected a whole number of at least 1 and at most"
+                " 16,777,216"
+            ),
+        ),
         (
             "batch.size=10000000",
-            "config.batch.size=10000000 sentences of up to batch.max_length=32 tokens are 320,000,000 positions in a batch",
+            (
+                "config.batch.size=10000000 sentences of up to batch.max_length=32 tokens are"
+                " 320,000,000 positions in a batch"
+            ),
         ),
-        ("batch.max_length=1000000000", "config.batch.max_length=1000000000: expected a whole number of at least 1 and at most 1,048,576"),
-        ("batch.buckets=8,1000000000", "config.batch.buckets=(8, 1000000000): expected increasing whole numbers"),
-        ("decoding.max_extra=1" + "0" * 20, "decoding.max_extra=1" + "0" * 20 + ": expected a whole number below 2^32"),
-        ("decoding.max_extra=1000000000", "decoding.max_extra=1000000000 must be a finite number in 0 ... 1048576"),
-        ("decoding.max_extra=1000000", "decoding: batch=64 texts, 5 for each, of up to 1,000,064 tokens"),
-        ("decoding.max_ratio=1e300", "config.decoding.max_ratio=1e+300: expected a number that float32 holds"),
+        (
+            "batch.max_length=1000000000",
+            (
+                "config.batch.max_length=1000000000: expected a whole number of at least 1 and at"
+                " most 1,048,576"
+            ),
+        ),
+        (
+            "batch.buckets=8,1000000000",
+            "config.batch.buckets=(8, 1000000000): expected increasing whole numbers",
+        ),
+        (
+            "decoding.max_extra=1" + "0" * 20,
+            "decoding.max_extra=1" + "0" * 20 + ": expected a whole number below 2^32",
+        ),
+        (
+            "decoding.max_extra=1000000000",
+            "decoding.max_extra=1000000000 must be a finite number in 0 ... 1048576",
+        ),
+        (
+            "decoding.max_extra=1000000",
+            "decoding: batch=64 texts, 5 for each, of up to 1,000,064 tokens",
+        ),
+        (
+            "decoding.max_ratio=1e300",
+            "config.decoding.max_ratio=1e+300: expected a number that float32 holds",
+        ),
         ("decoding.max_ratio=1" + "0" * 400, "config.decoding.max_ratio="),
-        ("schedule.peak=1e-320", "config.schedule.peak=1e-320: expected a number that float32 holds"),
-        ("training.steps=2000000000", "config.training.steps=2000000000: expected a whole number of at least 1 and at most 1,000,000,000"),
+        (
+            "schedule.peak=1e-320",
+            "config.schedule.peak=1e-320: expected a number that float32 holds",
+        ),
+        (
+            "training.steps=2000000000",
+            (
+                "config.training.steps=2000000000: expected a whole number of at least 1 and at"
+                " most 1,000,000,000"
+            ),
+        ),
         (
             "training.accumulate=1000000000",
-            "config.training.accumulate=1000000000: expected a whole number of at least 1 and at most 65,536",
+            (
+                "config.training.accumulate=1000000000: expected a whole number of at least 1 and"
+                " at most 65,536"
+            ),
         ),
-        ("data.examples=1000000000", "config.data.examples=1000000000: expected a whole number of at least"),
-        ("system.decoder=1000000000", "config.system.decoder=1000000000: expected a whole number of at least 1 and at most 1,048,576"),
+        (
+            "data.examples=1000000000",
+            "config.data.examples=1000000000: expected a whole number of at least",
+        ),
+        (
+            "system.decoder=1000000000",
+            (
+                "config.system.decoder=1000000000: expected a whole number of at least 1 and at"
+                " most 1,048,576"
+            ),
+        ),
         ("system.decoder=1000000", "config.system: its parameters would take 11,"),
         ("seed=4294967296", "config.seed=4294967296: expected a whole number below 2^32"),
-        ("seed=-1", "config.seed=-1: expected a whole number of at least 0 and at most 4,294,967,295"),
-        ("data.seed=-1", "config.data.seed=-1: expected a whole number of at least 0 and at most 4,294,967,295"),
+        (
+            "seed=-1",
+            "config.seed=-1: expected a whole number of at least 0 and at most 4,294,967,295",
+        ),
+        (
+            "data.seed=-1",
+            "config.data.seed=-1: expected a whole number of at least 0 and at most 4,294,967,295",
+        ),
         ("data.seed=4294967296", "config.data.seed=4294967296: expected a whole number below 2^32"),
     ],
 )
 def test_the_line_of_a_number_that_is_too_large(override: str, words: str, tmp_path: Path) -> None:
-    ended = called(["train", f"--config={RNNSEARCH}", f"--config.{override}", f"--workdir={tmp_path / 'run'}"])
+    ended = called(
+        ["train", f"--config={RNNSEARCH}", f"--config.{override}", f"--workdir={tmp_path / 'run'}"]
+    )
     assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1, ended.err
     assert not (tmp_path / "run").exists()
 
@@ -150,6 +246,17 @@ def test_a_sweep_bounds_its_seeds_alike(tmp_path: Path) -> None:
         f"    return Experiment(question='?', config={RNNSEARCH!r}, compare=rows({{'a': {{}}}}))\n"
     )
     for seed in (2**32, -1, 10**30):
-        ended = called(["sweep", str(tmp_path / "which.py"), f"--seeds=0,{seed}", f"--dir={tmp_path / 'sweep'}"])
-        assert ended.code == 2 and "whole numbers of at least 0 are needed, all below 2**32" in ended.err and ended.err.count("\n") == 1
+        ended = called(
+            [
+                "sweep",
+                str(tmp_path / "which.py"),
+                f"--seeds=0,{seed}",
+                f"--dir={tmp_path / 'sweep'}",
+            ]
+        )
+        assert (
+            ended.code == 2
+            and "whole numbers of at least 0 are needed, all below 2**32" in ended.err
+            and ended.err.count("\n") == 1
+        )
     assert not (tmp_path / "sweep").exists()

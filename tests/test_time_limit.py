@@ -1,4 +1,6 @@
-"""A test that hangs ends, with its name, by the settings of pyproject.toml; its limits are shortened here."""
+"""A test that hangs ends, with its name, by the settings of pyproject.toml; its limits are
+shortened here.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,14 @@ from pathlib import Path
 import pytest
 
 SETTINGS = Path(__file__).parents[1] / "pyproject.toml"
-WAITS = "import signal, time\n\n\ndef test_waits():\n    time.sleep(60)\n\n\ndef test_after():\n    pass\n"
-DEAF = WAITS.replace("    time.sleep", "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n    time.sleep")
+WAITS = (
+    "import signal, time\n\n\ndef test_waits():\n    time.sleep(60)\n\n\ndef test_after():\n   "
+    " pass\n"
+)
+DEAF = WAITS.replace(
+    "    time.sleep",
+    "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n    time.sleep",
+)
 
 
 def ended(folder: Path, text: str, *options: str) -> tuple[int, str]:
@@ -30,7 +38,9 @@ def ended(folder: Path, text: str, *options: str) -> tuple[int, str]:
         *limits,
         *options,
     ]
-    done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=50
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -50,5 +60,12 @@ def test_one_that_hears_no_signal_ends_its_worker_which_is_named(tmp_path: Path)
 @pytest.mark.quick
 def test_the_limits_of_this_suite(pytestconfig: pytest.Config) -> None:
     """Those of the suite itself; what has no limit would hang for ever."""
-    limit, last = float(pytestconfig.getini("timeout")), float(pytestconfig.getini("faulthandler_timeout"))
-    assert 60 <= limit < last and pytestconfig.getini("timeout_method") == "signal" and pytestconfig.getini("faulthandler_exit_on_timeout")
+    limit, last = (
+        float(pytestconfig.getini("timeout")),
+        float(pytestconfig.getini("faulthandler_timeout")),
+    )
+    assert (
+        60 <= limit < last
+        and pytestconfig.getini("timeout_method") == "signal"
+        and pytestconfig.getini("faulthandler_exit_on_timeout")
+    )

@@ -1,4 +1,6 @@
-"""What a user's own Python does wrong is one line that names the slot, the file and the line: every table, every kind of breakage."""
+"""What a user's own Python does wrong is one line that names the slot, the file and the line: every
+table, every kind of breakage.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ SLOTS = {
     "score": (RNNSEARCH, "system.attention.score", ()),
     "alignment": (RNNSEARCH, "system.attention.alignment", ()),
     "position scheme": (TRANSFORMER, "system.positions", ()),
-    "rope scaling": (TRANSFORMER, "system.encoder_attention.positions.scaling", ("system.encoder_attention.positions=rope",)),
+    "rope scaling": (
+        TRANSFORMER,
+        "system.encoder_attention.positions.scaling",
+        ("system.encoder_attention.positions=rope",),
+    ),
     "visibility": (TRANSFORMER, "system.decoder_visibility", ()),
     "system": (RNNSEARCH, "system", ()),
     "task": (RNNSEARCH, "task", ()),
@@ -39,8 +45,14 @@ BREAKAGES = {
     "raises inside what it imports": ("import inner\n", "inner.py:2: KeyError: 'nothing'"),
     "syntax inside what it imports": ("import inner_syntax\n", "inner_syntax.py:1: SyntaxError: "),
     "exits inside what it imports": ("import inner_exit\n", "inner_exit.py:3: SystemExit: 1"),
-    "imports what is not there": ("\nimport nowhere_at_all\n", "own.py:2: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-    "base exception": ("class Stop(BaseException): pass\nraise Stop('now')\n", "own.py:2: Stop: now"),
+    "imports what is not there": (
+        "\nimport nowhere_at_all\n",
+        "own.py:2: ModuleNotFoundError: No module named 'nowhere_at_all'",
+    ),
+    "base exception": (
+        "class Stop(BaseException): pass\nraise Stop('now')\n",
+        "own.py:2: Stop: now",
+    ),
     "not UTF-8": ("x = '\udce4'\n", "own.py"),
     "no such attribute": ("Thin = 3\n", "has no attribute 'Thing' (own.py); did you mean 'Thin'?"),
     "a number": ("Thing = 3\n", "this is of type int (own.py)"),
@@ -50,14 +62,24 @@ BREAKAGES = {
 """What is wrong with the module, and what its line says of it."""
 
 OF_CLASSES = ("mechanism", "score", "alignment", "position scheme", "rope scaling", "system")
-INNER = {"inner.py": "\n{}['nothing']\n", "inner_syntax.py": "x = = 2\n", "inner_exit.py": "import sys\n\nsys.exit(1)\n"}
+INNER = {
+    "inner.py": "\n{}['nothing']\n",
+    "inner_syntax.py": "x = = 2\n",
+    "inner_exit.py": "import sys\n\nsys.exit(1)\n",
+}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A user's folder, which the test stands in; what is imported from it is forgotten afterwards."""
+    """A user's folder, which the test stands in; what is imported from it is forgotten
+    afterwards.
+    """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not Path(entry).is_relative_to(tmp_path.parent)])
+    monkeypatch.setattr(
+        sys,
+        "path",
+        [entry for entry in sys.path if not Path(entry).is_relative_to(tmp_path.parent)],
+    )
     for name, text in INNER.items():
         (tmp_path / name).write_text(text)
     before = set(sys.modules)
@@ -70,15 +92,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def refused(*argv: str) -> str:
     """The one line of a command that ends with 2."""
     ended = called(list(argv))
-    assert ended.code == 2 and ended.out == "" and ended.err.count("\n") == 1 and "Traceback" not in ended.err, ended
+    assert (
+        ended.code == 2
+        and ended.out == ""
+        and ended.err.count("\n") == 1
+        and "Traceback" not in ended.err
+    ), ended
     return ended.err
 
 
 def trained(config: str, *overrides: str) -> str:
     """The one line of a `train` that is refused and writes nothing."""
     before = sorted(Path().iterdir())
-    line = refused("train", f"--config={config}", "--workdir=run", *(f"--config.{one}" for one in overrides))
-    assert [path for path in sorted(Path().iterdir()) if path.name != "__pycache__"] == [one for one in before if one.name != "__pycache__"]
+    line = refused(
+        "train", f"--config={config}", "--workdir=run", *(f"--config.{one}" for one in overrides)
+    )
+    assert [path for path in sorted(Path().iterdir()) if path.name != "__pycache__"] == [
+        one for one in before if one.name != "__pycache__"
+    ]
     return line
 
 
@@ -95,10 +126,15 @@ def test_a_broken_module_is_one_line(kind: str, breakage: str, folder: Path) -> 
 
 
 @pytest.mark.parametrize("kind", SLOTS)
-def test_a_module_that_is_not_there_names_the_folder_that_was_searched(kind: str, folder: Path) -> None:
+def test_a_module_that_is_not_there_names_the_folder_that_was_searched(
+    kind: str, folder: Path
+) -> None:
     config, slot, others = SLOTS[kind]
     line = trained(config, *others, f"{slot}=own_elsewhere:Thing")
-    assert f"{kind} 'own_elsewhere:Thing': cannot import 'own_elsewhere': No module named 'own_elsewhere'; looked for it" in line
+    assert (
+        f"{kind} 'own_elsewhere:Thing': cannot import 'own_elsewhere': No module named"
+        " 'own_elsewhere'; looked for it" in line
+    )
     assert str(folder) in line
 
 
@@ -108,7 +144,10 @@ def test_what_is_derived_from_nothing_is_told_the_base(kind: str, text: str, fol
     (folder / "own.py").write_text("\n" + text)
     config, slot, others = SLOTS[kind]
     line = trained(config, *others, f"{slot}=own:Thing")
-    assert f"config.{slot}=own:Thing: expected a class derived from attnlab." in line and " Thing (own.py:2)" in line
+    assert (
+        f"config.{slot}=own:Thing: expected a class derived from attnlab." in line
+        and " Thing (own.py:2)" in line
+    )
 
 
 MECHANISM = """
@@ -138,17 +177,29 @@ MECHANISMS = {
         {"fields": "capabilities = 3"},
         "declares capabilities of type int; write capabilities = Capabilities(...)",
     ),
-    "a field nobody sets": ({"fields": f"heads: int\n    {ABLE}"}, "the class Own (own.py:6) has the field 'heads' without a default"),
+    "a field nobody sets": (
+        {"fields": f"heads: int\n    {ABLE}"},
+        "the class Own (own.py:6) has the field 'heads' without a default",
+    ),
     "an error in remember": ({"remember": "source + 'text'"}, "own.py:10: TypeError: "),
-    "an error in read": ({"read": "return Reading(query @ jnp.ones((3, 2)))"}, "own.py:14: TypeError: "),
+    "an error in read": (
+        {"read": "return Reading(query @ jnp.ones((3, 2)))"},
+        "own.py:14: TypeError: ",
+    ),
     "an exit in read": ({"read": "raise SystemExit(0)"}, "own.py:14: SystemExit: 0"),
     "a wrong width": (
         {"read": "return Reading(query[..., :3])"},
-        "mechanism Own (own.py:6): read gave a context of shape (1, 1, 3), expected (1, 1, 128): that of the queries",
+        (
+            "mechanism Own (own.py:6): read gave a context of shape (1, 1, 3), expected (1, 1,"
+            " 128): that of the queries"
+        ),
     ),
     "no reading": (
         {"read": "return query"},
-        "Own (own.py:6): read gave something of type JaxprTracer, expected a attnlab.attention.protocol.Reading",
+        (
+            "Own (own.py:6): read gave something of type JaxprTracer, expected a"
+            " attnlab.attention.protocol.Reading"
+        ),
     ),
 }
 
@@ -156,7 +207,9 @@ MECHANISMS = {
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_mechanism_that_breaks_its_promises(kind: str, folder: Path) -> None:
     parts, words = MECHANISMS[kind]
-    (folder / "own.py").write_text(MECHANISM.format(**{"fields": ABLE, "remember": "pass", "read": WORKS, **parts}))
+    (folder / "own.py").write_text(
+        MECHANISM.format(**{"fields": ABLE, "remember": "pass", "read": WORKS, **parts})
+    )
     assert words in trained(RNNSEARCH, "system.attention=own:Own")
 
 
@@ -166,20 +219,36 @@ def test_annotations_that_cannot_be_resolved_go_unchecked(folder: Path) -> None:
         fields=f"{ABLE}\n    bad: Nowhere = 1\n    heads: int = 1", remember="pass", read=WORKS
     )
     (folder / "own.py").write_text(text)
-    line = trained(RNNSEARCH, "system.attention=own:Own", "system.attention.bad=2", "system.attention.heads=1.5")
+    line = trained(
+        RNNSEARCH,
+        "system.attention=own:Own",
+        "system.attention.bad=2",
+        "system.attention.heads=1.5",
+    )
     assert "config.system.attention.heads='1.5': expected int" in line
 
 
 OTHERS = {
-    "data source": ("class Own:\n    def pairs(self, split):\n        return 1 / 0\n", "data=own:Own", "own.py:3: ZeroDivisionError"),
-    "data without the method": ("class Own:\n    pass\n", "data=own:Own", "needs a method pairs(split)"),
+    "data source": (
+        "class Own:\n    def pairs(self, split):\n        return 1 / 0\n",
+        "data=own:Own",
+        "own.py:3: ZeroDivisionError",
+    ),
+    "data without the method": (
+        "class Own:\n    pass\n",
+        "data=own:Own",
+        "needs a method pairs(split)",
+    ),
     "schedule": (
         "def own(steps, peak=1.0):\n    return lambda count: count @ peak\n",
         "schedule=own:own",
         "schedule=own:own: own.py:2: ValueError: ",
     ),
     "schedule of vectors": (
-        "import jax.numpy as jnp\n\ndef own(steps, peak=1.0):\n    return lambda count: jnp.ones(3)\n",
+        (
+            "import jax.numpy as jnp\n\ndef own(steps, peak=1.0):\n    return lambda count:"
+            " jnp.ones(3)\n"
+        ),
         "schedule=own:own",
         "the learning rate of an update must be one number",
     ),
@@ -203,11 +272,21 @@ OTHERS = {
         "optimizer=own:own",
         "does not take 'learning_rate', which every optimizer gets; it takes: rate",
     ),
-    "visibility": ("def own():\n    return 3\n", "system.decoder_visibility=own:own", "a visibility must be a Rule; own makes a int"),
-    "task": ("class Own:\n    pass\n", "task=own:Own", "task 'own:Own': the class Own (own.py:1) declares no check"),
+    "visibility": (
+        "def own():\n    return 3\n",
+        "system.decoder_visibility=own:own",
+        "a visibility must be a Rule; own makes a int",
+    ),
+    "task": (
+        "class Own:\n    pass\n",
+        "task=own:Own",
+        "task 'own:Own': the class Own (own.py:1) declares no check",
+    ),
     "system": (
-        "from attnlab.systems.protocol import Seq2Seq\n\n\n"
-        "class Own(Seq2Seq):\n    def encode(self, source):\n        return source.nothing\n",
+        (
+            "from attnlab.systems.protocol import Seq2Seq\n\n\n"
+            "class Own(Seq2Seq):\n    def encode(self, source):\n        return source.nothing\n"
+        ),
         "system=own:Own",
         "own.py:6: AttributeError: ",
     ),
@@ -225,7 +304,10 @@ def test_what_other_components_do_wrong_when_they_run(kind: str, folder: Path) -
 FILES = {
     **{kind: one for kind, one in BREAKAGES.items() if "own.py" in one[1] or "inner" in one[1]},
     **{
-        "exits in the function": ("import sys\ndef {0}(argument=''):\n    sys.exit(0)\n", "own.py:3: SystemExit: 0"),
+        "exits in the function": (
+            "import sys\ndef {0}(argument=''):\n    sys.exit(0)\n",
+            "own.py:3: SystemExit: 0",
+        ),
         "an error inside what the function calls": (
             "def {0}(argument=''):\n    import inner\n",
             "own.py:2: inner.py:2: KeyError: 'nothing'",
@@ -238,34 +320,56 @@ del FILES["no such attribute"], FILES["a number"], FILES["a string"]
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("command", "breakage"), list(itertools.product(["train", "sweep"], FILES)))
-def test_a_broken_config_or_experiment_file_is_one_line(command: str, breakage: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "breakage"), list(itertools.product(["train", "sweep"], FILES))
+)
+def test_a_broken_config_or_experiment_file_is_one_line(
+    command: str, breakage: str, folder: Path
+) -> None:
     text, words = FILES[breakage]
     function = {"train": "get_config", "sweep": "get_experiment"}[command]
-    (folder / "own.py").write_bytes(text.replace("{0}", function).encode("utf-8", "surrogateescape"))
-    argv = {"train": ["train", "--config=own.py", "--workdir=run"], "sweep": ["sweep", "own.py", "--dir=run"]}[command]
+    (folder / "own.py").write_bytes(
+        text.replace("{0}", function).encode("utf-8", "surrogateescape")
+    )
+    argv = {
+        "train": ["train", "--config=own.py", "--workdir=run"],
+        "sweep": ["sweep", "own.py", "--dir=run"],
+    }[command]
     sys.path.append(str(folder))
     line = refused(*argv)
-    assert line.partition("error: ")[2].startswith("own.py") and words.replace("{0}", function) in line
+    assert (
+        line.partition("error: ")[2].startswith("own.py") and words.replace("{0}", function) in line
+    )
     assert not (folder / "run").exists()
 
 
 def test_ctrl_c_stays_ctrl_c(folder: Path) -> None:
     (folder / "own.py").write_text("raise KeyboardInterrupt\n")
-    for argv in (["train", "--config=own.py"], ["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"]):
+    for argv in (
+        ["train", "--config=own.py"],
+        ["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"],
+    ):
         assert called(argv).code == 130
 
 
-def test_the_traceback_is_shown_to_who_asks_for_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_traceback_is_shown_to_who_asks_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "own.py").write_text("\n1 / 0\n")
     monkeypatch.setenv("ATTNLAB_TRACEBACK", "1")
     ended = called(["train", f"--config={RNNSEARCH}", "--config.system.attention=own:Thing"])
     *before, line = ended.err.splitlines()
-    assert ended.code == 2 and "own.py:2: ZeroDivisionError" in line and "Traceback (most recent call last):" in before[0]
+    assert (
+        ended.code == 2
+        and "own.py:2: ZeroDivisionError" in line
+        and "Traceback (most recent call last):" in before[0]
+    )
     assert "ATTNLAB_TRACEBACK=1" in called([]).out
 
 
-def test_of_several_processes_it_is_told_by_the_one_that_does_the_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_processes_it_is_told_by_the_one_that_does_the_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lines that an error came through are lost on the way to another process."""
     (folder / "own.py").write_text("\nraise SystemExit(0)\n")
     told: list[str] = []
@@ -292,16 +396,34 @@ def test_errors_of_ours_are_not_blamed_on_anybody(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["optimizer=optax:lion", "optimizer.mask=biases"], "config.optimizer.mask='biases': expected None"),
-        (["optimizer=optax:adamw", "optimizer.learning_rate=0.1"], "config.optimizer.learning_rate: no such key"),
-        (["optimizer=optax:adafactor", "optimizer.learning_rate=0.1"], "config.optimizer.learning_rate: no such key"),
-        (["optimizer=optax:adamw", "optimizer.b3=0.1"], "config.optimizer.b3: no such key; did you mean"),
+        (
+            ["optimizer=optax:lion", "optimizer.mask=biases"],
+            "config.optimizer.mask='biases': expected None",
+        ),
+        (
+            ["optimizer=optax:adamw", "optimizer.learning_rate=0.1"],
+            "config.optimizer.learning_rate: no such key",
+        ),
+        (
+            ["optimizer=optax:adafactor", "optimizer.learning_rate=0.1"],
+            "config.optimizer.learning_rate: no such key",
+        ),
+        (
+            ["optimizer=optax:adamw", "optimizer.b3=0.1"],
+            "config.optimizer.b3: no such key; did you mean",
+        ),
         (["optimizer=optax:adamw", "optimizer.b1=high"], "config.optimizer.b1='high': expected"),
         (["optimizer=optax:scale_by_adam"], "does not take 'learning_rate'"),
         (["optimizer=optax:lbfgs"], "optimizer=optax:lbfgs: "),
         (["optimizer=optax:adamm"], "'optax' has no attribute 'adamm'"),
-        (["optimizer=optax:adam", "optimizer.mu_dtype=float33"], ": TypeError: data type 'float33' not understood"),
-        (["schedule=optax:cosine_decay_schedule"], "does not take 'steps', which every schedule gets"),
+        (
+            ["optimizer=optax:adam", "optimizer.mu_dtype=float33"],
+            ": TypeError: data type 'float33' not understood",
+        ),
+        (
+            ["schedule=optax:cosine_decay_schedule"],
+            "does not take 'steps', which every schedule gets",
+        ),
     ],
 )
 def test_what_optax_cannot_be_given(overrides: list[str], words: str, folder: Path) -> None:
@@ -311,23 +433,28 @@ def test_what_optax_cannot_be_given(overrides: list[str], words: str, folder: Pa
 def test_a_function_is_nothing_a_config_holds(folder: Path) -> None:
     """In a file as on the command line."""
     (folder / "mine.py").write_text(
-        "from attnlab.config import call_file\n\n\ndef get_config(argument):\n"
-        f"    config = call_file({RNNSEARCH!r}, 'get_config', 'config file')\n"
-        "    del config['optimizer']\n"
-        "    config.optimizer = {'name': 'optax:lion', 'mask': argument if argument == 'text' else print}\n    return config\n"
+        "from attnlab.config import call_file\n\n\ndef get_config(argument):\n    config ="
+        f" call_file({RNNSEARCH!r}, 'get_config', 'config file')\n    del config['optimizer']\n   "
+        " config.optimizer = {'name': 'optax:lion', 'mask': argument if argument == 'text' else"
+        " print}\n    return config\n"
     )
     assert "config.optimizer.mask='text' is of type str, expected" in trained("mine.py:text")
-    assert "config.optimizer.mask: a builtin_function_or_method cannot be stored" in trained("mine.py:function")
+    assert "config.optimizer.mask: a builtin_function_or_method cannot be stored" in trained(
+        "mine.py:function"
+    )
 
 
-def test_a_trial_whose_module_leaves_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_whose_module_leaves_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is not taken for one that died, which would be tried again."""
-    from attnlab.experiments.running import attempts, trial
+    from attnlab.experiments.run import training
+    from attnlab.records import attempts
     from tests.experiments import stub
 
     one = stub.planned(tmp_path).trials()[0]
-    monkeypatch.setattr(trial, "write_output_to", lambda log: None)
-    monkeypatch.setattr(trial, "fit", lambda *given: sys.exit(0))
-    assert trial.run(tmp_path, one.candidate.id, one.seed, None) == 1
+    monkeypatch.setattr(training, "write_output_to", lambda log: None)
+    monkeypatch.setattr(training, "fit", lambda *given: sys.exit(0))
+    assert training.run(tmp_path, [one]) == 1
     end = attempts.read(one.workdir(tmp_path))[-1]
     assert (end["state"], end["message"]) == ("failed", "SystemExit: 0")

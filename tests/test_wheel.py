@@ -1,4 +1,6 @@
-"""What is built from this tree: a source distribution that builds and tests itself, and a wheel that needs no clone beside it."""
+"""What is built from this tree: a source distribution that builds and tests itself, and a wheel
+that needs no clone beside it.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,48 @@ from pathlib import Path
 
 import pytest
 
-setuptools = pytest.importorskip("setuptools", "77", reason="the extra 'test' brings the setuptools that builds this project")
+setuptools = pytest.importorskip(
+    "setuptools", "77", reason="the extra 'test' brings the setuptools that builds this project"
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ("configs", "experiments")
-TINY = ["data.examples=64", "data.valid=4", "data.test=2", "batch.size=16", "training.steps=2", "training.evaluate_every=2"]
-TINY += ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"]
-TINY += ["schedule.warmup=1", "decoding.method=greedy", "decoding.max_extra=0", "decoding.max_ratio=0.2"]
+TINY = [
+    "data.examples=64",
+    "data.valid=4",
+    "data.test=2",
+    "batch.size=16",
+    "training.steps=2",
+    "training.evaluate_every=2",
+]
+TINY += [
+    "system.embedding=8",
+    "system.encoder=8",
+    "system.decoder=8",
+    "system.maxout=6",
+    "system.attention.score.hidden=8",
+]
+TINY += [
+    "schedule.warmup=1",
+    "decoding.method=greedy",
+    "decoding.max_extra=0",
+    "decoding.max_ratio=0.2",
+]
 
 
 def built(kind: str, source: Path, into: Path) -> Path:
     """The sdist or wheel of a source tree, as pip has it built."""
-    code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", code, str(into)], cwd=source, capture_output=True, text=True, check=False)
+    code = (
+        "import sys; from setuptools import build_meta;"
+        f" print(build_meta.build_{kind}(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(into)],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return into / done.stdout.splitlines()[-1]
 
@@ -43,7 +74,12 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
 
 def files(root: Path, *folders: str) -> set[str]:
     """All files of these folders but what Python leaves there."""
-    found = (path.relative_to(root).as_posix() for folder in folders for path in (root / folder).rglob("*") if path.is_file())
+    found = (
+        path.relative_to(root).as_posix()
+        for folder in folders
+        for path in (root / folder).rglob("*")
+        if path.is_file()
+    )
     return {name for name in found if "__pycache__" not in name}
 
 
@@ -58,36 +94,70 @@ def test_an_sdist_has_all_that_building_and_testing_need(distributions: tuple[Pa
     assert sorted(wanted - files(source, ".")) == []
 
 
-def test_a_wheel_has_the_package_and_the_files_it_is_used_with(distributions: tuple[Path, Path]) -> None:
-    """Every module, the mark of types, configs and experiments inside the package, and nothing else beside it."""
+def test_a_wheel_has_the_package_and_the_files_it_is_used_with(
+    distributions: tuple[Path, Path],
+) -> None:
+    """Every module, the mark of types, configs and experiments inside the package, and nothing else
+    beside it.
+    """
     _, wheel = distributions
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-    assert names == files(ROOT, "attnlab") | {f"attnlab/_shipped/{name}" for name in files(ROOT, *SHIPPED)} and "attnlab/py.typed" in names
-    assert "License-Expression: Apache-2.0" in metadata and "Classifier: Typing :: Typed" in metadata
+        (metadata,) = (
+            archive.read(name).decode()
+            for name in archive.namelist()
+            if name.endswith(".dist-info/METADATA")
+        )
+    assert (
+        names
+        == files(ROOT, "attnlab") | {f"attnlab/_shipped/{name}" for name in files(ROOT, *SHIPPED)}
+        and "attnlab/py.typed" in names
+    )
+    assert (
+        "License-Expression: Apache-2.0" in metadata and "Classifier: Typing :: Typed" in metadata
+    )
 
 
-def test_it_trains_by_name_from_an_empty_folder(distributions: tuple[Path, Path], tmp_path: Path) -> None:
+def test_it_trains_by_name_from_an_empty_folder(
+    distributions: tuple[Path, Path], tmp_path: Path
+) -> None:
     """Configs and experiments are listed by the names that commands take, and found by them."""
     with zipfile.ZipFile(distributions[1]) as archive:
         archive.extractall(tmp_path / "site")
     empty = tmp_path / "empty"
     empty.mkdir()
-    train = ["train", "--config=configs/translation.py:rnnsearch", "--workdir=run", *(f"--config.{one}" for one in TINY)]
+    train = [
+        "train",
+        "--config=configs/translation.py:rnnsearch",
+        "--workdir=run",
+        *(f"--config.{one}" for one in TINY),
+    ]
     code = f"""
 import attnlab
 from attnlab.commands import main
-from attnlab.experiments.loading import load_experiment
+from attnlab.experiments.define.loading import load_experiment
 print(attnlab.__file__)
 assert load_experiment("experiments/quickstart.py").baseline == "none"
 assert main(["list", "configs"]) == main(["list", "experiments"]) == main({train}) == 0
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=empty, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=empty,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == str(tmp_path / "site" / "attnlab" / "__init__.py")
     listed = {line.split()[0] for line in lines if line.strip()}
-    assert {"configs/translation.py", "configs/classification.py", "experiments/quickstart.py"} <= listed
-    assert (empty / "run" / "results.json").is_file() and [path.name for path in empty.iterdir()] == ["run"]
+    assert {
+        "configs/translation.py",
+        "configs/classification.py",
+        "experiments/quickstart.py",
+    } <= listed
+    assert (empty / "run" / "results.json").is_file() and [
+        path.name for path in empty.iterdir()
+    ] == ["run"]

@@ -1,11 +1,12 @@
 """Word alignments: links read off attention weights, gold links, and the alignment error rate.
 
-A link is (i, j): source word i and target word j belong together, both counted from 0. Axis letters: S source length, T target
-length, in pieces or in words; P pieces, W words of one sentence.
+A link is (i, j): source word i and target word j belong together, both counted from 0. Axis
+letters: S source length, T target length, in pieces or in words; P pieces, W words of one sentence.
 
-Source: F. J. Och, H. Ney, "A Systematic Comparison of Various Statistical Alignment Models", Computational Linguistics 2003
-(error rate, sure and possible links); M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine
-Translation", EMNLP 2015 (one link for each target word, by the largest weight of a forced decoding).
+Source: F. J. Och, H. Ney, "A Systematic Comparison of Various Statistical Alignment Models",
+Computational Linguistics 2003 (error rate, sure and possible links); M.-T. Luong, H. Pham, C. D.
+Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015 (one link
+for each target word, by the largest weight of a forced decoding).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from attnlab.errors import UserError
 Link = tuple[int, int]
 
 _PAD, _BOS, _EOS, _UNK = SPECIAL
-_BLANKS = "\u2581\u2423"  # how pieces show a blank: before a word, and (vocabularies of characters) on its own
+_BLANKS = (  # how pieces show a blank: before a word, and (vocabularies of characters) on its own
+    "\u2581\u2423"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Gold:
 def read_gold(path: str | Path) -> list[Gold]:
     """The gold links of a file with one line for each sentence pair, which may be blank.
 
-    A line holds `i-j` for a sure and `ipj` for a merely possible link, separated by blanks; i counts the words of the first
-    language of the file, j those of the second.
+    A line holds `i-j` for a sure and `ipj` for a merely possible link, separated by blanks; i
+    counts the words of the first language of the file, j those of the second.
 
     Raises:
       UserError: unreadable, or something else in it (with the line).
@@ -59,7 +62,10 @@ def read_gold(path: str | Path) -> list[Gold]:
         for word in line.split():
             found = re.fullmatch(r"(\d+)([-p])(\d+)", word, re.ASCII)
             if found is None:
-                raise UserError(f"{path}, line {number}: {word!r} is no link; write 3-4 for a sure one, 3p4 for a possible one")
+                raise UserError(
+                    f"{path}, line {number}: {word!r} is no link; write 3-4 for a sure one, 3p4 for"
+                    " a possible one"
+                )
             kinds[found[2]].add((int(found[1]), int(found[3])))
         golds.append(Gold(frozenset(kinds["-"]), frozenset(kinds["-"] | kinds["p"])))
     return golds
@@ -68,8 +74,9 @@ def read_gold(path: str | Path) -> list[Gold]:
 def error_rate(found: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable]) -> float:
     """Alignment error rate, 1 - (|A & S| + |A & P|) / (|A| + |S|), from 0 (best) to 1.
 
-    The sure links S count as possible too, whether or not `possible` repeats them. For a corpus give the links of all its
-    sentences at once (`pooled`): the mean over sentences is another number.
+    The sure links S count as possible too, whether or not `possible` repeats them. For a corpus
+    give the links of all its sentences at once (`pooled`): the mean over sentences is another
+    number.
 
     Returns:
       0 if nothing was found and nothing is sure, so that there was nothing to get wrong.
@@ -80,7 +87,9 @@ def error_rate(found: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable
 
 
 def precision(found: Set[Hashable], gold: Set[Hashable]) -> float:
-    """The share of `found` that is in `gold`, 1 if nothing was found; recall is `precision(sure, found)`."""
+    """The share of `found` that is in `gold`, 1 if nothing was found; recall is `precision(sure,
+    found)`.
+    """
     return len(found & gold) / len(found) if found else 1.0
 
 
@@ -90,7 +99,8 @@ def pooled(sentences: Iterable[Iterable[Link]]) -> set[tuple[int, int, int]]:
 
 
 def links(weights: np.ndarray) -> set[Link]:
-    """One link for each target word: to the source word with the largest weight, the first of equals.
+    """One link for each target word: to the source word with the largest weight, the first of
+    equals.
 
     Args:
       weights: [T,S]. A row without any weight, which looked nowhere, gets no link.
@@ -99,12 +109,15 @@ def links(weights: np.ndarray) -> set[Link]:
 
 
 def diagonal(target: int, source: int) -> set[Link]:
-    """The baseline that knows only the lengths: the middle of target word j lies over source word floor((j + 1/2) source / target)."""
+    """The baseline that knows only the lengths: the middle of target word j lies over source word
+    floor((j + 1/2) source / target).
+    """
     return {((2 * j + 1) * source // (2 * target), j) for j in range(target)}
 
 
 def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
-    """The expected error rate of a corpus if each target word is linked to a source word drawn uniformly.
+    """The expected error rate of a corpus if each target word is linked to a source word drawn
+    uniformly.
 
     Every word is linked once, so the denominator is fixed and the expectation exact.
 
@@ -112,7 +125,10 @@ def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
       golds: of the sentence pairs.
       lengths: (source words, target words) of each; none may be 0.
     """
-    hits = sum((len(gold.sure) + len(gold.possible)) / source for gold, (source, _) in zip(golds, lengths, strict=True))
+    hits = sum(
+        (len(gold.sure) + len(gold.possible)) / source
+        for gold, (source, _) in zip(golds, lengths, strict=True)
+    )
     tries = sum(target for _, target in lengths) + sum(len(gold.sure) for gold in golds)
     return 1.0 - hits / tries if tries else 0.0
 
@@ -120,9 +136,9 @@ def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
 def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Attention between pieces as attention between words.
 
-    The weights of a source word's pieces are added up: it is looked at wherever one of its pieces is. The rows of a target
-    word's pieces are averaged: they are looks of the same word. What lies on the source's end mark belongs to no word and is
-    dropped, so a row may sum to less than 1.
+    The weights of a source word's pieces are added up: it is looked at wherever one of its pieces
+    is. The rows of a target word's pieces are averaged: they are looks of the same word. What lies
+    on the source's end mark belongs to no word and is dropped, so a row may sum to less than 1.
 
     Args:
       weights: [T,S] between pieces.
@@ -138,10 +154,11 @@ def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.nda
 def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     """Which words the pieces of a sentence belong to.
 
-    Pieces and words are laid side by side by their characters, blanks aside, so it does not matter where the text that was
-    cut into pieces had its blanks ("l'homme" for the words "l'" and "homme"). A piece over several words is shared out by
-    characters; a blank of its own belongs to the word it precedes; begin, end and padding belong to none. An unknown piece
-    stands for as few characters as leave the rest in its place.
+    Pieces and words are laid side by side by their characters, blanks aside, so it does not matter
+    where the text that was cut into pieces had its blanks ("l'homme" for the words "l'" and
+    "homme"). A piece over several words is shared out by characters; a blank of its own belongs to
+    the word it precedes; begin, end and padding belong to none. An unknown piece stands for as few
+    characters as leave the rest in its place.
 
     Args:
       pieces: as `Vocabulary.tokens` shows them.
@@ -156,7 +173,9 @@ def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     text = "".join(words)
     owner = np.repeat(np.arange(len(words)), [len(word) for word in words])
     inside = [piece not in (_PAD, _BOS, _EOS) for piece in pieces]
-    pattern = "".join(_pattern(piece) for piece, counts in zip(pieces, inside, strict=True) if counts)
+    pattern = "".join(
+        _pattern(piece) for piece, counts in zip(pieces, inside, strict=True) if counts
+    )
     found = re.fullmatch(pattern, text)
     if found is None:
         raise ValueError(f"the pieces {list(pieces)} do not spell the words {list(words)}")

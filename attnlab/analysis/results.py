@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab import provenance
 from attnlab.analysis.maps import save_arcs, save_arrays, save_curve, save_map
 from attnlab.errors import UserError
-from attnlab.files import write_atomic
 from attnlab.progress import table
-from attnlab.provenance import Code
-from attnlab.training.manifest import Manifest
-from attnlab.training.records import Scored, read_records
-from attnlab.training.sealed import check_test_split
+from attnlab.records import provenance
+from attnlab.records.files import write_atomic
+from attnlab.records.items import FILE, Items
+from attnlab.records.manifest import Manifest
+from attnlab.records.measures import RECORDED, as_record, counted
+from attnlab.records.provenance import Code
+from attnlab.records.sealed import check_test_split
+from attnlab.records.stream import Scored, read_records
 
 FAILED = "pictures_failed.txt"  # what could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
+KEPT = 8  # test examples that are kept as text beside what was answered
+EXAMPLES = "examples.json"
 ARCS = "-arcs"  # at the end of the name of such a picture
+ROUNDING = 1e-5  # of a loss, whose sums over batches are of float32
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
 def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = None) -> None:
     """Score the test split with the best parameters and print a table.
 
-    The files, in this order: what the system answers (`translations.txt`, say), `results.json`, pictures. A picture that
-    fails costs no score: it is a warning, and a line of `pictures_failed.txt`.
+    The files, in this order: what the system answers (`translations.txt`, say), the first examples
+    that it answers (`examples.json`), `items.npz`, what the scores are made of example by example
+    (`attnlab.records.items`; no file where the task does not say), `results.json`, pictures. A
+    picture that fails costs no score: it is a warning, and a line of `pictures_failed.txt`.
 
     Args:
       config: of the run.
@@ -41,7 +49,8 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
       code: the user's code as it was when it was imported; None to look for it now.
 
     Raises:
-      UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that can be used.
+      UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that
+        can be used.
     """
     check_test_split(workdir)
     import jax
@@ -54,7 +63,21 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
     results |= _changed_code(code or provenance.of(config), workdir)
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
-    write_atomic(workdir / "results.json", json.dumps(results, indent=1) + "\n")
+        first = [
+            {"source": source, "target": target} for source, target in task.pictured("test", KEPT)
+        ]
+        write_atomic(
+            workdir / EXAMPLES,
+            json.dumps({"outputs": task.outputs, "examples": first}, ensure_ascii=False, indent=1)
+            + "\n",
+        )
+    items = resampled(task, params, "test", outputs, results)
+    if items is None:
+        (workdir / FILE).unlink(missing_ok=True)
+    else:
+        items.write(workdir)
+    known = {RECORDED: as_record(counted(task, "test", results))}
+    write_atomic(workdir / "results.json", json.dumps({**results, **known}, indent=1) + "\n")
     show(f"{config.system.name} on {config.data.name}, test split", results, task.units)
     pictures = draw_all(task, params, workdir)
     print(f"pictures: {', '.join(str(path) for path in pictures) or 'none'}")
@@ -64,18 +87,27 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
 def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
     """Draw the maps of the first test examples and, last, the curves.
 
-    What fails is a warning on stderr and a line of `pictures_failed.txt`, which is removed where nothing fails.
+    What fails is a warning on stderr and a line of `pictures_failed.txt`, which is removed where
+    nothing fails.
 
     Returns:
       The files worth a look.
     """
     paths: list[Path] = []
     failed: list[str] = []
-    for what, drawing in (("maps", lambda: pictures_of_test(task, params, workdir)), ("curves", lambda: [curves(workdir)])):
+    for what, drawing in (
+        ("maps", lambda: pictures_of_test(task, params, workdir)),
+        ("curves", lambda: [curves(workdir)]),
+    ):
         try:
             paths += drawing()
-        except Exception as error:  # a font, a disk, a mechanism's maps: the scores are worth more than any picture
-            failed.append(f"{what}: {type(error).__name__}: {str(error).strip() or 'no message'}".replace("\n", " "))
+        # a font, a disk, a mechanism's maps: the scores are worth more than any picture
+        except Exception as error:
+            failed.append(
+                f"{what}: {type(error).__name__}: {str(error).strip() or 'no message'}".replace(
+                    "\n", " "
+                )
+            )
             print(f"warning: pictures not drawn, {failed[-1]}", file=sys.stderr)
     note = workdir / FAILED
     if failed:
@@ -87,14 +119,18 @@ def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
 
 
 def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
-    """What of the user's code has not been the same from the first step until now, see `provenance.summary`."""
+    """What of the user's code has not been the same from the first step until now, see
+    `provenance.summary`.
+    """
     manifest = Manifest.read(workdir)
     found = provenance.summary(manifest.own_code, code) if manifest is not None else {}
     return {"changed_code": found} if found else {}
 
 
 def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a split, those of `evaluate` and what the system makes of it on its own, and its answers."""
+    """Scores of a split, those of `evaluate` and what the system makes of it on its own, and its
+    answers.
+    """
     results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
     own, outputs = task.score(params, split)
@@ -102,22 +138,63 @@ def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str
     return {**results, **own, **seconds}, outputs
 
 
+def resampled(
+    task: Any, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
+) -> Items | None:
+    """What scores of a split are made of, example by example; None where the task does not say, or
+    of none of them.
+
+    A score that does not come out of its examples is left out, and is a warning on stderr: nobody
+    could draw others like it.
+    """
+    found: Items | None = getattr(task, "items", lambda *_: None)(params, split, outputs)
+    if found is None:
+        return None
+    wrong = []
+    for name in found.rules:
+        score, recorded = found.score(name), results.get(name, math.nan)
+        if not math.isclose(score, recorded, rel_tol=ROUNDING, abs_tol=ROUNDING):
+            wrong.append(name)
+            print(
+                f"warning: {name} is {recorded}, its examples give {score}; it is left out of"
+                f" {FILE}",
+                file=sys.stderr,
+            )
+    kept = found.without(wrong)
+    return kept if kept.rules else None
+
+
 def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> None:
-    """Print results as a table, one row a measure with its unit or signature, and every score that is a table as one of its own."""
+    """Print results as a table, one row a measure with its unit or signature, and every score that
+    is a table as one of its own.
+    """
     shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
-    beside = {name: units.get(name, results.get(f"{name}_signature", "")) for name in shown} | {"decoding_seconds": "s"}
-    rows = [(name, _plain(value), beside[name]) for name, value in shown.items() if not isinstance(value, Mapping)]
+    beside = {name: units.get(name, results.get(f"{name}_signature", "")) for name in shown} | {
+        "decoding_seconds": "s"
+    }
+    rows = [
+        (name, _plain(value), beside[name])
+        for name, value in shown.items()
+        if not isinstance(value, Mapping)
+    ]
     table(title, ("measure", "value", "unit or signature"), rows)
     for name, value in shown.items():
         if isinstance(value, Mapping):
             columns = list(next(iter(value.values()), {}))
-            table(f"\n{name}", (units.get(name, ""), *columns), [(row, *(cells[one] for one in columns)) for row, cells in value.items()])
+            table(
+                f"\n{name}",
+                (units.get(name, ""), *columns),
+                [(row, *(cells[one] for one in columns)) for row, cells in value.items()],
+            )
 
 
 def curves(workdir: Path) -> Path:
     """Draw the losses of `metrics.jsonl`."""
     records = read_records(workdir / "metrics.jsonl", Scored)
-    series = {split: [(r["step"], r["loss"]) for r in records if r["split"] == split] for split in ("train", "valid")}
+    series = {
+        split: [(r["step"], r["loss"]) for r in records if r["split"] == split]
+        for split in ("train", "valid")
+    }
     path = workdir / "curves.png"
     save_curve(path, series, title=str(workdir.name))
     return path
@@ -127,26 +204,31 @@ def pictures_of_test(task: Any, params: Any, workdir: Path) -> list[Path]:
     """Draw where the system looks for the first test examples; nothing where it does not look.
 
     Returns:
-      The files worth a look first: maps between two sequences, and of a text onto itself where there are no others; and the arrays.
+      The files worth a look first: maps between two sequences, and of a text onto itself where
+        there are no others; and the arrays.
     """
     if not task.system.needs:
         return []
     paths = []
     for number, (source, target) in enumerate(task.pictured("test", PICTURED)):
         drawn = draw(task, params, source, target, workdir / "maps" / f"test{number}")
-        sides = {name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"}
+        sides = {
+            name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"
+        }
         between = [name for name, (query, key) in sides.items() if query != key]
         paths += [drawn[name] for name in (*(between or sides), "arrays")]
     return paths
 
 
 def draw(task: Any, params: Any, source: str, target: str | None, stem: Path) -> dict[str, Path]:
-    """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`; the files by map, and "arrays".
+    """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`;
+    the files by map, and "arrays".
 
-    What lies between the tokens of one text is drawn as arcs too, in `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE` tokens are not
-    drawn: nobody could read them, and a page of text would take all the memory there is.
-    Of two sequences the arrays have "source_tokens" and "target_tokens", the rows of maps onto the source; a decoder's self-attention
-    has BOS and all but the last of these. A second text that is read is the target, too.
+    What lies between the tokens of one text is drawn as arcs too, in `<stem>-<map>-arcs.png`. Maps
+    of more than `LEGIBLE` tokens are not drawn: nobody could read them, and a page of text would
+    take all the memory there is. Of two sequences the arrays have "source_tokens" and
+    "target_tokens", the rows of maps onto the source; a decoder's self-attention has BOS and all
+    but the last of these. A second text that is read is the target, too.
     """
     maps, tokens = task.maps(params, source, target)
     paths = {}
@@ -161,7 +243,9 @@ def draw(task: Any, params: Any, source: str, target: str | None, stem: Path) ->
             save_arcs(paths[name + ARCS], one.weights, tokens[one.key], title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
     second = tokens.get("target", tokens.get("target_in", ()))
-    save_arrays(paths["arrays"], {name: one.weights for name, one in maps.items()}, tokens["source"], second)
+    save_arrays(
+        paths["arrays"], {name: one.weights for name, one in maps.items()}, tokens["source"], second
+    )
     return paths
 
 

@@ -1,1 +1,3 @@
-"""What Python programs and notebooks use, and the commands too: trained runs as objects, mechanisms for arrays. See `docs/python.md`."""
+"""What Python programs and notebooks use, and the commands too: trained runs as objects, mechanisms
+for arrays. See `docs/python.md`.
+"""

@@ -7,28 +7,42 @@ from typing import Any
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
+from attnlab.config.registry import build
 from attnlab.errors import UserError
-from attnlab.registry import build
 
 
 def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
-    """A factory of the mechanism `name`: called with `width=`, how wide the context is, it makes a Flax (linen) module.
+    """A factory of the mechanism `name`: called with `width=`, how wide the context is, it makes a
+    Flax (linen) module.
 
     Args:
       name: one of `attnlab list mechanisms`, or "module:Class" for one of your own.
-      fields: its configuration, as in a config. A part is a name or a node: score="general", score={"name": "additive", "hidden": 64}.
+      fields: its configuration, as in a config. A part is a name or a node: score="general",
+        score={"name": "additive", "hidden": 64}.
 
     Returns:
-      `functools.partial(Class, **fields)`; linen's own `name=` and `parent=` can be given with `width=`.
+      `functools.partial(Class, **fields)`; linen's own `name=` and `parent=` can be given with
+      `width=`.
 
     Raises:
-      UserError: no such mechanism or field, a value of the wrong type, or parts that do not go together; in the words of a config's
-        check. A width that does not fit is told when the module is initialised or applied.
+      UserError: no such mechanism or field, a value of the wrong type, or parts that do not go
+        together; in the words of a config's check. A width that does not fit is told when the
+        module is initialised or applied.
     """
     if "width" in fields:
-        raise UserError(f"mechanism: width comes second, mechanism({name!r}, ...)(width={fields['width']!r})")
+        raise UserError(
+            f"mechanism: width comes second, mechanism({name!r}, ...)(width={fields['width']!r})"
+        )
     factory: Any = build(MECHANISMS, {"name": name, **fields}, "mechanism")
     made = factory.func
-    role, direction = (words[0] for words in (sorted(made.capabilities.roles, reverse=True), sorted(made.capabilities.directions)))
-    Need(role, direction, padding=False, maps=False, places="trees").check(made, "mechanism", factory.keywords)  # type: ignore[arg-type]
+    role, direction = (
+        words[0]
+        for words in (
+            sorted(made.capabilities.roles, reverse=True),
+            sorted(made.capabilities.directions),
+        )
+    )
+    Need(role, direction, padding=False, maps=False, places="trees").check(
+        made, "mechanism", factory.keywords
+    )  # type: ignore[arg-type]
     return factory  # type: ignore[no-any-return]

@@ -1,4 +1,6 @@
-"""A trained run as its folder holds it: its config, what of that may be changed, and the runs that join it; imports no jax."""
+"""A trained run as its folder holds it: its config, what of that may be changed, and the runs that
+join it; imports no jax.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,19 @@ from weakref import WeakKeyDictionary
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab import provenance
 from attnlab.errors import UserError
-from attnlab.training.manifest import Manifest, plain
-from attnlab.training.sealed import check_test_split, sweep_of
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest, plain
+from attnlab.records.sealed import check_test_split, sweep_of
 
-_IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = WeakKeyDictionary()  # how it was found, hash of its file
-CHANGEABLE = ("data", "decoding", "parallel")  # what may differ between training a model and using it
+_IMPORTED: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str]] = (
+    WeakKeyDictionary()
+)  # how it was found, hash of its file
+CHANGEABLE = (
+    "data",
+    "decoding",
+    "parallel",
+)  # what may differ between training a model and using it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,23 +71,33 @@ class Stored:
         Args:
           workdir: the folder.
           overrides: "decoding.beam=8" each; of how the run is used.
-          config: a config file with its argument; with all overrides it must say what the run was trained with, apart from how it is used.
+          config: a config file with its argument; with all overrides it must say what the run was
+            trained with, apart from how it is used.
           ensemble: folders of more trained runs.
           accept_changed_code: go on although code of the user's is not what it was.
 
         Raises:
-          UserError: no such run, an override that would make it another model, or a run of the ensemble that is none or is named twice.
-          Changed: the vocabulary of one of them, or code of the user's that it needs, is not what it was made from.
+          UserError: no such run, an override that would make it another model, or a run of the
+            ensemble that is none or is named twice.
+          Changed: the vocabulary of one of them, or code of the user's that it needs, is not what
+            it was made from.
         """
         check_folder("--workdir", workdir)
         manifest = Manifest.read(workdir)
         if manifest is None:
-            raise UserError(f"--workdir={workdir} holds no run; train one there with 'train --config=... --workdir={workdir}'")
-        changeable = CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]  # a trial's test files are no other split's either
+            raise UserError(
+                f"--workdir={workdir} holds no run; train one there with 'train --config=..."
+                f" --workdir={workdir}'"
+            )
+        changeable = (
+            CHANGEABLE if sweep_of(workdir) is None else CHANGEABLE[1:]
+        )  # a trial's test files are no other split's either
         origins = {workdir: _origin(manifest, workdir, overrides, accept_changed_code)}
         members = {}
         for folder, other in _members(workdir, ensemble).items():
-            origins[folder] = _origin(other, folder, overrides, accept_changed_code)  # before anything of the user's is imported
+            origins[folder] = _origin(
+                other, folder, overrides, accept_changed_code
+            )  # before anything of the user's is imported
             members[folder] = configs.prepare(configs.from_dict(other.config), [])
         if config is not None:
             wanted = configs.load(config, overrides)
@@ -88,19 +106,28 @@ class Stored:
         for override in overrides:
             key = override.partition("=")[0]  # "data" itself names another source
             if key.partition(".")[0] not in changeable:
-                raise UserError(f"config.{key} cannot change after training; these can: {', '.join(part + '.*' for part in changeable)}")
+                raise UserError(
+                    f"config.{key} cannot change after training; these can:"
+                    f" {', '.join(part + '.*' for part in changeable)}"
+                )
         source = _other_source(manifest, overrides)
-        stored = {**manifest.config, **({"data": {"name": source}} if source else {})}  # the user's own may not even be there any more
+        stored = {
+            **manifest.config,
+            **({"data": {"name": source}} if source else {}),
+        }  # the user's own may not even be there any more
         return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Raise `UserError` if one of these splits is the test split of a sweep's trial and still closed."""
+        """Raise `UserError` if one of these splits is the test split of a sweep's trial and
+        still closed.
+        """
         if "test" in splits:
             for folder in (self.workdir, *self.members):
                 check_test_split(folder)
 
     def check_data(self, found: Mapping[str, str]) -> None:
-        """Raise `Changed` if a split of the run's own data is not what it has read; data of another config is the user's choice.
+        """Raise `Changed` if a split of the run's own data is not what it has read; data of another
+        config is the user's choice.
 
         Args:
           found: split to its fingerprint.
@@ -115,12 +142,16 @@ class Stored:
         return [line for one in found for line in provenance.notes(*one)]
 
     def remember_imports(self) -> None:
-        """Keep what the user's modules were when they were imported; to be called once the task of the run has been found."""
+        """Keep what the user's modules were when they were imported; to be called once the task of
+        the run has been found.
+        """
         for origin in self.origins.values():
             _check_imports(origin.code)
 
     def changed_code(self) -> dict[str, dict[str, Any]]:
-        """The changes of the user's code that are accepted, in training or now, to stand beside numbers; {} for none."""
+        """The changes of the user's code that are accepted, in training or now, to stand beside
+        numbers; {} for none.
+        """
         found: dict[str, dict[str, Any]] = {}
         for origin in self.origins.values():
             found |= provenance.summary(origin.record, origin.code)
@@ -128,10 +159,15 @@ class Stored:
 
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
-    """What a run was made from, checked; the code of its data source counts only if no other takes its place."""
+    """What a run was made from, checked; the code of its data source counts only if no other takes
+    its place.
+    """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None
-    code = provenance.of({key: node for key, node in manifest.config.items() if not (key == "data" and other_data)}, accept=accept)
+    code = provenance.of(
+        {key: node for key, node in manifest.config.items() if not (key == "data" and other_data)},
+        accept=accept,
+    )
     _check_imports(code)
     record = provenance.of_part(manifest.own_code, code) if other_data else manifest.own_code
     provenance.check(record, code, folder)
@@ -139,9 +175,11 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
 
 
 def _check_imports(code: provenance.Code) -> None:
-    """Raise `Changed` if a file was edited after this process imported it: the module in memory is not what the file says.
+    """Raise `Changed` if a file was edited after this process imported it: the module in memory is
+    not what the file says.
 
-    A module is taken for what its file was when it was first seen here; one that is reloaded is seen anew.
+    A module is taken for what its file was when it was first seen here; one that is reloaded is
+    seen anew.
     """
     for name, source in code.modules.items():
         module = sys.modules.get(name)
@@ -149,18 +187,25 @@ def _check_imports(code: provenance.Code) -> None:
             continue
         spec, digest = _IMPORTED.get(module, (None, ""))
         if digest and spec is module.__spec__ and digest != source.sha256:
-            raise provenance.Changed(f"{source.file} is not what it was when this process imported it; restart Python, or reload {name}")
+            raise provenance.Changed(
+                f"{source.file} is not what it was when this process imported it; restart Python,"
+                f" or reload {name}"
+            )
         _IMPORTED[module] = (module.__spec__, source.sha256)
 
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
     """The data source that overrides name in place of that of a run; None where it stays."""
-    named = [one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")]
+    named = [
+        one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")
+    ]
     return named[-1] if named and named[-1] != manifest.config["data"]["name"] else None
 
 
 def check_folder(flag: str, folder: Path) -> None:
-    """Raise `UserError` if `folder` neither is one nor can be made, because it or what it would lie in is a file."""
+    """Raise `UserError` if `folder` neither is one nor can be made, because it or what it would lie
+    in is a file.
+    """
     there = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
     if not there.is_dir():
         raise UserError(f"{flag}={folder}: {there} is not a folder; name another")
@@ -173,7 +218,10 @@ def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
     for number, folder in enumerate(folders, start=1):
         manifest = Manifest.read(folder) if folder.is_dir() else None
         if manifest is None:
-            raise UserError(f"--ensemble: {folder} holds no run; name folders of trained runs, with commas between them")
+            raise UserError(
+                f"--ensemble: {folder} holds no run; name folders of trained runs, with commas"
+                " between them"
+            )
         if folder.resolve() in {one.resolve() for one in named[:number]}:
             raise UserError(f"--ensemble: {folder} is named twice; a run counts once")
         found[folder] = manifest

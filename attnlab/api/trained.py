@@ -1,4 +1,6 @@
-"""A trained run as an object: `run = attnlab.load("runs/first")`. What it gives are the values that the commands print."""
+"""A trained run as an object: `run = attnlab.load("runs/first")`. What it gives are the values that
+the commands print.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from attnlab.analysis.results import LEGIBLE, scores
 from attnlab.api.stored import Stored
 from attnlab.data import SPLITS
 from attnlab.errors import UserError, nearest
-from attnlab.experiments.axes import flattened, text
+from attnlab.experiments.define import flattened, text
 from attnlab.tasks import TASKS
 from attnlab.tasks.protocol import Example, Response
 from attnlab.training.loop import best_params
@@ -38,33 +40,42 @@ def load(
 
     Args:
       workdir: the folder that `train` wrote, or a trial of a sweep.
-      overrides: {"decoding.beam": 8, ...}, settings of how it is used; keys begin with "data.", "decoding." or "parallel.".
-      ensemble: the folders of more trained runs of the same vocabulary, of all of which the mean probability counts.
+      overrides: {"decoding.beam": 8, ...}, settings of how it is used; keys begin with "data.",
+        "decoding." or "parallel.".
+      ensemble: the folders of more trained runs of the same vocabulary, of all of which the mean
+        probability counts.
       splits: whose data is read at once, for `run.task.data`; `evaluate` reads what it needs.
-      accept_changed_code: go on, with a warning, although code of yours that the config names is not what it was.
+      accept_changed_code: go on, with a warning, although code of yours that the config names is
+        not what it was.
 
     Raises:
-      UserError: no such run, an override that would make it another model, runs that do not go together, the test split of a sweep's
-        trial that is still closed, a vocabulary, data or code of yours that is not what the run was made from; in the words of
-        the command line.
+      UserError: no such run, an override that would make it another model, runs that do not go
+        together, the test split of a sweep's trial that is still closed, a vocabulary, data or code
+        of yours that is not what the run was made from; in the words of the command line.
     """
-    changes = [f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()]
+    changes = [
+        f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
+    ]
     folders = [ensemble] if isinstance(ensemble, str | os.PathLike) else ensemble
     splits = [splits] if isinstance(splits, str) else splits
     for split in splits:
         _check_split(split)
     members = [Path(one) for one in folders]
-    stored = Stored.find(Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code)
+    stored = Stored.find(
+        Path(workdir), changes, ensemble=members, accept_changed_code=accept_changed_code
+    )
     for line in stored.notes():
         warnings.warn(line, stacklevel=2)
     return opened(stored, splits)
 
 
 def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """A run that was found, with the data of `splits` read and its parameters; those of an ensemble are joined to it.
+    """A run that was found, with the data of `splits` read and its parameters; those of an ensemble
+    are joined to it.
 
     Raises:
-      UserError: a checkpoint or data that cannot be read, runs that do not go together, a test split that is still closed.
+      UserError: a checkpoint or data that cannot be read, runs that do not go together, a test
+        split that is still closed.
     """
     task = _task(stored, splits)
     stored.remember_imports()
@@ -131,7 +142,8 @@ class Run:
     Attributes:
       stored: where it is kept.
       task: see `attnlab.tasks.protocol.Task`; `task.system` is the Flax module.
-      params: its parameters, those of `{"params": params}`; of an ensemble by "members_0", "members_1", ...
+      params: its parameters, those of `{"params": params}`; of an ensemble by "members_0",
+        "members_1", ...
       step: the step of training they are from.
     """
 
@@ -162,9 +174,11 @@ class Run:
         return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
 
     def generate(self, texts: Sequence[str]) -> list[str]:
-        """What the system makes of each text, its best: a translation, a label, how the text goes on; "" for a blank one.
+        """What the system makes of each text, its best: a translation, a label, how the text goes
+        on; "" for a blank one.
 
-        How it is searched for stands in `config.decoding`. A classifier of pairs takes both texts with a tab between them.
+        How it is searched for stands in `config.decoding`. A classifier of pairs takes both texts
+        with a tab between them.
 
         Raises:
           UserError: one text instead of a list, or a text that the task cannot read.
@@ -172,17 +186,38 @@ class Run:
         return [answers[0].text if answers else "" for answers in self.respond(texts)]
 
     def respond(self, texts: Sequence[str]) -> list[list[Response]]:
-        """As `generate`, all that `config.decoding.n_best` asks for, best first, each with `text` and `score`; [] for a blank text."""
+        """As `generate`, all that `config.decoding.n_best` asks for, best first, each with `text`
+        and `score`; [] for a blank text.
+        """
         if isinstance(texts, str):
-            raise UserError(f"generate takes a list of texts, not one text: write generate([{texts!r}])")
+            raise UserError(
+                f"generate takes a list of texts, not one text: write generate([{texts!r}])"
+            )
         wanted = [number for number, one in enumerate(texts) if one.strip()]
-        found = dict(zip(wanted, self.task.respond(self.params, [texts[number] for number in wanted]), strict=True)) if wanted else {}
+        found = (
+            dict(
+                zip(
+                    wanted,
+                    self.task.respond(self.params, [texts[number] for number in wanted]),
+                    strict=True,
+                )
+            )
+            if wanted
+            else {}
+        )
         return [found.get(number, []) for number in range(len(texts))]
 
     def longer(self, texts: Sequence[str]) -> list[int]:
-        """The places of the texts that have more tokens than any in training, `config.batch.max_length`."""
+        """The places of the texts that have more tokens than any in training,
+        `config.batch.max_length`.
+        """
         wanted = [number for number, one in enumerate(texts) if one.strip()]
-        return [wanted[one] for one in self.task.longer_than(self.config.batch.max_length, [texts[number] for number in wanted])]
+        return [
+            wanted[one]
+            for one in self.task.longer_than(
+                self.config.batch.max_length, [texts[number] for number in wanted]
+            )
+        ]
 
     def score(self, source: str, target: str) -> float:
         """log P(target | source) in nats, the end of the target counted.
@@ -195,7 +230,10 @@ class Run:
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """`score` of many pairs of source and target, in batches."""
         if not hasattr(self.task, "log_probs"):
-            raise UserError(f"the task {self.config.task!r} has no targets to score; translation and pronunciation have")
+            raise UserError(
+                f"the task {self.config.task!r} has no targets to score; translation and"
+                " pronunciation have"
+            )
         for number, pair in enumerate(pairs, start=1):
             if len(pair) != 2 or not all(map(str.strip, pair)):
                 raise UserError(f"pair {number}: expected a source and a target, both not empty")
@@ -207,19 +245,28 @@ class Run:
 
         Args:
           source: a text.
-          target: the second text where the task has two; in translation by default what the system writes itself.
+          target: the second text where the task has two; in translation by default what the system
+            writes itself.
 
         Raises:
           UserError: a blank text, a text too many or missing, or a system that does not attend.
         """
         ((source, target),) = self.completed([(source, target)])
         found, tokens = self.task.maps(self.params, source, target)
-        return {name: Map(name, one.weights, list(tokens[one.query]), list(tokens[one.key])) for name, one in found.items()}
+        return {
+            name: Map(name, one.weights, list(tokens[one.query]), list(tokens[one.key]))
+            for name, one in found.items()
+        }
 
     def completed(self, examples: Sequence[Example]) -> list[Example]:
-        """The examples that `maps` draws for these: a target that is missing is written by the system, where it writes one."""
+        """The examples that `maps` draws for these: a target that is missing is written by the
+        system, where it writes one.
+        """
         if not self.task.system.needs:
-            raise UserError(f"{self.config.system.name} has no attention to look at; it knows its texts by its state alone")
+            raise UserError(
+                f"{self.config.system.name} has no attention to look at; it knows its texts by its"
+                " state alone"
+            )
         for example in examples:
             for name, one in zip(("source", "target"), example, strict=True):
                 if one is not None and not one.strip():
@@ -228,10 +275,12 @@ class Run:
         return completed
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
-        """The scores of a split, by name: what `evaluate --json` prints. Which of them are better large, `task.measures` says.
+        """The scores of a split, by name: what `evaluate --json` prints. Which of them are better
+        large, `task.measures` says.
 
         Raises:
-          UserError: no such split, data that cannot be read, or the test split of a sweep's trial that is still closed.
+          UserError: no such split, data that cannot be read, or the test split of a sweep's trial
+            that is still closed.
         """
         _check_split(split)
         results, _ = scores(self._having(split), self.params, split)
@@ -245,5 +294,7 @@ class Run:
             return self.task
         if split not in self._of_split:
             self._of_split[split] = _task(self.stored, (split,))
-            self._of_split[split].system = self.task.system  # an ensemble's is more than its first member's
+            self._of_split[
+                split
+            ].system = self.task.system  # an ensemble's is more than its first member's
         return self._of_split[split]

@@ -1,10 +1,10 @@
 """Attention mechanisms: one protocol (`remember`, `read`, `extend`), one table of names.
 
-A new mechanism is one file and one line here; a mechanism outside the package needs no line at all: a config may name
-it by its dotted path, `my_package.my_file:MyAttention`.
+A new mechanism is one file and one line here; a mechanism outside the package needs no line at all:
+a config may name it by its dotted path, `my_package.my_file:MyAttention`.
 """
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 MECHANISMS = Table(
     "mechanism",

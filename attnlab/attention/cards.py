@@ -1,16 +1,19 @@
-"""What a component declares about itself: where it comes from (`Card`), and what it costs (`Cost`), composed as the component is.
+"""What a component declares about itself: where it comes from (`Card`), and what it costs (`Cost`),
+composed as the component is.
 
-Costs are those of one sequence, one forward pass, every key visible, no dropout, the plain kernel, float32. FLOPs count
+Costs are those of one sequence, one forward pass, every key visible, no dropout, the plain kernel,
+float32. FLOPs count
 
     a matrix product [m,k] x [k,n]                       2 m k n (a multiply-add is two)
     work on a pair of query and key                      1 for each of + - * /, the larger of two, exp, tanh, sqrt, sigmoid
     a sum or a largest over n numbers                    n
     a sort of n numbers, their running sums              n log2 n, 2 n
 
-A softmax thus costs 5 for each pair and head: largest, difference, exponential, sum, quotient; a norm 3 to 7 and a rotation 3 for each
-number. Left out is what is one operation for each number of a query, key or context (biases, scales, gates, residual sums), and what is no
-arithmetic: comparing, selecting, masks, moving data, indices.
-Axis letters: Tq queries, Tk keys, H heads, K key heads, D head width, d width of the context, dq/ds widths of query and source.
+A softmax thus costs 5 for each pair and head: largest, difference, exponential, sum, quotient; a
+norm 3 to 7 and a rotation 3 for each number. Left out is what is one operation for each number of a
+query, key or context (biases, scales, gates, residual sums), and what is no arithmetic: comparing,
+selecting, masks, moving data, indices. Axis letters: Tq queries, Tk keys, H heads, K key heads, D
+head width, d width of the context, dq/ds widths of query and source.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from attnlab.registry import made
+from attnlab.config.registry import made
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 FLOAT = 4  # bytes of a number a memory keeps; half of it in bfloat16
@@ -28,14 +31,15 @@ FLOAT = 4  # bytes of a number a memory keeps; half of it in bfloat16
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """Where a component comes from, and how it grows; the attribute `card` of every registered component.
+    """Where a component comes from, and how it grows; the attribute `card` of every registered
+    component.
 
     Attributes:
       family: what it belongs to, in one or two words.
       year: of the source.
       source: authors, short title, where it appeared.
-      time: operations as a sum of products of the letters above ("T^2 d + T d^2"; T for Tq = Tk, D of one head), others named in the
-        component's docstring; "" where there is nothing to say.
+      time: operations as a sum of products of the letters above ("T^2 d + T d^2"; T for Tq = Tk, D
+        of one head), others named in the component's docstring; "" where there is nothing to say.
       state: numbers kept for a sequence of T, in the same form.
     """
 
@@ -61,7 +65,11 @@ class Cost:
     state_bytes: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.parameters + other.parameters, self.flops + other.flops, self.state_bytes + other.state_bytes)
+        return Cost(
+            self.parameters + other.parameters,
+            self.flops + other.flops,
+            self.state_bytes + other.state_bytes,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +123,13 @@ def memory(slots: int, numbers: int) -> Cost:
 def of_parts(mechanism: Any, at: Sizes) -> Cost:
     """The scores, alignments and position schemes of a mechanism, whichever it has."""
     fields = [field for field in ("score", "alignment", "positions") if field in mechanism.parts]
-    return sum((made(mechanism.parts[field], getattr(mechanism, field))(parent=None).cost(at) for field in fields), Cost())
+    return sum(
+        (
+            made(mechanism.parts[field], getattr(mechanism, field))(parent=None).cost(at)
+            for field in fields
+        ),
+        Cost(),
+    )
 
 
 def sorting(numbers: int, of: int) -> int:

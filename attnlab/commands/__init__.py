@@ -1,8 +1,9 @@
 """The command line: `launch.py COMMAND [flags]` and the same as the console script `attnlab`.
 
-Each command is a module with two functions: `add_arguments(parser)`, which must import nothing heavy (it runs for `--help`),
-and `run(arguments) -> int`, the exit code. Commands that work on a run get `--config`, `--workdir` and all `--config.a.b=value`
-overrides: `arguments.config` and `arguments.workdir` (None unless given; a command may set its own default with
+Each command is a module with two functions: `add_arguments(parser)`, which must import nothing
+heavy (it runs for `--help`), and `run(arguments) -> int`, the exit code. Commands that work on a
+run get `--config`, `--workdir` and all `--config.a.b=value` overrides: `arguments.config` and
+`arguments.workdir` (None unless given; a command may set its own default with
 `parser.set_defaults`) and `arguments.overrides`, a list of "a.b=value" for `attnlab.config.load`.
 """
 
@@ -44,17 +45,56 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "train": Command("attnlab.commands.train", "train a model; the same command again resumes it", several=True),
-    "evaluate": Command(
-        "attnlab.commands.evaluate", "score a trained model: perplexity, accuracy, BLEU, whatever its task measures", several=True
+    "train": Command(
+        "attnlab.commands.train", "train a model; the same command again resumes it", several=True
     ),
-    "generate": Command("attnlab.commands.generate", "translate, label or continue lines from stdin or a file"),
+    "evaluate": Command(
+        "attnlab.commands.evaluate",
+        "score a trained model: perplexity, accuracy, BLEU, whatever its task measures",
+        several=True,
+    ),
+    "generate": Command(
+        "attnlab.commands.generate", "translate, label or continue lines from stdin or a file"
+    ),
     "inspect": Command("attnlab.commands.inspect_maps", "draw the attention maps of given texts"),
-    "sweep": Command("attnlab.commands.sweep", "run an experiment, from trials to a report; resumes too", on_run=False, overrides=True),
+    "sweep": Command(
+        "attnlab.commands.sweep",
+        "run an experiment, from trials to a report; resumes too",
+        on_run=False,
+        overrides=True,
+    ),
     "status": Command("attnlab.commands.status", "how far a sweep is", on_run=False),
-    "report": Command("attnlab.commands.report", "what a sweep has shown: tables, intervals, verdict, one HTML page", on_run=False),
-    "verify": Command("attnlab.commands.verify", "repeat a recorded run and say whether it comes out the same", on_run=False),
-    "list": Command("attnlab.commands.listing", "what there is: mechanisms, systems, data, configs, ...", on_run=False),
+    "stop": Command("attnlab.commands.stop", "stop one trial of a sweep for good", on_run=False),
+    "work": Command(
+        "attnlab.commands.work",
+        "take trials of a sweep, on any machine that sees its folder",
+        on_run=False,
+    ),
+    "report": Command(
+        "attnlab.commands.report",
+        "what a sweep has shown: tables, intervals, verdict, one HTML page",
+        on_run=False,
+    ),
+    "compare": Command(
+        "attnlab.commands.compare",
+        "two sweeps side by side, and what differs between them",
+        on_run=False,
+    ),
+    "export": Command(
+        "attnlab.commands.export",
+        "a sweep's trials as runs of W&B, MLflow or TensorBoard, without a network",
+        on_run=False,
+    ),
+    "verify": Command(
+        "attnlab.commands.verify",
+        "repeat a recorded run and say whether it comes out the same",
+        on_run=False,
+    ),
+    "list": Command(
+        "attnlab.commands.listing",
+        "what there is: mechanisms, systems, data, configs, ...",
+        on_run=False,
+    ),
 }
 """All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package."""
 
@@ -102,15 +142,17 @@ class Parser(argparse.ArgumentParser):
 
     def flags(self) -> list[str]:
         """All long flags."""
-        return [flag for flag in self._option_string_actions if flag.startswith("--")]  # argparse has no public list
+        return [
+            flag for flag in self._option_string_actions if flag.startswith("--")
+        ]  # argparse has no public list
 
 
 def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = COMMANDS) -> int:
     """Runs one command; `argv` is `sys.argv[1:]` unless given.
 
     Returns:
-      The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after Ctrl-C, both with one line on
-      stderr; 141, in silence, where the reader of a pipe has gone.
+      The command's exit code; 2 after a `UserError`, a missing package or an `OSError`, 130 after
+      Ctrl-C, both with one line on stderr; 141, in silence, where the reader of a pipe has gone.
     """
     program = pathlib.Path(sys.argv[0]).name or "attnlab"
     try:
@@ -129,7 +171,13 @@ def main(argv: Sequence[str] | None = None, commands: Mapping[str, Command] = CO
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise  # a slip of ours
-        message, code = f"{program}: error: {error} for {sys.executable}; 'pip install -e .' installs what attnlab needs", 2
+        message, code = (
+            (
+                f"{program}: error: {error} for {sys.executable}; 'pip install -e .' installs what"
+                " attnlab needs"
+            ),
+            2,
+        )
     except OSError as error:
         message, code = f"{program}: error: {told(error)}", 2
     streams.finish(message)
@@ -145,7 +193,9 @@ def _let_in_their_modules() -> None:
     try:
         here = os.getcwd()
     except OSError as error:
-        raise UserError("the folder that you are in was deleted or cannot be read; change to another one") from error
+        raise UserError(
+            "the folder that you are in was deleted or cannot be read; change to another one"
+        ) from error
     if here not in sys.path:
         sys.path.append(here)
 
@@ -154,11 +204,17 @@ def _dispatch(argv: list[str], commands: Mapping[str, Command], program: str) ->
     """Finds the command and runs it."""
     if not argv or argv[0] in ("--help", "-h", "help"):
         lines = "\n".join(f"  {name:10}{command.help}" for name, command in commands.items())
-        print(HELP.format(program=program, commands=lines, configs=CONFIGS.format(program=program)), end="")
+        print(
+            HELP.format(program=program, commands=lines, configs=CONFIGS.format(program=program)),
+            end="",
+        )
         return 0
     name, *rest = argv
     if name.startswith("-"):
-        raise UserError(f"{name.partition('=')[0]}: the command comes first, '{program} COMMAND {name}'; commands: {', '.join(commands)}")
+        raise UserError(
+            f"{name.partition('=')[0]}: the command comes first, '{program} COMMAND {name}';"
+            f" commands: {', '.join(commands)}"
+        )
     if name not in commands:
         raise UserError(f"unknown command {name!r}; {nearest(name, commands)}")
     command = commands[name]
@@ -197,8 +253,16 @@ def _parser(command: Command, prog: str, program: str) -> Parser:
         allow_abbrev=False,
     )
     if command.on_run:
-        parser.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config file and the argument for its get_config")
-        parser.add_argument("--workdir", metavar="FOLDER", help="where the run is kept: checkpoints, metrics, manifest, pictures")
+        parser.add_argument(
+            "--config",
+            metavar="FILE.py:ARGUMENT",
+            help="the config file and the argument for its get_config",
+        )
+        parser.add_argument(
+            "--workdir",
+            metavar="FOLDER",
+            help="where the run is kept: checkpoints, metrics, manifest, pictures",
+        )
     return parser
 
 
@@ -237,5 +301,8 @@ def _unknown(word: str, parser: Parser, command: str, on_run: bool) -> str:
     if on_run and "." in flag:
         head, _, key = flag.lstrip("-").partition(".")
         is_config = bool(difflib.get_close_matches(head, ["config"], cutoff=0.6))
-        return f"{command}: unknown flag {flag}; did you mean '--config.{key if is_config else f'{head}.{key}'}'?"
+        return (
+            f"{command}: unknown flag {flag}; did you mean"
+            f" '--config.{key if is_config else f'{head}.{key}'}'?"
+        )
     return f"{command}: unknown flag {flag}; {nearest(flag, parser.flags())}"

@@ -1,4 +1,6 @@
-"""The page docs/mechanisms.md: every mechanism and every part it can be put together from, written by the code itself."""
+"""The page docs/mechanisms.md: every mechanism and every part it can be put together from, written
+by the code itself.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,18 @@ The *time* of a visibility is how many pairs may be seen, which a kernel that sk
 PARTS = {
     "Scores": ("scores", "What a mechanism takes as `score`: how a query and a key fit."),
     "Alignments": ("alignments", "What a mechanism takes as `alignment`: scores to weights."),
-    "Position schemes": ("positions", "What a mechanism (or, for those on embeddings, a system) takes as `positions`."),
+    "Position schemes": (
+        "positions",
+        "What a mechanism (or, for those on embeddings, a system) takes as `positions`.",
+    ),
     "Visibilities": ("visibilities", "What a system takes as a visibility: who may see whom."),
-    "Kernels": ("kernels", "What a mechanism takes as `kernel`: how it is computed; none changes the result beyond rounding."),
+    "Kernels": (
+        "kernels",
+        (
+            "What a mechanism takes as `kernel`: how it is computed; none changes the result beyond"
+            " rounding."
+        ),
+    ),
 }
 PARAMETERS = """\
 ## Parameters
@@ -52,7 +63,15 @@ def page() -> str:
 def _mechanisms() -> str:
     columns = ("family", "year", "source", "capabilities", "time", "state")
     rows = listing.component_rows(listing.components("mechanisms"), columns)
-    return "\n".join(["## Mechanisms", "", *_table(("name", *columns), rows), "", *(_mechanism(row[0]) for row in rows)])
+    return "\n".join(
+        [
+            "## Mechanisms",
+            "",
+            *_table(("name", *columns), rows),
+            "",
+            *(_mechanism(row[0]) for row in rows),
+        ]
+    )
 
 
 def _mechanism(name: str) -> str:
@@ -72,8 +91,15 @@ def _part(title: str, kind: str, text: str) -> str:
 
 
 def _parameters() -> str:
-    rows = [(f"`{name}`", layouts.of_mechanism(name)) for name in listing.components("mechanisms").names()]
-    for field, kind in {"score": "scores", "alignment": "alignments", "positions": "positions"}.items():
+    rows = [
+        (f"`{name}`", layouts.of_mechanism(name))
+        for name in listing.components("mechanisms").names()
+    ]
+    for field, kind in {
+        "score": "scores",
+        "alignment": "alignments",
+        "positions": "positions",
+    }.items():
         found = ((name, layouts.of_part(field, name)) for name in listing.components(kind).names())
         rows += [(f"`{field}={name}`", parameters) for name, parameters in found if parameters]
     return "\n".join([PARAMETERS, *_table(("of", "parameters"), rows), ""])

@@ -1,6 +1,8 @@
-"""What a component says of itself, as text: fields and what they mean, card, capabilities, formula, what its memory keeps.
+"""What a component says of itself, as text: fields and what they mean, card, capabilities, formula,
+what its memory keeps.
 
-Everything is read off the code; a component of a user's own that declares no card is described with blanks.
+Everything is read off the code; a component of a user's own that declares no card is described with
+blanks.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attnlab.registry import Table, fields
+from attnlab.config.registry import Table, fields
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A field that a config may set: its name, the default as text ("<mechanism>" for a part that must be named), what it means."""
+    """A field that a config may set: its name, the default as text ("<mechanism>" for a part that
+    must be named), what it means.
+    """
 
     name: str
     default: str
@@ -46,19 +50,19 @@ def origin(component: Any) -> Origin:
     return Origin(**{one.name: str(said.get(one.name, "")) for one in dataclasses.fields(Origin)})
 
 
-def first_line(text: str | None) -> str:
-    """The first line of a docstring, or ""."""
-    return (text or "").strip().partition("\n")[0]
+def summary(text: str | None) -> str:
+    """The first paragraph of a docstring as one line, or ""."""
+    return " ".join((text or "").strip().partition("\n\n")[0].split())
 
 
 def about(component: Any) -> str:
     """What it is, in one line."""
-    return first_line(inspect.getdoc(component))
+    return summary(inspect.getdoc(component))
 
 
 def settable(component: Callable[..., Any]) -> list[Field]:
     """The fields of a component that a config may set."""
-    from attnlab.config_tree import defaults
+    from attnlab.config.tree import defaults
 
     parts: Mapping[str, Table] = getattr(component, "parts", {})
     values, known = defaults(component), meanings(component)
@@ -78,8 +82,12 @@ def meanings(component: Any) -> dict[str, str]:
     """What the docstrings of a class and its bases say of each field under "Attributes:"."""
     found: dict[str, str] = {}
     for base in inspect.getmro(component) if inspect.isclass(component) else ():
-        listed = (inspect.cleandoc(base.__doc__ or "")).partition("\nAttributes:\n")[2].split("\n\n")[0]
-        for names, meaning in re.findall(r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", listed, re.MULTILINE):
+        listed = (
+            (inspect.cleandoc(base.__doc__ or "")).partition("\nAttributes:\n")[2].split("\n\n")[0]
+        )
+        for names, meaning in re.findall(
+            r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", listed, re.MULTILINE
+        ):
             for name in names.split(", "):
                 found.setdefault(name, " ".join(meaning.split()))
     return found
@@ -89,8 +97,15 @@ def can(capabilities: Any) -> str:
     """What a mechanism can be asked for, in words; "" for what declares nothing."""
     if capabilities is None:
         return ""
-    roles = [*sorted(capabilities.roles, reverse=True), *sorted(capabilities.directions, reverse=True)]
-    switches = [name for name in ("padding", "dense", "dropout", "cache", "values", "unprojected", "own") if getattr(capabilities, name)]
+    roles = [
+        *sorted(capabilities.roles, reverse=True),
+        *sorted(capabilities.directions, reverse=True),
+    ]
+    switches = [
+        name
+        for name in ("padding", "dense", "dropout", "cache", "values", "unprojected", "own")
+        if getattr(capabilities, name)
+    ]
     words = [*roles, *switches, f"maps {capabilities.maps}"]
     if capabilities.positions:
         words.append(f"positions {' '.join(sorted(capabilities.positions))}")
@@ -102,12 +117,22 @@ def can(capabilities: Any) -> str:
 def formula(component: Any) -> str:
     """The indented blocks of the docstring of the module a class stands in, or ""."""
     module = inspect.getmodule(component) if inspect.isclass(component) else None
-    blocks = re.findall(r"^    .*(?:\n    .*)*$", inspect.cleandoc((module.__doc__ if module else "") or ""), re.MULTILINE)
+    blocks = re.findall(
+        r"^    .*(?:\n    .*)*$",
+        inspect.cleandoc((module.__doc__ if module else "") or ""),
+        re.MULTILINE,
+    )
     return "\n\n".join(textwrap.dedent(block) for block in blocks)
 
 
 def kept(mechanism: Any) -> str:
-    """What the memory of a mechanism holds, from the docstring of the class that its `remember` promises; "" for none of its own."""
+    """What the memory of a mechanism holds, from the docstring of the class that its `remember`
+    promises; "" for none of its own.
+    """
     memory = typing.get_type_hints(mechanism.remember).get("return")
     of_its_own = inspect.isclass(memory) and len(inspect.getmro(memory)) > 2
-    return " ".join(inspect.cleandoc(memory.__doc__ or "").split("\n\n")[0].split()) if of_its_own else ""
+    return (
+        " ".join(inspect.cleandoc(memory.__doc__ or "").split("\n\n")[0].split())
+        if of_its_own
+        else ""
+    )

@@ -11,14 +11,23 @@ from attnlab.commands import session
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--split`, `--json` and `--ensemble`."""
-    parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="which part of the data (default: test)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument(
+        "--split",
+        choices=("train", "valid", "test"),
+        default="test",
+        help="which part of the data (default: test)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
     session.add_ensemble(parser)
     session.add_acceptance(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the scores of the run in `--workdir`; writes nothing. Of several processes the first does all of it."""
+    """Print the scores of the run in `--workdir`; writes nothing. Of several processes the first
+    does all of it.
+    """
     if processes.index() > 0:
         import jax
 

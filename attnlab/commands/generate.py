@@ -1,4 +1,6 @@
-"""`generate`: what a trained run makes of lines from stdin or a file: translations, labels, how a text goes on."""
+"""`generate`: what a trained run makes of lines from stdin or a file: translations, labels, how a
+text goes on.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,25 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--input`, `--output`, `--score` and `--ensemble`."""
-    parser.add_argument("--input", metavar="FILE", help="one text a line, UTF-8, two with a tab between them for pairs (default: stdin)")
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help="one text a line, UTF-8, two with a tab between them for pairs (default: stdin)",
+    )
     parser.add_argument("--output", metavar="FILE", help="where the answers go (default: stdout)")
     parser.add_argument(
-        "--score", action="store_true", help="lines are 'source TAB target': put log P(target | source), in nats, before each"
+        "--score",
+        action="store_true",
+        help="lines are 'source TAB target': put log P(target | source), in nats, before each",
     )
     session.add_ensemble(parser)
     session.add_acceptance(parser)
     parser.epilog = (
-        "One line out for each line in, an empty one for an empty one. Where a system writes text, --config.decoding.n_best=N gives N\n"
-        "lines of 'line number TAB score TAB text' for each, best first, fewer where fewer end within the length limit;\n"
-        "--config.decoding.method=beam|greedy|sample picks the method.\n\n" + (parser.epilog or "")
+        "One line out for each line in, an empty one for an empty one. Where a system writes text,"
+        " --config.decoding.n_best=N gives N\nlines of 'line number TAB score TAB text' for each,"
+        " best first, fewer where fewer end within the length"
+        " limit;\n--config.decoding.method=beam|greedy|sample picks the method.\n\n"
+        + (parser.epilog or "")
     )
 
 
@@ -42,11 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     output = _scored(trained, lines) if arguments.score else _answered(trained, lines)
     text = "".join(line + "\n" for line in output)
     if arguments.output:
-        from attnlab.files import write_atomic
+        from attnlab.records.files import write_atomic
 
         write_atomic(arguments.output, text)
     else:
-        streams.reconfigure(encoding="utf-8", errors="strict")  # as the file of --output, whatever the terminal takes
+        streams.reconfigure(
+            encoding="utf-8", errors="strict"
+        )  # as the file of --output, whatever the terminal takes
         sys.stdout.write(text)
     return 0
 
@@ -57,7 +69,11 @@ def _answered(trained: Run, lines: list[str]) -> list[str]:
     if longer:
         of = f"{len(longer)} of {sum(bool(line.strip()) for line in lines)} {trained.task.examples}"
         limit = trained.config.batch.max_length
-        print(f"note: {of} are longer than the {limit} tokens of training (first: line {longer[0] + 1})", file=sys.stderr)
+        print(
+            f"note: {of} are longer than the {limit} tokens of training (first: line"
+            f" {longer[0] + 1})",
+            file=sys.stderr,
+        )
     several = "decoding" in trained.config and trained.config.decoding.get("n_best", 1) > 1
     output = []
     for number, answers in enumerate(trained.respond(lines), start=1):
@@ -78,16 +94,23 @@ def _scored(trained: Run, lines: list[str]) -> list[str]:
     pairs = {number: line.split("\t") for number, line in enumerate(lines) if line.strip()}
     for number, pair in pairs.items():
         if len(pair) != 2 or not all(map(str.strip, pair)):
-            raise UserError(f"generate --score, line {number + 1}: expected 'source TAB target', both not empty")
+            raise UserError(
+                f"generate --score, line {number + 1}: expected 'source TAB target', both not empty"
+            )
     scores = trained.scores([(source, target) for source, target in pairs.values()])
     found = dict(zip(pairs, scores, strict=True))
-    return [f"{found[number]:.6f}\t{line}" if number in found else "" for number, line in enumerate(lines)]
+    return [
+        f"{found[number]:.6f}\t{line}" if number in found else ""
+        for number, line in enumerate(lines)
+    ]
 
 
 def _check_output(path: Path) -> None:
     """Raise `UserError` if no file can be written there; asked before the work, not after it."""
     if not path.parent.is_dir():
-        raise UserError(f"--output={path}: there is no folder {path.parent}; make it or name another")
+        raise UserError(
+            f"--output={path}: there is no folder {path.parent}; make it or name another"
+        )
     if path.is_dir():
         raise UserError(f"--output={path} is a folder; name a file")
     replaced = path.is_file() or not path.exists()  # then it is the folder that is written to

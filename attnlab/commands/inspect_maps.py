@@ -13,14 +13,26 @@ from attnlab.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--source`, `--target`, `--pairs` and `--output`."""
     parser.add_argument("--source", metavar="TEXT", help="a text")
-    parser.add_argument("--target", metavar="TEXT", help="the second text of a pair; in translation by default the system's own")
-    parser.add_argument("--pairs", metavar="FILE", help="instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)")
-    parser.add_argument("--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)")
+    parser.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="the second text of a pair; in translation by default the system's own",
+    )
+    parser.add_argument(
+        "--pairs",
+        metavar="FILE",
+        help="instead: a file with 'source' or 'source TAB target' on each line ('-' for stdin)",
+    )
+    parser.add_argument(
+        "--output", metavar="FOLDER", help="where pictures and arrays go (default: <workdir>/maps)"
+    )
     session.add_acceptance(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and `<number>.npz` for each example."""
+    """Write `<number>-<map>.png` for every map (each layer, all heads in one picture) and
+    `<number>.npz` for each example.
+    """
     stored = session.stored_run(arguments)
     folder = Path(arguments.output) if arguments.output else stored.workdir / "maps"
     session.check_folder("--output", folder)
@@ -30,7 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     for number, (source, target) in enumerate(trained.completed(examples)):
         print(source if target is None else f"{source}  ->  {target}")
-        for path in draw(trained.task, trained.params, source, target, folder / f"{number}").values():
+        for path in draw(
+            trained.task, trained.params, source, target, folder / f"{number}"
+        ).values():
             print(f"  {path}")
     return 0
 
@@ -49,17 +63,24 @@ def _examples(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     if (arguments.source is None) == (arguments.pairs is None):
         raise UserError("inspect: give either --source=TEXT (and --target=TEXT), or --pairs=FILE")
     if arguments.target is not None and arguments.source is None:
-        raise UserError("inspect: --target goes with --source; in the file of --pairs it stands after a tab")
+        raise UserError(
+            "inspect: --target goes with --source; in the file of --pairs it stands after a tab"
+        )
     for flag, text in (("--source", arguments.source), ("--target", arguments.target)):
         if text is not None and not (text.strip() and _is_utf8(text)):
             raise UserError(f"inspect: {flag}={text!r}: expected a sentence in UTF-8")
     if arguments.source is not None:
         return [(arguments.source, arguments.target)]
     examples: list[tuple[str, str | None]] = []
-    for number, line in enumerate(read_lines(None if arguments.pairs == "-" else arguments.pairs), 1):
+    for number, line in enumerate(
+        read_lines(None if arguments.pairs == "-" else arguments.pairs), 1
+    ):
         source, tab, target = line.partition("\t")
         if not source.strip() or (tab and not target.strip()):
-            raise UserError(f"{arguments.pairs}, line {number}: expected 'source' or 'source TAB target', both not empty")
+            raise UserError(
+                f"{arguments.pairs}, line {number}: expected 'source' or 'source TAB target', both"
+                " not empty"
+            )
         examples.append((source, target if tab else None))
     if not examples:
         raise UserError(f"{arguments.pairs} holds no pairs")

@@ -1,6 +1,8 @@
-"""The parameters of every mechanism and of its parts: their names in the tree of `init`, and how each array is laid out, in letters.
+"""The parameters of every mechanism and of its parts: their names in the tree of `init`, and how
+each array is laid out, in letters.
 
-Nothing is computed: each is built by shapes alone, with sizes of which no two are equal, and the sizes are read back as letters.
+Nothing is computed: each is built by shapes alone, with sizes of which no two are equal, and the
+sizes are read back as letters.
 """
 
 from __future__ import annotations
@@ -42,10 +44,15 @@ MECHANISMS: Mapping[str, Sizes] = {
     "talking_heads": Sizes({"heads": 4}, {"H": 4}),
     "differential": Sizes({"heads": 4}, {"D": 6, "2 D": 12}),
     "gated": Sizes({"heads": 4}, {}),
-    "latent": Sizes({"heads": 4, "latent": 5, "rotary": 2, "query_latent": 9}, {"H": 4, "D": 6, "C": 5, "R": 2, "Q": 9, "H (D + R)": 32}),
+    "latent": Sizes(
+        {"heads": 4, "latent": 5, "rotary": 2, "query_latent": 9},
+        {"H": 4, "D": 6, "C": 5, "R": 2, "Q": 9, "H (D + R)": 32},
+    ),
     "hops": Sizes({"hops": 3, "hidden": 17}, {"r": 3, "A": 17, "r ds": 78}),
     "key_value": Sizes(_ADDITIVE, _CUT),
-    "key_value_predict": Sizes(_ADDITIVE, {"A": 17, "dq / 3": 10, "ds / 3": 13}, {"dq": 30, "ds": 39, "d": 24}),
+    "key_value_predict": Sizes(
+        _ADDITIVE, {"A": 17, "dq / 3": 10, "ds / 3": 13}, {"dq": 30, "ds": 39, "d": 24}
+    ),
     "multi_step": Sizes({"looks": {"name": "multihead", "heads": 4}}, {}),
 }
 PARTS: Mapping[str, tuple[str, Sizes]] = {  # field of a mechanism to the mechanism and its sizes
@@ -58,19 +65,26 @@ PREFIX = {"score": "fit", "alignment": "align", "positions": "scheme"}
 
 
 def of_mechanism(name: str, sizes: Sizes | None = None) -> str:
-    """All its parameters: "w_query/kernel [dq, d], ..."; "" where it has none. A mechanism without sizes here is built as it is."""
+    """All its parameters: "w_query/kernel [dq, d], ..."; "" where it has none. A mechanism without
+    sizes here is built as it is.
+    """
     return _listed(_shapes(name, sizes or MECHANISMS.get(name, Sizes({}, {}))))
 
 
 def of_part(field: str, name: str) -> str:
-    """The parameters that a score, alignment or position scheme brings along; "" for none, or for a scheme on embeddings."""
+    """The parameters that a score, alignment or position scheme brings along; "" for none, or for a
+    scheme on embeddings.
+    """
     inside, sizes = PARTS[field]
     for widths in (sizes.widths, {**sizes.widths, "dq": sizes.widths["d"]}):
         try:
             shapes = _shapes(inside, Sizes({**sizes.fields, field: name}, sizes.letters, widths))
         except UserError:
-            continue  # a score whose two sides must be equally wide, or a scheme that acts elsewhere
-        return _listed({path: layout for path, layout in shapes.items() if path[0] == PREFIX[field]})
+            # a score whose two sides must be equally wide, or a scheme that acts elsewhere
+            continue
+        return _listed(
+            {path: layout for path, layout in shapes.items() if path[0] == PREFIX[field]}
+        )
     return ""
 
 
@@ -78,11 +92,16 @@ def _shapes(name: str, sizes: Sizes) -> dict[tuple[str, ...], str]:
     """The layout of every parameter, by its path."""
     widths = {"ds": sizes.widths["d"], **sizes.widths}
     module = mechanism(name, **sizes.fields)(width=widths["d"])
-    query, source = (jax.ShapeDtypeStruct((1, 2, widths[side]), jnp.float32) for side in ("dq", "ds"))
+    query, source = (
+        jax.ShapeDtypeStruct((1, 2, widths[side]), jnp.float32) for side in ("dq", "ds")
+    )
     made = jax.eval_shape(module.init, jax.random.key(0), query, source)
     letters = {size: letter for letter, size in {**sizes.letters, **sizes.widths}.items()}
     flat = flax.traverse_util.flatten_dict(made.get("params", {}))
-    return {path: f"[{', '.join(letters.get(size, str(size)) for size in leaf.shape)}]" for path, leaf in sorted(flat.items())}
+    return {
+        path: f"[{', '.join(letters.get(size, str(size)) for size in leaf.shape)}]"
+        for path, leaf in sorted(flat.items())
+    }
 
 
 def _listed(layouts: Mapping[tuple[str, ...], str]) -> str:

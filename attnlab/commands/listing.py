@@ -1,4 +1,5 @@
-"""`launch.py list [KIND [NAME]]`: what can be named in a config, read off the tables and the code itself.
+"""`launch.py list [KIND [NAME]]`: what can be named in a config, read off the tables and the code
+itself.
 
 `launch.py list --markdown > docs/mechanisms.md` writes the same tables as a page (`catalogue`).
 """
@@ -15,14 +16,16 @@ from typing import Any
 
 from attnlab.commands import describe
 from attnlab.config import SHIPPED
+from attnlab.config.registry import Table
 from attnlab.errors import UserError, nearest
 from attnlab.progress import table
-from attnlab.registry import Table
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of component: the table it is in, how a command names one, and the columns worth showing beside the name."""
+    """A kind of component: the table it is in, how a command names one, and the columns worth
+    showing beside the name.
+    """
 
     table: str
     use: str
@@ -33,37 +36,78 @@ ORIGIN = ("family", "year", "source")
 NETWORK = ("task", "parameters")  # columns that only systems have
 TAKEN = ("systems", "data", "measures")  # columns that only tasks have
 KINDS: Mapping[str, Kind] = {
-    "mechanisms": Kind("attnlab.attention:MECHANISMS", "--config.system.attention=NAME", (*ORIGIN, "capabilities", "time", "state")),
-    "scores": Kind("attnlab.attention.scores:SCORES", "--config.system.attention.score=NAME", (*ORIGIN, "time", "about")),
-    "alignments": Kind("attnlab.attention.alignments:ALIGNMENTS", "--config.system.attention.alignment=NAME", (*ORIGIN, "time", "about")),
+    "mechanisms": Kind(
+        "attnlab.attention:MECHANISMS",
+        "--config.system.attention=NAME",
+        (*ORIGIN, "capabilities", "time", "state"),
+    ),
+    "scores": Kind(
+        "attnlab.attention.scores:SCORES",
+        "--config.system.attention.score=NAME",
+        (*ORIGIN, "time", "about"),
+    ),
+    "alignments": Kind(
+        "attnlab.attention.alignments:ALIGNMENTS",
+        "--config.system.attention.alignment=NAME",
+        (*ORIGIN, "time", "about"),
+    ),
     "positions": Kind(
         "attnlab.attention.positions:POSITIONS",
         "--config.system.positions=NAME, --config.system.decoder_attention.positions=NAME",
         (*ORIGIN, "time", "about"),
     ),
     "visibilities": Kind(
-        "attnlab.attention.visibility:VISIBILITIES", "--config.system.decoder_visibility=NAME", (*ORIGIN, "time", "about")
+        "attnlab.attention.visibility:VISIBILITIES",
+        "--config.system.decoder_visibility=NAME",
+        (*ORIGIN, "time", "about"),
     ),
-    "kernels": Kind("attnlab.attention.kernels:KERNELS", "--config.system.attention.kernel=NAME", ("module", "about")),
+    "kernels": Kind(
+        "attnlab.attention.kernels:KERNELS",
+        "--config.system.attention.kernel=NAME",
+        ("module", "about"),
+    ),
     "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
-    "systems": Kind("attnlab.systems:SYSTEMS", "--config.system=NAME", ("task", "year", "source", *NETWORK[1:], "about")),
+    "systems": Kind(
+        "attnlab.systems:SYSTEMS",
+        "--config.system=NAME",
+        ("task", "year", "source", *NETWORK[1:], "about"),
+    ),
     "data": Kind("attnlab.data:SOURCES", "--config.data=NAME"),
     "optimizers": Kind("attnlab.training.optimizers:OPTIMIZERS", "--config.optimizer=NAME"),
     "schedules": Kind("attnlab.training.optimizers:SCHEDULES", "--config.schedule=NAME"),
 }
-FILES: Mapping[str, str] = {"configs": "--config=FILE.py:ARGUMENT", "experiments": "sweep FILE.py:ARGUMENT"}
+FILES: Mapping[str, str] = {
+    "configs": "--config=FILE.py:ARGUMENT",
+    "experiments": "sweep FILE.py:ARGUMENT",
+}
 """Folders of files, and how a command names one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The kind and the name, both optional, and the flag for the page."""
-    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {', '.join([*KINDS, *FILES])}; without it, the kinds")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="all about one of them, its fields too; or package.module:Attribute")
-    parser.add_argument("--markdown", action="store_true", help="mechanisms and their parts as a page, docs/mechanisms.md")
+    parser.add_argument(
+        "kind",
+        nargs="?",
+        metavar="KIND",
+        help=f"one of: {', '.join([*KINDS, *FILES])}; without it, the kinds",
+    )
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="all about one of them, its fields too; or package.module:Attribute",
+    )
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help="mechanisms and their parts as a page, docs/mechanisms.md",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints one component, the table of one kind, or of the kinds; `UserError` for what is not there."""
+    """Prints one component, the table of one kind, or of the kinds; `UserError` for what is not
+    there.
+    """
     kind, name = arguments.kind, arguments.name
     if arguments.markdown:
         if kind is not None:
@@ -85,7 +129,11 @@ def run(arguments: argparse.Namespace) -> int:
         show(kind, name)
     else:
         columns, more = KINDS[kind].columns, "one" if kind == "tasks" else "fields"
-        table(f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {more})", ("name", *columns), component_rows(components(kind), columns))
+        table(
+            f"{kind} ({KINDS[kind].use}; 'list {kind} NAME' shows {more})",
+            ("name", *columns),
+            component_rows(components(kind), columns),
+        )
     return 0
 
 
@@ -99,7 +147,8 @@ def components(kind: str) -> Table:
 def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """For every entry of a table its name and cells.
 
-    What cannot be imported (an extra that is not installed) is listed with the reason in its last cell.
+    What cannot be imported (an extra that is not installed) is listed with the reason in its last
+    cell.
     """
     rows = []
     for name in entries.names():
@@ -113,7 +162,9 @@ def component_rows(entries: Table, columns: Sequence[str]) -> list[tuple[str, ..
 
 
 def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, str]:
-    """Every cell there may be, by its column; what takes longer to say only if it is among those wanted."""
+    """Every cell there may be, by its column; what takes longer to say only if it is among those
+    wanted.
+    """
     more: dict[str, str] = {}
     if set(NETWORK) & set(columns):
         from attnlab.commands import networks
@@ -128,15 +179,21 @@ def described(name: str, component: Any, columns: Sequence[str]) -> dict[str, st
         "about": describe.about(component),
         **dataclasses.asdict(describe.origin(component)),
         "capabilities": describe.can(getattr(component, "capabilities", None)),
-        "fields": ", ".join(f"{field.name}={field.default}" for field in describe.settable(component)),
+        "fields": ", ".join(
+            f"{field.name}={field.default}" for field in describe.settable(component)
+        ),
         **more,
     }
 
 
 def show(kind: str, name: str) -> None:
-    """Prints all about one component: its cells, its fields (a task has none that a config could set), its formula."""
+    """Prints all about one component: its cells, its fields (a task has none that a config could
+    set), its formula.
+    """
     component = components(kind).find(name)
-    if not callable(component):  # anything that has fields is shown, whether or not it would be taken
+    if not callable(
+        component
+    ):  # anything that has fields is shown, whether or not it would be taken
         components(kind).check(component, name, f"{kind} {name!r}")
     cells = described(name, component, KINDS[kind].columns)
     del cells["fields"]
@@ -150,17 +207,24 @@ def show(kind: str, name: str) -> None:
 
 
 def file_rows(kind: str) -> list[tuple[str, str]]:
-    """The files of the folder `kind` here, or else of attnlab's own, as commands name them, with the first line of their docstrings.
+    """The files of the folder `kind` here, or else of attnlab's own, as commands name them, with
+    the first line of their docstrings.
 
     They are not run.
     """
-    root = next((root for root in (pathlib.Path(), SHIPPED) if (root / kind).is_dir()), pathlib.Path())
+    root = next(
+        (root for root in (pathlib.Path(), SHIPPED) if (root / kind).is_dir()), pathlib.Path()
+    )
     files = sorted((root / kind).glob("*.py"))
-    return [(str(file.relative_to(root)), _about(file)) for file in files if not file.name.startswith("_")]
+    return [
+        (str(file.relative_to(root)), _about(file))
+        for file in files
+        if not file.name.startswith("_")
+    ]
 
 
 def _about(file: pathlib.Path) -> str:
     try:
-        return describe.first_line(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
+        return describe.summary(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))))
     except (SyntaxError, ValueError, OSError) as error:
         return f"not readable: {error}"

@@ -1,4 +1,6 @@
-"""What `launch.py list systems` says beside the card of a system, its task and how large it is; and `list tasks` of what a task takes."""
+"""What `launch.py list systems` says beside the card of a system, its task and how large it is; and
+`list tasks` of what a task takes.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,44 @@ import jax
 import jax.numpy as jnp
 
 from attnlab import config as configs
+from attnlab.config.registry import Table, build, fields
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
-from attnlab.registry import Table, build, fields
+from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
 GIVEN = {"source_vocabulary": 1000, "target_vocabulary": 1000, "vocabulary": 1000, "classes": 10}
-TASKS = {Seq2Seq: ("translation",), LanguageModel: ("language_modelling",), Classifier: ("classification", "inference")}
+TASKS = {
+    Seq2Seq: ("translation",),
+    LanguageModel: ("language_modelling",),
+    Classifier: ("classification", "inference"),
+}
 """What systems are for, by their base: the names of the config files that have them, the task first."""
 
 
 def cells(name: str, system: Any) -> dict[str, str]:
     """The columns "task" and "parameters" of a system; blank for what is none."""
-    files = next((files for base, files in TASKS.items() if isinstance(system, type) and issubclass(system, base)), ())
-    return {"task": files[0].replace("_", " ") if files else "", "parameters": parameters(name, files)}
+    files = next(
+        (
+            files
+            for base, files in TASKS.items()
+            if isinstance(system, type) and issubclass(system, base)
+        ),
+        (),
+    )
+    return {
+        "task": files[0].replace("_", " ") if files else "",
+        "parameters": parameters(name, files),
+    }
 
 
 def parameters(name: str, files: tuple[str, ...]) -> str:
-    """How many a system has in the small setting of its config file, for the vocabularies of `GIVEN`; blank where it is in none.
+    """How many a system has in the small setting of its config file, for the vocabularies of
+    `GIVEN`; blank where it is in none.
 
-    The setting has the name of the system, or that without what stands behind its last "_" ("lstm" of "lstm_lm").
+    The setting has the name of the system, or that without what stands behind its last "_" ("lstm"
+    of "lstm_lm").
     """
     for file, setting in itertools.product(files, (name, name.rpartition("_")[0])):
         try:
@@ -39,8 +58,12 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
         if config.system.name != name:
             continue
         factory: Any = build(SYSTEMS, config.system, "system")
-        system = factory(**{field: size for field, size in GIVEN.items() if field in fields(factory.func)})
-        texts = max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
+        system = factory(
+            **{field: size for field, size in GIVEN.items() if field in fields(factory.func)}
+        )
+        texts = (
+            max(system.texts) if isinstance(system, Classifier) else 1 + isinstance(system, Seq2Seq)
+        )
         ids = [jax.ShapeDtypeStruct((1, 2), jnp.int32)] * texts
         made = jax.eval_shape(system.init, jax.random.key(0), *ids)["params"]
         return f"{sum(leaf.size for leaf in jax.tree.leaves(made)):,}"
@@ -48,11 +71,17 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
 
 
 def taken(task: Any) -> dict[str, str]:
-    """The columns "systems", "data" and "measures" of a task: registered names; blank for what it does not say."""
+    """The columns "systems", "data" and "measures" of a task: registered names; blank for what it
+    does not say.
+    """
     base, method = getattr(task, "systems", None), getattr(task, "reads", "")
-    systems = [name for name, one in _resolved(SYSTEMS) if isinstance(base, type) and issubclass(one, base)]
-    sources = [name for name, one in _resolved(SOURCES) if method and callable(getattr(one, method, None))]
-    measures = [f"{name} {way}" for name, way in getattr(task, "measures", {}).items()]
+    systems = [
+        name for name, one in _resolved(SYSTEMS) if isinstance(base, type) and issubclass(one, base)
+    ]
+    sources = [
+        name for name, one in _resolved(SOURCES) if method and callable(getattr(one, method, None))
+    ]
+    measures = [f"{name} {one.better}" for name, one in declared(task).items()]
     data = f"{method}(split): {', '.join(sources)}" if method else ""
     return {"systems": ", ".join(systems), "data": data, "measures": ", ".join(measures)}
 

@@ -1,18 +1,32 @@
-"""`report DIR`: what a sweep has shown so far, as a table, Markdown, CSV, JSON and one HTML page; reads records only."""
+"""`report DIR`: what a sweep has shown so far, as a table, Markdown, CSV, JSON and one HTML page;
+reads records only.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-INTERVALS = ("t", "bootstrap")
+INTERVALS = ("model", "bootstrap")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, and how to show it."""
-    parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep, finished or not")
-    parser.add_argument("--latex", action="store_true", help="write report.tex too: the main table, for booktabs")
-    parser.add_argument("--interval", choices=INTERVALS, default="t", help="of means over seeds: Student's t (default) or BCa bootstrap")
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, help="the folder of a sweep, finished or not"
+    )
+    parser.add_argument(
+        "--latex",
+        action="store_true",
+        help="write report.tex too: variant, mean with interval, difference; for booktabs",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="A,B,C",
+        help="columns for report.tex, by their names in the main table; implies --latex",
+    )
+    how = "of means over seeds: by the model of all variants (default) or each by BCa bootstrap"
+    parser.add_argument("--interval", choices=INTERVALS, default="model", help=how)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,9 +36,17 @@ def run(arguments: argparse.Namespace) -> int:
       0, whatever the verdict.
 
     Raises:
-      UserError: the folder holds no sweep, or a damaged record.
+      UserError: the folder holds no sweep, or a damaged record, or the main table no such column.
     """
-    from attnlab.experiments.reporting import report
+    from attnlab.experiments import report
 
-    report.write(arguments.directory, arguments.interval, tex=arguments.latex)
+    columns = (
+        [] if arguments.columns is None else [name.strip() for name in arguments.columns.split(",")]
+    )
+    report.write(
+        arguments.directory,
+        arguments.interval,
+        tex=arguments.latex or bool(columns),
+        columns=columns,
+    )
     return 0

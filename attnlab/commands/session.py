@@ -12,16 +12,26 @@ from typing import TYPE_CHECKING, Any
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab import provenance
 from attnlab.api.stored import Stored, check_folder
 from attnlab.errors import UserError
-from attnlab.training.manifest import Manifest
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest
 from attnlab.training.run import start_jax
 
 if TYPE_CHECKING:
     from attnlab.api.trained import Run
 
-__all__ = ["add_acceptance", "add_ensemble", "check_folder", "existing_run", "opened", "start_jax", "stored_run", "tell", "wanted_config"]
+__all__ = [
+    "add_acceptance",
+    "add_ensemble",
+    "check_folder",
+    "existing_run",
+    "opened",
+    "start_jax",
+    "stored_run",
+    "tell",
+    "wanted_config",
+]
 
 
 def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
@@ -31,43 +41,62 @@ def wanted_config(path: str | None, overrides: Sequence[str]) -> ConfigDict:
       UserError: no `--config`, or anything wrong with it.
     """
     if path is None:
-        raise UserError("no --config given; for example --config=configs/translation.py:rnnsearch ('list configs' shows all)")
+        raise UserError(
+            "no --config given; for example --config=configs/translation.py:rnnsearch ('list"
+            " configs' shows all)"
+        )
     return configs.load(path, overrides)
 
 
 def existing_run(workdir: Path) -> Manifest | None:
-    """The manifest of a workdir; None if the folder is absent, empty, or all that it holds is a run killed at its very start.
+    """The manifest of a workdir; None if the folder is absent, empty, or all that it holds is a run
+    killed at its very start.
 
     Raises:
-      UserError: the manifest is damaged, or the folder is none, or it holds something that is not a run.
+      UserError: the manifest is damaged, or the folder is none, or it holds something that is not a
+        run.
     """
     check_folder("--workdir", workdir)
     manifest = Manifest.read(workdir)
     if manifest is None and workdir.is_dir():
-        ours = {".lock", "vocabulary", provenance.FOLDER, "status.json", ".status.json.tmp", ".manifest.json.tmp"}
+        ours = {".lock", "vocabulary", provenance.FOLDER, "events.jsonl", ".manifest.json.tmp"}
         strangers = sorted(set(os.listdir(workdir)) - ours)
         if strangers:
-            raise UserError(f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name a new or empty folder")
+            raise UserError(
+                f"--workdir={workdir} is not empty and holds no run ({strangers[0]} is there); name"
+                " a new or empty folder"
+            )
     return manifest
 
 
 def stored_run(arguments: Any) -> Stored:
-    """The trained run in `--workdir`, with those of `--ensemble`: the stored config with overrides of how it is used.
+    """The trained run in `--workdir`, with those of `--ensemble`: the stored config with overrides
+    of how it is used.
 
-    With `--config` it is that config with all overrides, which must be the stored one apart from how it is used.
+    With `--config` it is that config with all overrides, which must be the stored one apart from
+    how it is used.
 
     Raises:
-      UserError: no such run, an override that would make it another model, or a vocabulary or code that is not what it was made from.
+      UserError: no such run, an override that would make it another model, or a vocabulary or code
+        that is not what it was made from.
     """
     if not arguments.workdir:
         raise UserError("no --workdir given; name the folder of a trained run")
-    folders = [Path(name.strip()) for name in (getattr(arguments, "ensemble", None) or "").split(",") if name.strip()]
+    folders = [
+        Path(name.strip())
+        for name in (getattr(arguments, "ensemble", None) or "").split(",")
+        if name.strip()
+    ]
     accepted = getattr(arguments, "accept_changed_code", False)
-    return Stored.find(Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted)
+    return Stored.find(
+        Path(arguments.workdir), arguments.overrides, arguments.config, folders, accepted
+    )
 
 
 def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """The run with jax set up, the data of `splits` read and its parameters; see `attnlab.api.trained.opened`."""
+    """The run with jax set up, the data of `splits` read and its parameters; see
+    `attnlab.api.trained.opened`.
+    """
     stored.check_splits(splits)
     start_jax()
     from attnlab.api import trained
@@ -77,7 +106,9 @@ def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
 
 
 def tell(stored: Stored) -> None:
-    """Note on stderr what a person should know before a run is used with the user's code as it is now."""
+    """Note on stderr what a person should know before a run is used with the user's code as it
+    is now.
+    """
     for line in stored.notes():
         print(f"note: {line}", file=sys.stderr)
 
@@ -87,12 +118,19 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         provenance.FLAG,
         action="store_true",
-        help="go on although code of yours, which the config names, is not what it was; a note says which",
+        help=(
+            "go on although code of yours, which the config names, is not what it was; a note says"
+            " which"
+        ),
     )
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
     """`--ensemble`, of the commands for which several runs can be one."""
     parser.add_argument(
-        "--ensemble", metavar="FOLDER,...", help="more trained runs of the same vocabulary, of all of which the mean probability counts"
+        "--ensemble",
+        metavar="FOLDER,...",
+        help=(
+            "more trained runs of the same vocabulary, of all of which the mean probability counts"
+        ),
     )

@@ -11,7 +11,9 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, and whether to stay."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
-    parser.add_argument("--watch", action="store_true", help="stay and show it anew until all trials have settled")
+    parser.add_argument(
+        "--watch", action="store_true", help="stay and show it anew until all trials have settled"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -23,8 +25,16 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or a damaged record.
     """
-    from attnlab.experiments.running.board import Board, overview, shown, summary, troubles
-    from attnlab.experiments.running.launcher import read
+    from attnlab.experiments.run import (
+        Board,
+        best,
+        overview,
+        read,
+        running,
+        shown,
+        summary,
+        troubles,
+    )
     from attnlab.progress import table
 
     if arguments.watch and sys.stdout.isatty():
@@ -38,7 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
         plan = read(arguments.directory)
         seen = shown(plan, arguments.directory)
         table(plan.name, *overview(plan, seen))
-        print(*troubles(seen), summary(seen), sep="\n", flush=True)
+        now, best_so_far = (
+            running(plan, arguments.directory, seen, time.time()),
+            best(plan, arguments.directory, seen),
+        )
+        for title, (columns, rows) in (("running", now), ("best so far", best_so_far)):
+            if rows:
+                table(f"\n{title}", columns, rows)
+        print("", *troubles(seen), summary(seen), sep="\n", flush=True)
         if not arguments.watch or all(one.settled for one in seen):
             return 0
         time.sleep(5)

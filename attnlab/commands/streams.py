@@ -1,4 +1,6 @@
-"""The streams of a command, whatever its caller has made of them: closed, ascii, on a full disk, into a pipe that nobody reads."""
+"""The streams of a command, whatever its caller has made of them: closed, ascii, on a full disk,
+into a pipe that nobody reads.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from attnlab.errors import UserError
 def prepare() -> None:
     """Make stdout and stderr safe to write to, before anything else is opened.
 
-    A closed stream leaves its number free, so that a file of the run would get it, and in it whatever a library prints: the null device
-    takes the place. A closed stderr is as good as that. Letters that the encoding lacks are escaped (`generate` sets UTF-8, for its
-    answers have to be exact).
+    A closed stream leaves its number free, so that a file of the run would get it, and in it
+    whatever a library prints: the null device takes the place. A closed stderr is as good as that.
+    Letters that the encoding lacks are escaped (`generate` sets UTF-8, for its answers have to be
+    exact).
 
     Raises:
       UserError: stdout is closed, so that no result could be told.
@@ -31,7 +34,9 @@ def prepare() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - until the end
     if closed:
-        raise UserError("stdout is closed, so that nothing could be told; send it to a file, or to /dev/null")
+        raise UserError(
+            "stdout is closed, so that nothing could be told; send it to a file, or to /dev/null"
+        )
     reconfigure(errors="backslashreplace")
 
 
@@ -42,9 +47,11 @@ def reconfigure(**settings: Any) -> None:
 
 
 def finish(message: str) -> None:
-    """After an error: what stdout still holds goes out, or is dropped where it cannot; then `message` goes to stderr.
+    """After an error: what stdout still holds goes out, or is dropped where it cannot; then
+    `message` goes to stderr.
 
-    Python writes what streams hold once more when it ends, and would answer a failure in its own words and with its own exit code.
+    Python writes what streams hold once more when it ends, and would answer a failure in its own
+    words and with its own exit code.
     """
     _flush(sys.stdout)
     if message:

@@ -3,90 +3,351 @@
 from __future__ import annotations
 
 import argparse
-import functools
+import contextlib
+import dataclasses
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
+from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
+    from attnlab.experiments.define import Words
     from attnlab.experiments.plan import Plan
-    from attnlab.experiments.running.board import Board
-    from attnlab.experiments.running.jobs import Executor, Job
-    from attnlab.experiments.running.slots import Slot
-    from attnlab.experiments.running.stop import Stop
+    from attnlab.experiments.run import How
 
 EPILOG = """\
 An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
 Every candidate and seed is a trial in DIR/trials, trained in a process of its own: a GPU each where there are some, else a core
 each. Ctrl-C once lets trials save and stops, twice kills them. Nothing that is done is run again.
---config.a.b=value changes a setting of all variants; what the command line changes is part of the experiment."""
-STACK = "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
+Another machine joins by 'work DIR'; 'status DIR' shows how far all is, and 'stop DIR TRIAL' ends one trial for good.
+--config.a.b=value changes a setting of all variants; what the command line changes is part of the experiment.
+
+Without a file, --config names the config, and the flags below what is compared and tuned; the experiment is written to DIR as a file:
+  sweep --config=configs/translation.py:rnnsearch --grid system.attention.score=dot,additive --tune schedule.peak=1e-3,3e-3 --seeds=5
+A value with a comma of its own stands in brackets: --grid "batch.buckets=(16,32),(64,)"."""
+STACK = (
+    "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
+)
+DEVICES = (
+    "GPUs of a trial, or devices that XLA makes of its cores (default: the largest parallel.devices"
+    " of the configs, else one GPU)"
+)
+TIMEOUT = (
+    "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
+    " none)"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The file, the folder, and how to run."""
     from attnlab.commands import session
-    from attnlab.experiments.running import slurm
+    from attnlab.experiments.run import slurm
 
-    parser.add_argument("file", metavar="FILE.py[:ARGUMENT]", help="the experiment")
-    parser.add_argument("--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)")
-    parser.add_argument("--seeds", metavar="0,1,2", help="instead of the file's")
-    parser.add_argument("--slots", type=int, metavar="N", help="trials at a time (default: one a GPU, else one a core)")
-    parser.add_argument("--retry-failed", action="store_true", help="run trials again that have failed")
-    parser.add_argument("--executor", choices=("local", "slurm"), default="local", help="where trials run (default: local)")
+    parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
+    group = parser.add_argument_group("an experiment without a file")
+    group.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config of all")
+    group.add_argument(
+        "--grid",
+        metavar="KEY=V,V",
+        action="append",
+        default=[],
+        help="compared: every combination is a row of the report",
+    )
+    group.add_argument(
+        "--tune",
+        metavar="KEY=V,V",
+        action="append",
+        default=[],
+        help="tried for every row; validation chooses",
+    )
+    group.add_argument(
+        "--search",
+        metavar="KEY=RANGE",
+        action="append",
+        default=[],
+        help="searched for every row: log_uniform(1e-4,1e-2)",
+    )
+    group.add_argument(
+        "--trials",
+        type=int,
+        metavar="N",
+        help="settings that a search tries for each row (default: 16)",
+    )
+    group.add_argument("--pruner", metavar="halving", help="stop settings of a search early")
+    group.add_argument(
+        "--measure",
+        metavar="NAME",
+        help="what is reported (default: by the task, such as accuracy or bleu)",
+    )
+    parser.add_argument(
+        "--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)"
+    )
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        help="so many, from 0, or a list: 0,1,2 (the seed 7 alone: 7,); instead of the file's",
+    )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        metavar="N",
+        help="trials at a time (default: one a GPU, else one a core)",
+    )
+    add_running(parser)
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="run trials again that have failed"
+    )
+    parser.add_argument(
+        "--accept-failed",
+        action="store_true",
+        help="choose without trials that have failed, and record it",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=("local", "slurm"),
+        default="local",
+        help="where trials run (default: local)",
+    )
     parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
-    parser.add_argument("--no-final", action="store_true", help="stop before anything is chosen and the test split is read")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, run and write nothing")
+    parser.add_argument(
+        "--no-final",
+        action="store_true",
+        help="stop before anything is chosen and the test split is read",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the plan, run and write nothing"
+    )
+    parser.add_argument(
+        "--change-plan",
+        action="store_true",
+        help="leave out trials that have begun, where file or command line now do",
+    )
     session.add_acceptance(parser)
     slurm.add_arguments(parser)
     parser.epilog = EPILOG
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """What is run and on what, for `work` too."""
+    parser.add_argument("--devices-per-trial", type=int, metavar="N", help=DEVICES)
+    parser.add_argument(
+        "--only",
+        metavar="GLOB[,GLOB]",
+        help="run only these variants, candidates or trials now; chosen is among all",
+    )
+    parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
+    parser.add_argument("--trial-timeout", type=float, metavar="MINUTES", help=TIMEOUT)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the sweep.
 
     Returns:
-      0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's number when interrupted.
+      0 when all is done, 1 when a trial failed, diverged or could not be run, 128 + the signal's
+      number when interrupted.
     """
     from attnlab.commands.session import check_folder
-    from attnlab.experiments import planned
-    from attnlab.experiments.loading import Changes
-    from attnlab.experiments.running import slurm
-    from attnlab.experiments.running.launcher import lock
-    from attnlab.experiments.running.slots import local_slots
+    from attnlab.experiments import plan
+    from attnlab.experiments.define import Changes
+    from attnlab.experiments.run import lock
 
-    directory = Path(arguments.dir or default_directory(arguments.file))
+    words = _words(arguments)
+    directory = Path(
+        arguments.dir
+        or (default_directory(arguments.file) if words is None else f"runs/sweep-{words.name}")
+    )
     check_folder("--dir", directory)
-    _check_contents(directory)
-    changes = Changes(tuple(arguments.overrides), seeds(arguments.seeds), arguments.accept_changed_code)
+    own = None if words is None else directory / f"{words.name}.py"
+    _check_contents(directory, own)
+    changes = Changes(
+        tuple(arguments.overrides),
+        seeds(arguments.seeds),
+        arguments.accept_changed_code,
+        arguments.change_plan,
+    )
     if arguments.dry_run:
-        show(planned.draft(arguments.file, directory, changes), directory)
+        with (
+            tempfile.TemporaryDirectory(prefix="attnlab-") as folder,
+            _kept(words, own and Path(folder) / own.name) as file,
+        ):
+            show(plan.draft(file or arguments.file, directory, changes), directory)
         return 0
-    slots = local_slots(arguments.slots) if arguments.executor == "local" else slurm.check(arguments)
-    if arguments.executor == "slurm" and arguments.stack == "on":
-        raise UserError("--stack=on: workers of --executor=slurm take one trial at a time; leave it out")
+    how = _how(arguments)
     if not directory.exists():
-        planned.ensure(arguments.file, directory, changes)  # so that a bad file leaves no folder
+        with _kept(words, own) as file:
+            plan.ensure(
+                file or arguments.file, directory, changes
+            )  # so that a bad file leaves no folder
     with lock(directory):
-        planned.ensure(arguments.file, directory, changes)
-        return conduct(directory, arguments, slots)
+        with _kept(words, own) as file:
+            plan.ensure(file or arguments.file, directory, changes)
+        return _conducted(directory, with_slots(how, directory, arguments))
+
+
+def _words(arguments: argparse.Namespace) -> Words | None:
+    """What the command line says in place of a file; None where it names one.
+
+    Raises:
+      UserError: both, or neither.
+    """
+    from attnlab.experiments.define import Words
+
+    given = {
+        name: getattr(arguments, name)
+        for name in ("config", "grid", "tune", "search", "trials", "pruner", "measure")
+    }
+    flags = [f"--{name}" for name, value in given.items() if value]
+    if arguments.file is not None:
+        if flags:
+            raise UserError(
+                f"{flags[0]} is for an experiment without a file; write it into {arguments.file},"
+                " or leave that out"
+            )
+        return None
+    if not arguments.config:
+        raise UserError(
+            "name an experiment, 'sweep experiments/quickstart.py', or a config:"
+            " --config=FILE.py:ARGUMENT --grid KEY=V,V"
+        )
+    compare, tune, search = (tuple(given[name]) for name in ("grid", "tune", "search"))
+    return Words(
+        arguments.config,
+        compare,
+        tune,
+        search,
+        arguments.trials,
+        arguments.pruner,
+        arguments.measure or "",
+    )
+
+
+@contextlib.contextmanager
+def _kept(words: Words | None, path: Path | None) -> Iterator[str | None]:
+    """The name of the file that the words of a command line make, written to `path`; if the block
+    raises, all is as it was before.
+    """
+    if words is None or path is None:
+        yield None
+        return
+    text, new = words.file(), not path.parent.exists()
+    before = path.read_bytes() if path.exists() else None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
+    try:
+        yield str(path)
+    except BaseException:
+        path.unlink() if before is None else write_atomic(path, before)
+        if new:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+        raise
+
+
+def _how(arguments: argparse.Namespace) -> How:
+    """How the command line wants the sweep run.
+
+    Raises:
+      UserError: flags that do not go together, or no SLURM where it is asked for.
+    """
+    from attnlab.experiments import run as running
+
+    if arguments.accept_failed and arguments.no_final:
+        raise UserError("--accept-failed: nothing is chosen with --no-final; leave one of them out")
+    options = {"stack": arguments.stack, "final": not arguments.no_final}
+    options |= {"retry_failed": arguments.retry_failed, "accept_failed": arguments.accept_failed}
+    options |= {
+        "limit": limit(arguments.trial_timeout),
+        "part": running.Part.of(arguments.only, arguments.skip),
+    }
+    if arguments.executor == "local":
+        return running.How(
+            slots=running.local_slots(arguments.slots, arguments.devices_per_trial), **options
+        )
+    if arguments.devices_per_trial is not None:
+        raise UserError(
+            "--devices-per-trial: a worker of --executor=slurm has what --slurm.gpus asks for; use"
+            " that"
+        )
+    request = running.slurm.request(arguments)
+    running.slurm.check()
+    if arguments.stack == "on":
+        raise UserError(
+            "--stack=on: workers of --executor=slurm take one trial at a time; leave it out"
+        )
+    return running.How(cluster=request, **options)
+
+
+def with_slots(how: How, directory: Path, arguments: argparse.Namespace) -> How:
+    """The same with slots as large as the trials of the plan ask for, where the command line does
+    not say.
+    """
+    from attnlab.experiments.run import devices_wanted, local_slots, read
+
+    if not how.slots or arguments.devices_per_trial is not None:
+        return how
+    return dataclasses.replace(
+        how, slots=local_slots(arguments.slots, devices_wanted(read(directory)))
+    )
+
+
+def _conducted(directory: Path, how: How) -> int:
+    """Run what is left of the sweep, whose lock is held, and report; the exit code."""
+    from attnlab.experiments import report
+    from attnlab.experiments.run import conduct
+
+    ended = conduct(directory, how)
+    for line in ended.wrong:
+        print(line, file=sys.stderr)
+    if ended.signal is not None:
+        print(
+            f"interrupted: all is saved in {directory}; the same command goes on from here",
+            file=sys.stderr,
+        )
+        return 128 + ended.signal
+    report.write(directory)
+    return 1 if ended.wrong else 0
+
+
+def limit(minutes: float | None) -> float | None:
+    """The seconds of `--trial-timeout`.
+
+    Raises:
+      UserError: no time at all, or without end.
+    """
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UserError(f"--trial-timeout={minutes:g}: expected minutes, a number above 0")
+    return None if minutes is None else 60 * minutes
 
 
 def seeds(listed: str | None) -> tuple[int, ...]:
-    """The seeds of "0,1,2"; () for None.
+    """The seeds of "0,1,2", or so many as a single number says, from 0; () for None.
 
     Raises:
-      UserError: not whole numbers with commas between.
+      UserError: neither a number of at least 1 nor whole numbers with commas between.
     """
+    if listed is None:
+        return ()
     try:
-        return tuple(int(one) for one in listed.split(",")) if listed is not None else ()
+        found = tuple(int(one) for one in listed.removesuffix(",").split(","))
     except ValueError:
-        raise UserError(f"--seeds={listed}: expected whole numbers with commas between, such as 0,1,2") from None
+        raise UserError(
+            f"--seeds={listed}: expected a number of seeds, or whole numbers with commas between,"
+            " such as 0,1,2"
+        ) from None
+    if "," in listed:
+        return found
+    if not 1 <= found[0] <= 1000:
+        raise UserError(
+            f"--seeds={listed}: expected how many, from 1 to 1000; the seed {listed} alone is"
+            f" --seeds={listed},"
+        )
+    return tuple(range(found[0]))
 
 
 def default_directory(file: str) -> str:
@@ -96,111 +357,48 @@ def default_directory(file: str) -> str:
     return f"runs/{Path(path).stem}{'-' if slug else ''}{slug}"
 
 
-def conduct(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> int:
-    """Run what is left of the sweep, whose lock is held, and report."""
-    from attnlab.experiments.running.board import Board, troubles
-    from attnlab.experiments.running.launcher import Launcher, read, retry_failed
-    from attnlab.experiments.running.state import look_at_all
-    from attnlab.experiments.running.stop import Stop
-
-    if arguments.retry_failed:
-        print(f"{retry_failed(directory)} failed trials are run again", file=sys.stderr)
-    with Stop() as stop, Board(read(directory), directory, len(slots)) as board:
-        executor = _executor(directory, arguments, slots, board, stop)
-        launcher = Launcher(directory, executor, board, stop, _arrangement(directory, arguments, slots))
-        failures = launcher.train()
-        if stop.signal is None and not failures and not arguments.no_final:
-            failures = launcher.finish()
-    wrong = [one for one in look_at_all(read(directory), directory) if one.state in ("failed", "diverged")]
-    for line in [*troubles(wrong), *failures]:
-        print(line, file=sys.stderr)
-    if stop.signal is not None:
-        print(f"interrupted: all is saved in {directory}; the same command goes on from here", file=sys.stderr)
-        return 128 + stop.signal
-    from attnlab.experiments.reporting import report
-
-    report.write(directory)
-    return 1 if wrong or failures else 0
-
-
-def _executor(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot], board: Board, stop: Stop) -> Executor:
-    """The local queue, or the cluster's."""
-    if arguments.executor == "slurm":
-        from attnlab.experiments.running import slurm
-
-        return slurm.executor(directory, arguments, board, stop)
-    from attnlab.experiments.running.launcher import read
-    from attnlab.experiments.running.queue import Queue
-
-    queue = Queue(directory, slots, board, stop)
-    if read(directory).search is not None:
-        from attnlab.experiments.running.searching import Watch
-
-        queue.watch = Watch(read(directory), directory)
-    return queue
-
-
-def _arrangement(directory: Path, arguments: argparse.Namespace, slots: Sequence[Slot]) -> Callable[[list[Job]], list[Job]]:
-    """Whether trials train together: several in a program on accelerators, where one alone leaves most of it idle."""
-    from attnlab.experiments.running.jobs import stacked
-    from attnlab.experiments.running.launcher import read
-
-    search = read(directory).search
-    prunes = search is not None and search["pruner"] is not None  # stops trials one by one
-    gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in slots)
-    together = not prunes and (arguments.stack == "on" or (arguments.stack == "auto" and gpus))
-    return functools.partial(stacked, slots=len(slots)) if together else list
-
-
 def show(plan: Plan, directory: Path) -> None:
-    """Print a plan: its candidates and how many trials they make; of a search, how many it may come to."""
+    """Print a plan: its candidates and how many trials they make; of a search, how many it may
+    come to.
+    """
+    from attnlab.experiments.report import foresight
+    from attnlab.experiments.run import outlook
     from attnlab.progress import table
 
-    rows = [(one.id, one.variant, one.parameters, one.flops, _settings(one.tuned)) for one in plan.candidates]
+    rows = [
+        (one.id, one.variant, one.parameters, one.flops, _settings(one.tuned))
+        for one in plan.candidates
+    ]
     if rows or plan.search is None:
-        table(plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows)
+        table(
+            plan.question, ("candidate", "variant", "parameters", "FLOPs per step", "tuned"), rows
+        )
     else:
         print(f"{plan.question}\n{', '.join(plan.variants)}")
     print(outlook(plan, directory))
-
-
-def outlook(plan: Plan, directory: Path) -> str:
-    """How many trials there are, or may be, how many of them the folder has already, and which a frozen choice leaves out."""
-    from attnlab.experiments.running.selection import Choice, wanted
-    from attnlab.experiments.running.state import recorded
-
-    choice = Choice.read(directory)
-    trials = wanted(plan, choice)
-    settled = sum(recorded(one, directory).settled for one in trials)
-    frozen = [variant for variant in plan.variants if choice is not None and choice.candidate(variant) is not None]
-    if plan.search is None or len(frozen) == len(plan.variants):
-        text = f"{len(trials)} trials: seeds {', '.join(map(str, plan.seeds))}"
-    else:
-        text = _searched(plan, len(plan.variants) - len(frozen), sum(one.candidate.variant in frozen for one in trials))
-    if settled:
-        text += f"; {settled} of them have settled before"
-    if left := len(plan.trials()) - len(trials):
-        text += f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that were not chosen are left out"
-    return text
-
-
-def _searched(plan: Plan, variants: int, more: int) -> str:
-    """The outlook of a search for so many variants, beside `more` trials of those whose choice is frozen."""
-    assert plan.search is not None
-    first, *others = plan.seeds
-    searched = f"{plan.search['trials']} settings of {', '.join(plan.search['space'])} for each of {variants} variants, with seed {first}"
-    chosen = f"; the best of each with seeds {', '.join(map(str, others))} too" if others else ""
-    frozen = f"; {more} of variants whose choice is frozen" if more else ""
-    return f"{searched}{chosen}{frozen}: at most {variants * (plan.search['trials'] + len(others)) + more} trials"
+    if found := foresight(plan):
+        print(found)
 
 
 def _settings(tuned: object) -> str:
-    return ", ".join(f"{key}={value}" for key, value in tuned.items()) if isinstance(tuned, dict) else ""
+    return (
+        ", ".join(f"{key}={value}" for key, value in tuned.items())
+        if isinstance(tuned, dict)
+        else ""
+    )
 
 
-def _check_contents(directory: Path) -> None:
-    """Raise `UserError` if the folder is there and holds something that is no sweep."""
+def _check_contents(directory: Path, own: Path | None) -> None:
+    """Raise `UserError` if the folder is there and holds something that is no sweep, nor the
+    experiment file that we write there.
+    """
     if directory.is_dir() and not (directory / "plan.json").exists():
-        strangers = sorted(name for name in os.listdir(directory) if not name.startswith(".") and name != "code")
+        ours = {"code", own.name if own is not None else "code"}
+        strangers = sorted(
+            name for name in os.listdir(directory) if not name.startswith(".") and name not in ours
+        )
         if strangers:
-            raise UserError(f"--dir={directory} is not empty and holds no sweep ({strangers[0]} is there); name a new or empty folder")
+            raise UserError(
+                f"--dir={directory} is not empty and holds no sweep ({strangers[0]} is there); name"
+                " a new or empty folder"
+            )

@@ -1,4 +1,6 @@
-"""`train`: from a config to a trained run with a table and pictures; the same command again resumes it."""
+"""`train`: from a config to a trained run with a table and pictures; the same command again resumes
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,15 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab import processes, provenance
+from attnlab import processes
 from attnlab.commands import session
 from attnlab.errors import UserError
 from attnlab.progress import Progress
+from attnlab.records import provenance
+from attnlab.records.sealed import check_no_trial
+from attnlab.records.stream import RunLock
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import RunLock
 from attnlab.training.run import Prepared
-from attnlab.training.sealed import check_no_trial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     config = session.wanted_config(arguments.config, arguments.overrides)
     if arguments.workdir == "":
-        raise UserError("--workdir= is empty; name a folder, or leave the flag out for one below runs/")
+        raise UserError(
+            "--workdir= is empty; name a folder, or leave the flag out for one below runs/"
+        )
     workdir = Path(arguments.workdir or default_workdir(arguments.config, config))
     file = configs.find_file(arguments.config.partition(":")[0], "config file")
     code = provenance.of(config, accept=arguments.accept_changed_code, config_file=file)
@@ -45,7 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     session.start_jax()
     from attnlab.tasks import TASKS
 
-    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"), code)
+    prepared = Prepared.prepare(
+        TASKS.resolve(config.task), config, workdir, ("train", "valid", "test"), code
+    )
     with (
         RunLock(workdir) if first else contextlib.nullcontext(),
         Interrupt() as interrupt,
@@ -60,7 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"diverged: {outcome.message}; the last good checkpoint is kept in {workdir}")
         return 1
     if outcome.state == "interrupted":
-        print(f"interrupted at step {outcome.step}: saved in {workdir}; the same command goes on from here")
+        print(
+            f"interrupted at step {outcome.step}: saved in {workdir}; the same command goes on from"
+            " here"
+        )
         return 128 + int(interrupt.signal or 0)
     if not first:
         return 0
@@ -72,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def default_workdir(path: str, config: ConfigDict) -> str:
     """`runs/<config file>-<system>-<hash of the config without parallel>`."""
-    lasting = {key: node for key, node in configs.to_dict(config).items() if key != "parallel"}  # which may change on resume
+    lasting = {
+        key: node for key, node in configs.to_dict(config).items() if key != "parallel"
+    }  # which may change on resume
     return f"runs/{Path(path.partition(':')[0]).stem}-{config.system.name}-{configs.config_hash(lasting)}"
 
 

@@ -1,11 +1,13 @@
-"""Texts and how they reach the training loop: sources, vocabularies, batches as a function of (seed, step).
+"""Texts and how they reach the training loop: sources, vocabularies, batches as a function of
+(seed, step).
 
-A *source* is a frozen dataclass whose fields are its configuration, with at least one of these methods, for `split` in `SPLITS`:
-`pairs(split) -> list[(source text, target text)]` for translation and the like, `texts(split) -> list[text]` for language modelling,
-`labelled(split) -> list[(texts, label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it.
+A *source* is a frozen dataclass whose fields are its configuration, with at least one of these
+methods, for `split` in `SPLITS`: `pairs(split) -> list[(source text, target text)]` for translation
+and the like, `texts(split) -> list[text]` for language modelling, `labelled(split) -> list[(texts,
+label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it.
 """
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 SPLITS = ("train", "valid", "test")
 

@@ -1,10 +1,12 @@
-"""Sequences of keys and values, every sequence with a pairing of its own: what a language model can know only by looking back.
+"""Sequences of keys and values, every sequence with a pairing of its own: what a language model can
+know only by looking back.
 
     c 3 a 7 c 3 f 0 a 7 ...
 
-A key that occurs again has the value it had before; a recurrence of few units cannot hold all pairs of a sequence, one look at the place
-where the key stood before answers at once. (The associative recall of J. Ba et al., "Using Fast Weights to Attend to the Recent Past",
-NIPS 2016, arXiv 1610.06258, asked for at every key instead of once at the end.)
+A key that occurs again has the value it had before; a recurrence of few units cannot hold all pairs
+of a sequence, one look at the place where the key stood before answers at once. (The associative
+recall of J. Ba et al., "Using Fast Weights to Attend to the Recent Past", NIPS 2016, arXiv
+1610.06258, asked for at every key instead of once at the end.)
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from attnlab.errors import UserError
 
 @dataclass(frozen=True)
 class Associations(Sized):
-    """Texts of `length` words, a key (a letter) and its value (a digit) in turn; each text draws which value a key has, and then its keys.
+    """Texts of `length` words, a key (a letter) and its value (a digit) in turn; each text draws
+    which value a key has, and then its keys.
 
-    All draws are uniform, so that a text is in two splits only by chance. A guess at a value is right in one of `values` cases.
+    All draws are uniform, so that a text is in two splits only by chance. A guess at a value is
+    right in one of `values` cases.
 
     Attributes:
       length: words of a text, an even number.
@@ -39,10 +43,15 @@ class Associations(Sized):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.length < 2 or self.length % 2:
-            raise UserError(f"config.data.length={self.length} must be an even number of at least 2: keys and values in turn")
+            raise UserError(
+                f"config.data.length={self.length} must be an even number of at least 2: keys and"
+                " values in turn"
+            )
         for field, most in (("keys", len(string.ascii_lowercase)), ("values", len(string.digits))):
             if not 1 <= getattr(self, field) <= most:
-                raise UserError(f"config.data.{field}={getattr(self, field)} must be in 1 ... {most}")
+                raise UserError(
+                    f"config.data.{field}={getattr(self, field)} must be in 1 ... {most}"
+                )
 
     def texts(self, split: str) -> list[str]:
         """The texts of `split`."""
@@ -50,7 +59,9 @@ class Associations(Sized):
         return [self._text(draw) for _ in range(self.count(split))]
 
     def recalled(self, text: str) -> list[bool]:
-        """For each word whether the words before it say what it is: a value whose key has occurred."""
+        """For each word whether the words before it say what it is: a value whose key has
+        occurred.
+        """
         seen: set[str] = set()
         known = []
         for key in text.split()[::2]:

@@ -1,7 +1,8 @@
-"""Batches as a function of (seed, step): length buckets, static shapes, every example once per epoch.
+"""Batches as a function of (seed, step): length buckets, static shapes, every example once per
+epoch.
 
-Axis letters: N examples, b rows of a batch, L width of a bucket. Both sides of a batch share the width L, so the
-number of compiled programs is the number of buckets.
+Axis letters: N examples, b rows of a batch, L width of a bucket. Both sides of a batch share the
+width L, so the number of compiled programs is the number of buckets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Batch = dict[str, np.ndarray]
 
 
 class Packed(Sequence[np.ndarray]):
-    """Many id sequences in one flat array: 4 bytes per token and 8 per sequence, where a list of arrays takes over 100.
+    """Many id sequences in one flat array: 4 bytes per token and 8 per sequence, where a list of
+    arrays takes over 100.
 
     Attributes:
       ids: all sequences end to end, int32.
@@ -75,12 +77,14 @@ class Packed(Sequence[np.ndarray]):
 
 @dataclass
 class Examples:
-    """Encoded sentence pairs, or single texts, EOS at the end of each; with labels where they are to be told apart.
+    """Encoded sentence pairs, or single texts, EOS at the end of each; with labels where they are
+    to be told apart.
 
     Attributes:
       source: id sequences; any iterable of them is packed on construction.
       target: as many; None for single texts.
-      label: [N] int32, k + 1 for class k; or [N,...] float32, whatever the answer is; None where there are none.
+      label: [N] int32, k + 1 for class k; or [N,...] float32, whatever the answer is; None where
+        there are none.
     """
 
     source: Sequence[np.ndarray]
@@ -111,18 +115,27 @@ class Examples:
         return longer
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is all PAD.
+        """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is
+        all PAD.
 
-        Single texts have no "target"; where there are labels, "label" [b,...] has them, 0 for a row of -1.
+        Single texts have no "target"; where there are labels, "label" [b,...] has them, 0 for a row
+        of -1.
         """
-        found = {name: side.block(rows, width) for name, side in zip(("source", "target"), self.packed, strict=False)}
+        found = {
+            name: side.block(rows, width)
+            for name, side in zip(("source", "target"), self.packed, strict=False)
+        }
         if self.label is not None:
-            found["label"] = self.label[rows] * (rows >= 0).astype(self.label.dtype).reshape(-1, *[1] * (self.label.ndim - 1))
+            found["label"] = self.label[rows] * (rows >= 0).astype(self.label.dtype).reshape(
+                -1, *[1] * (self.label.ndim - 1)
+            )
         return found
 
 
 class _Bucket(NamedTuple):
-    """Examples of similar length: `width` L, `rows` b of the global batch, `members` [n] example numbers."""
+    """Examples of similar length: `width` L, `rows` b of the global batch, `members` [n] example
+    numbers.
+    """
 
     width: int
     rows: int
@@ -130,32 +143,38 @@ class _Bucket(NamedTuple):
 
 
 class TrainBatches:
-    """Training batches by random access: `batches(step)` depends on the arguments below and `step`, on nothing else.
+    """Training batches by random access: `batches(step)` depends on the arguments below and `step`,
+    on nothing else.
 
-    Epoch e covers the steps e * n .. (e + 1) * n - 1 for n = `batches_per_epoch`, and in it every example occurs exactly once.
-    An epoch's order is drawn from (seed, e): each bucket shuffled and cut into batches, its last one filled up
-    with rows of PAD, then the batches of all buckets shuffled.
+    Epoch e covers the steps e * n .. (e + 1) * n - 1 for n = `batches_per_epoch`, and in it every
+    example occurs exactly once. An epoch's order is drawn from (seed, e): each bucket shuffled and
+    cut into batches, its last one filled up with rows of PAD, then the batches of all buckets
+    shuffled.
 
     Args:
       examples: encoded pairs.
       size: batch size over all processes and devices, in `unit`.
-      unit: "sentences" (every batch has `size` rows) or "tokens" (a bucket of width L has size // L rows, rounded down to
-        a multiple of `multiple` and at least that, so a batch holds about `size` positions per side).
-      buckets: widths; a pair goes to the smallest that holds its longer side. Widths above `max_length` are cut to it, and
-        `max_length` itself is always one.
+      unit: "sentences" (every batch has `size` rows) or "tokens" (a bucket of width L has size // L
+        rows, rounded down to a multiple of `multiple` and at least that, so a batch holds about
+        `size` positions per side).
+      buckets: widths; a pair goes to the smallest that holds its longer side. Widths above
+        `max_length` are cut to it, and `max_length` itself is always one.
       max_length: pairs with more tokens on a side (EOS included) are left out and counted.
       seed: of the order.
-      process_index, process_count: this process gets rows [i b / n, (i + 1) b / n) of the b rows of the global batch.
+      process_index, process_count: this process gets rows [i b / n, (i + 1) b / n) of the b rows of
+        the global batch.
       multiple: devices times accumulated micro-batches; b is divisible by it.
 
     Attributes:
       batches_per_epoch: n above.
+      examples: in an epoch.
       left_out: the number of pairs that are too long.
       shapes: the (rows, width) that this process's batches take, one per bucket in use.
       counts: batches of an epoch in each of these shapes.
 
     Raises:
-      UserError: rows not divisible by `multiple` or the processes, unknown unit, impossible widths, or no pair short enough.
+      UserError: rows not divisible by `multiple` or the processes, unknown unit, impossible widths,
+        or no pair short enough.
     """
 
     def __init__(
@@ -180,16 +199,25 @@ class TrainBatches:
             check_divisible(size, granule)
         self._examples, self._seed = examples, seed
         self._process = (process_index, process_count)
-        self._buckets, self.left_out = _fill_buckets(examples.lengths, _widths(buckets, max_length), size, unit, granule)
+        self._buckets, self.left_out = _fill_buckets(
+            examples.lengths, _widths(buckets, max_length), size, unit, granule
+        )
         # Batch number k of an epoch belongs to the bucket j with first[j] <= k < first[j + 1].
-        self._first = np.cumsum([0] + [-(-len(bucket.members) // bucket.rows) for bucket in self._buckets])
+        self._first = np.cumsum(
+            [0] + [-(-len(bucket.members) // bucket.rows) for bucket in self._buckets]
+        )
         self.batches_per_epoch = int(self._first[-1])
-        self.shapes = tuple((bucket.rows // process_count, bucket.width) for bucket in self._buckets)
+        self.examples = sum(len(bucket.members) for bucket in self._buckets)
+        self.shapes = tuple(
+            (bucket.rows // process_count, bucket.width) for bucket in self._buckets
+        )
         self.counts = tuple(np.diff(self._first).tolist())
         self._plan: tuple[int, list[np.ndarray], np.ndarray] | None = None
 
     def __call__(self, step: int) -> Batch:
-        """This process's share of the batch of `step` (counted from 0): `{"source": [b, L], "target": [b, L]}` int32."""
+        """This process's share of the batch of `step` (counted from 0): `{"source": [b, L],
+        "target": [b, L]}` int32.
+        """
         epoch, position = divmod(int(step), self.batches_per_epoch)
         orders, numbers = self._plan_of(epoch)
         number = numbers[position]
@@ -211,15 +239,18 @@ class TrainBatches:
         return plan[1], plan[2]
 
 
-def evaluation_batches(examples: Examples, *, size: int, buckets: Sequence[int]) -> list[tuple[np.ndarray, Batch]]:
+def evaluation_batches(
+    examples: Examples, *, size: int, buckets: Sequence[int]
+) -> list[tuple[np.ndarray, Batch]]:
     """All examples exactly once, in a fixed order, as batches of `size` rows and few shapes.
 
-    The short come first, so that the rows of a batch end their decoding together; a batch takes the smallest width that
-    holds its longest pair. Nothing is too long: the widest bucket is doubled until it holds the longest example.
+    The short come first, so that the rows of a batch end their decoding together; a batch takes the
+    smallest width that holds its longest pair. Nothing is too long: the widest bucket is doubled
+    until it holds the longest example.
 
     Returns:
-      [(indices [size], `{"source": [size, L], "target": [size, L]}`)]; the first batch, the one that costs least, is
-      filled up with rows of PAD, whose index is -1.
+      [(indices [size], `{"source": [size, L], "target": [size, L]}`)]; the first batch, the one
+      that costs least, is filled up with rows of PAD, whose index is -1.
 
     Raises:
       UserError: an impossible size or width.
@@ -231,7 +262,13 @@ def evaluation_batches(examples: Examples, *, size: int, buckets: Sequence[int])
     while len(lengths) and widths[-1] < lengths.max():
         widths = np.append(widths, 2 * widths[-1])
     order = np.argsort(lengths, kind="stable").astype(np.int32)
-    order = np.concatenate([order[: len(order) % size], np.full(-len(order) % size, -1, np.int32), order[len(order) % size :]])
+    order = np.concatenate(
+        [
+            order[: len(order) % size],
+            np.full(-len(order) % size, -1, np.int32),
+            order[len(order) % size :],
+        ]
+    )
     batches = []
     for rows in order.reshape(-1, size):
         width = int(widths[np.searchsorted(widths, lengths[rows[rows >= 0]].max())])
@@ -242,7 +279,10 @@ def evaluation_batches(examples: Examples, *, size: int, buckets: Sequence[int])
 def _widths(buckets: Sequence[int], max_length: int) -> np.ndarray:
     """Ascending widths of which `max_length` is the last."""
     if max_length < 1 or any(width < 1 for width in buckets):
-        raise UserError(f"config.batch.buckets={tuple(buckets)} and config.batch.max_length={max_length} must be positive")
+        raise UserError(
+            f"config.batch.buckets={tuple(buckets)} and config.batch.max_length={max_length} must"
+            " be positive"
+        )
     return np.array(sorted({min(width, max_length) for width in buckets} | {max_length}))
 
 
@@ -252,10 +292,14 @@ def check_divisible(size: int, granule: int) -> None:
         below, above = size // granule * granule, (max(size, 0) // granule + 1) * granule
         choices = f"{below} or {above}" if below > 0 else f"{above}"
         why = "devices x training.accumulate, and processes"
-        raise UserError(f"config.batch.size={size} is not divisible by {granule} ({why}); take {choices}")
+        raise UserError(
+            f"config.batch.size={size} is not divisible by {granule} ({why}); take {choices}"
+        )
 
 
-def _fill_buckets(lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int) -> tuple[list[_Bucket], int]:
+def _fill_buckets(
+    lengths: np.ndarray, widths: np.ndarray, size: int, unit: str, granule: int
+) -> tuple[list[_Bucket], int]:
     """Deal the examples to the buckets; also returns how many fit in none."""
     if size < 1:
         raise UserError(f"config.batch.size={size} must be positive")
@@ -267,8 +311,13 @@ def _fill_buckets(lengths: np.ndarray, widths: np.ndarray, size: int, unit: str,
         if len(members):
             buckets.append(_Bucket(width, rows, members))
     if not buckets:
-        shortest = f"the shortest has {lengths.min()} tokens" if len(lengths) else "there is none at all"
-        raise UserError(f"no sentence pair is within config.batch.max_length={widths[-1]}: of {len(lengths)} pairs, {shortest}")
+        shortest = (
+            f"the shortest has {lengths.min()} tokens" if len(lengths) else "there is none at all"
+        )
+        raise UserError(
+            f"no sentence pair is within config.batch.max_length={widths[-1]}: of {len(lengths)}"
+            f" pairs, {shortest}"
+        )
     return buckets, int((which == len(widths)).sum())
 
 

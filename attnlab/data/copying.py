@@ -1,9 +1,10 @@
-"""Made-up words to be said again, in their order or from the last to the first: nothing to learn but what to carry over, and where it is.
+"""Made-up words to be said again, in their order or from the last to the first: nothing to learn
+but what to carry over, and where it is.
 
     g a q a c -> g a q a c          g a q a c -> c a q a g
 
-How much that is stands in the config, as the number of words: the task of choice where the length of the source is the question, or
-the order in which it is read.
+How much that is stands in the config, as the number of words: the task of choice where the length
+of the source is the question, or the order in which it is read.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ _FEWEST = 1000  # different texts, so that every split has some
 
 @dataclass(frozen=True)
 class Copying(Generated):
-    """Texts of `shortest` to `longest` words, each length equally likely and each word one of `symbols` letters, and the same words again.
+    """Texts of `shortest` to `longest` words, each length equally likely and each word one of
+    `symbols` letters, and the same words again.
 
-    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds. Short texts may occur more than
-    once in a split. Positions of alignments are words (separated by blanks).
+    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the
+    seeds. Short texts may occur more than once in a split. Positions of alignments are words
+    (separated by blanks).
 
     Attributes:
       shortest, longest: words of a text.
       symbols: different words.
-      order: of the target's words, as in the source ("same") or from its last to its first ("reversed").
+      order: of the target's words, as in the source ("same") or from its last to its first
+        ("reversed").
 
     Raises:
-      UserError: `longest` below `shortest`, a number out of range, or too few different texts to keep the splits apart.
+      UserError: `longest` below `shortest`, a number out of range, or too few different texts to
+        keep the splits apart.
     """
 
     shortest: int = 1
@@ -46,10 +51,15 @@ class Copying(Generated):
             limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
             raise UserError(f"{limits}: expected 1 <= shortest <= longest")
         if not 2 <= self.symbols <= len(string.ascii_lowercase):
-            raise UserError(f"config.data.symbols={self.symbols} must be in 2 ... {len(string.ascii_lowercase)}")
+            raise UserError(
+                f"config.data.symbols={self.symbols} must be in 2 ... {len(string.ascii_lowercase)}"
+            )
         if self.symbols**self.longest < _FEWEST:
             texts = f"{self.symbols}^{self.longest} different texts"
-            raise UserError(f"config.data.longest={self.longest}: {texts} are too few, take more symbols or longer texts")
+            raise UserError(
+                f"config.data.longest={self.longest}: {texts} are too few, take more symbols or"
+                " longer texts"
+            )
 
     def pairs(self, split: str) -> list[Pair]:
         """The (source, target) texts of `split`."""
@@ -57,7 +67,9 @@ class Copying(Generated):
         found: list[Pair] = []
         while len(found) < self.count(split):
             length = self.shortest + int(draw.random() * (self.longest - self.shortest + 1))
-            text = " ".join(string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length))
+            text = " ".join(
+                string.ascii_lowercase[int(draw.random() * self.symbols)] for _ in range(length)
+            )
             if split_of(text) == split:
                 found.append((text, " ".join(self._ordered(text.split()))))
         return found
@@ -67,7 +79,9 @@ class Copying(Generated):
         source, target = (text.split() for text in pair)
         if target != self._ordered(source):
             raise ValueError(f"{pair[1]!r} does not repeat {pair[0]!r} (order {self.order!r})")
-        return frozenset(zip(self._ordered(list(range(len(source)))), range(len(source)), strict=True))
+        return frozenset(
+            zip(self._ordered(list(range(len(source)))), range(len(source)), strict=True)
+        )
 
     def _ordered(self, items: list[Any]) -> list[Any]:
         return items if self.order == "same" else items[::-1]

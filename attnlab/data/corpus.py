@@ -1,4 +1,6 @@
-"""From config to encoded sentence pairs: source, vocabularies, ids, and a fingerprint of what was read."""
+"""From config to encoded sentence pairs: source, vocabularies, ids, and a fingerprint of what was
+read.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from attnlab.config.registry import build, check_type
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.batching import Examples, Packed
 from attnlab.data.vocabulary import EOS, UNK, Vocabulary
 from attnlab.errors import UserError, nearest
-from attnlab.registry import build, check_type
 
 Pair = tuple[str, str]
 
@@ -31,7 +33,8 @@ class VocabularySettings:
       min_frequency: pieces seen less often are left out.
       lowercase: lower-case all texts.
       shared: one vocabulary for both sides (tables can be tied), or one each.
-      target_kind: kind of the target's vocabulary where that is another than the source's; "" for the same.
+      target_kind: kind of the target's vocabulary where that is another than the source's; "" for
+        the same.
     """
 
     kind: str = "bpe"
@@ -48,21 +51,39 @@ class VocabularySettings:
         Raises:
           UserError: unknown key, a value of the wrong type, or one vocabulary of two kinds.
         """
-        types = {"kind": str, "size": int, "min_frequency": int, "lowercase": bool, "shared": bool, "target_kind": str}
+        types = {
+            "kind": str,
+            "size": int,
+            "min_frequency": int,
+            "lowercase": bool,
+            "shared": bool,
+            "target_kind": str,
+        }
         for key, value in node.items():
             if key not in types:
                 raise UserError(f"config.vocabulary has no field {key!r}; {nearest(key, types)}")
             check_type(value, types[key], f"config.vocabulary.{key}")
         settings = cls(**node)
         if settings.shared and settings.of_target != settings.of_one:
-            kinds = f"config.vocabulary.kind={settings.kind!r} and target_kind={settings.target_kind!r}"
-            raise UserError(f"{kinds}: a shared vocabulary has one kind; set vocabulary.shared=false")
+            kinds = (
+                f"config.vocabulary.kind={settings.kind!r} and target_kind={settings.target_kind!r}"
+            )
+            raise UserError(
+                f"{kinds}: a shared vocabulary has one kind; set vocabulary.shared=false"
+            )
         return settings
 
     @property
     def of_one(self) -> dict[str, Any]:
-        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`; the source's where there are two."""
-        return {"kind": self.kind, "size": self.size, "min_frequency": self.min_frequency, "lowercase": self.lowercase}
+        """The arguments of `Vocabulary.train`, which are also a trained vocabulary's `settings`;
+        the source's where there are two.
+        """
+        return {
+            "kind": self.kind,
+            "size": self.size,
+            "min_frequency": self.min_frequency,
+            "lowercase": self.lowercase,
+        }
 
     @property
     def of_target(self) -> dict[str, Any]:
@@ -88,37 +109,59 @@ class Corpus:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self, split: str) -> dict[str, int]:
-        """Pairs, and per side the tokens (EOS included), the unknown ones, and the length of the longest text."""
+        """Pairs, and per side the tokens (EOS included), the unknown ones, and the length of the
+        longest text.
+        """
         counts = {"pairs": len(self.examples[split])}
         for side, packed in zip(_SIDES, self.examples[split].packed, strict=True):
             unknown = int((packed.ids == UNK).sum())
-            counts |= {f"{side}_tokens": len(packed.ids), f"{side}_unknown": unknown, f"{side}_longest": int(packed.lengths.max())}
+            counts |= {
+                f"{side}_tokens": len(packed.ids),
+                f"{side}_unknown": unknown,
+                f"{side}_longest": int(packed.lengths.max()),
+            }
         return counts
 
 
 def load(
-    data: Mapping[str, Any], vocabulary: Mapping[str, Any], workdir: str | Path | None = None, splits: Sequence[str] = ("train", "valid")
+    data: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
+    workdir: str | Path | None = None,
+    splits: Sequence[str] = ("train", "valid"),
 ) -> Corpus:
     """Read the splits of a source and encode them.
 
-    Vocabularies come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the training split
-    and nothing else; `save_vocabularies` keeps them. Nothing is written here.
+    Vocabularies come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the
+    training split and nothing else; `save_vocabularies` keeps them. Nothing is written here.
 
     Args:
       data: the config node of the source, `{"name": "files", "directory": ...}`.
       vocabulary: the config node of `VocabularySettings`.
       workdir: of the run.
-      splits: which to read; also read, but not returned, is "train" where a vocabulary has to be learned.
+      splits: which to read; also read, but not returned, is "train" where a vocabulary has to be
+        learned.
 
     Raises:
-      UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other settings.
+      UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other
+        settings.
     """
     source = build(SOURCES, data, "config.data")()
     if not callable(getattr(source, "pairs", None)):
-        raise UserError(f"config.data={data['name']}: a data source needs a method pairs(split), see attnlab.data")
+        raise UserError(
+            f"config.data={data['name']}: a data source needs a method pairs(split), see"
+            " attnlab.data"
+        )
     settings = VocabularySettings.read(vocabulary)
-    found = load_vocabularies(workdir, settings) if workdir is not None and has_vocabularies(workdir) else None
-    pairs = {split: source.pairs(split) for split in SPLITS if split in splits or (split == "train" and found is None)}
+    found = (
+        load_vocabularies(workdir, settings)
+        if workdir is not None and has_vocabularies(workdir)
+        else None
+    )
+    pairs = {
+        split: source.pairs(split)
+        for split in SPLITS
+        if split in splits or (split == "train" and found is None)
+    }
     vocabularies = found or _learn(pairs["train"], settings)
     pairs = {split: pairs[split] for split in splits}
     return Corpus(
@@ -130,13 +173,20 @@ def load(
 
 
 def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
-    """Texts to ids, EOS at the end of both sides; for sentences without a translation, give "" as their target."""
-    source, target = (Packed(one.encode_stream((pair[side] for pair in pairs), end=(EOS,))) for side, one in enumerate(vocabularies))
+    """Texts to ids, EOS at the end of both sides; for sentences without a translation, give "" as
+    their target.
+    """
+    source, target = (
+        Packed(one.encode_stream((pair[side] for pair in pairs), end=(EOS,)))
+        for side, one in enumerate(vocabularies)
+    )
     return Examples(source, target)
 
 
 def fingerprint(pairs: Iterable[Pair]) -> str:
-    """SHA-256 (hex) of the pairs in their order; the lengths are part of it, so no text can pose as the end of another."""
+    """SHA-256 (hex) of the pairs in their order; the lengths are part of it, so no text can pose as
+    the end of another.
+    """
     digest = hashlib.sha256()
     for source, target in pairs:
         digest.update(f"{len(source)} {len(target)} {source}{target}".encode())
@@ -146,10 +196,14 @@ def fingerprint(pairs: Iterable[Pair]) -> str:
 def has_vocabularies(workdir: str | Path) -> bool:
     """Whether a run has saved its vocabularies in `workdir`, all of them."""
     folder = Path(workdir) / _FOLDER
-    return (folder / "shared.json").exists() or all((folder / f"{side}.json").exists() for side in _SIDES)
+    return (folder / "shared.json").exists() or all(
+        (folder / f"{side}.json").exists() for side in _SIDES
+    )
 
 
-def load_vocabularies(workdir: str | Path, settings: VocabularySettings | None = None) -> tuple[Vocabulary, Vocabulary]:
+def load_vocabularies(
+    workdir: str | Path, settings: VocabularySettings | None = None
+) -> tuple[Vocabulary, Vocabulary]:
     """The (source, target) vocabularies saved in `workdir`; one object twice where they are shared.
 
     Raises:
@@ -161,19 +215,37 @@ def load_vocabularies(workdir: str | Path, settings: VocabularySettings | None =
         both = Vocabulary.load(folder / "shared.json")
         vocabularies = (both, both)
     else:
-        vocabularies = (Vocabulary.load(folder / "source.json"), Vocabulary.load(folder / "target.json"))
+        vocabularies = (
+            Vocabulary.load(folder / "source.json"),
+            Vocabulary.load(folder / "target.json"),
+        )
     if settings is not None:
-        saved = {**vocabularies[0].settings, "shared": shared, "target_kind": vocabularies[1].settings["kind"]}
+        saved = {
+            **vocabularies[0].settings,
+            "shared": shared,
+            "target_kind": vocabularies[1].settings["kind"],
+        }
         _check_settings(saved, settings, folder)
     return vocabularies
 
 
 def _check_settings(saved: Mapping[str, Any], settings: VocabularySettings, folder: Path) -> None:
     """The saved vocabularies must be the ones that the config asks for."""
-    wanted = {**settings.of_one, "shared": settings.shared, "target_kind": settings.of_target["kind"]}
-    differing = [f"{key} is {saved.get(key)!r} there and {wanted[key]!r} here" for key in wanted if saved.get(key) != wanted[key]]
+    wanted = {
+        **settings.of_one,
+        "shared": settings.shared,
+        "target_kind": settings.of_target["kind"],
+    }
+    differing = [
+        f"{key} is {saved.get(key)!r} there and {wanted[key]!r} here"
+        for key in wanted
+        if saved.get(key) != wanted[key]
+    ]
     if differing:
-        raise UserError(f"{folder} was made with other settings than config.vocabulary: {', '.join(differing)}; take another workdir")
+        raise UserError(
+            f"{folder} was made with other settings than config.vocabulary: {', '.join(differing)};"
+            " take another workdir"
+        )
 
 
 def _learn(pairs: Sequence[Pair], settings: VocabularySettings) -> tuple[Vocabulary, Vocabulary]:

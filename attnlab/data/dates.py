@@ -1,4 +1,5 @@
-"""Dates in nine styles to ISO 8601, character by character: the smallest translation that needs alignment.
+"""Dates in nine styles to ISO 8601, character by character: the smallest translation that needs
+alignment.
 
     3 of march 1967 -> 1967-03-03
 
@@ -17,7 +18,20 @@ import numpy as np
 from attnlab.data import SPLITS
 from attnlab.data.generated import Alignment, Generated, Pair
 
-MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 # Numbers with slashes or dots are day first, unless the year leads.
@@ -45,16 +59,22 @@ _WRITTEN: dict[str, Callable[[datetime.date], str]] = {
     "yyyy": lambda date: str(date.year),
     "EEEE": lambda date: WEEKDAYS[date.weekday()],
 }
-_ISO = {"y": range(0, 4), "M": range(5, 7), "d": range(8, 10)}  # where the fields stand in YYYY-MM-DD
+_ISO = {
+    "y": range(0, 4),
+    "M": range(5, 7),
+    "d": range(8, 10),
+}  # where the fields stand in YYYY-MM-DD
 
 
 @dataclass(frozen=True)
 class Dates(Generated):
-    """Dates from 1900-01-01 to 2099-12-31; 90 % of the days are for training, 5 % for validation, 5 % for the test.
+    """Dates from 1900-01-01 to 2099-12-31; 90 % of the days are for training, 5 % for validation, 5
+    % for the test.
 
-    No day occurs in two splits, and every day of a split is used before one is used again. The style is uniform over
-    `FORMATS` (the one with a two-digit year only where it is unambiguous, see `CENTURY`), all lower case half the
-    time. Chance of an exact match: about 1 in 73,000. Positions of alignments are characters.
+    No day occurs in two splits, and every day of a split is used before one is used again. The
+    style is uniform over `FORMATS` (the one with a two-digit year only where it is unambiguous, see
+    `CENTURY`), all lower case half the time. Chance of an exact match: about 1 in 73,000. Positions
+    of alignments are characters.
     """
 
     def pairs(self, split: str) -> list[Pair]:
@@ -62,12 +82,19 @@ class Dates(Generated):
         which = SPLITS.index(split)
         days = np.random.default_rng((self.seed, 0)).permutation(np.arange(_FIRST, _LAST + 1))
         rng = np.random.default_rng((self.seed, 1 + which))
-        share = rng.permutation(np.split(days, [len(days) * 90 // 100, len(days) * 95 // 100])[which])
+        share = rng.permutation(
+            np.split(days, [len(days) * 90 // 100, len(days) * 95 // 100])[which]
+        )
         chosen = np.resize(share, self.count(split)).tolist()
-        return [_pair(day, *draw) for day, draw in zip(chosen, rng.random((len(chosen), 2)).tolist(), strict=True)]
+        return [
+            _pair(day, *draw)
+            for day, draw in zip(chosen, rng.random((len(chosen), 2)).tolist(), strict=True)
+        ]
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Every character of the ISO year, month and day with every character of the same field in the source; "-" with none."""
+        """Every character of the ISO year, month and day with every character of the same field in
+        the source; "-" with none.
+        """
         source, target = pair
         date = datetime.date.fromisoformat(target)
         for style in FORMATS:
@@ -79,7 +106,9 @@ class Dates(Generated):
             raise ValueError(f"{source!r} is not a way to write {target}")
         links, start = set(), 0
         for field, part in parts:
-            links |= {(i, j) for i in range(start, start + len(part)) for j in _ISO.get(field[:1], ())}
+            links |= {
+                (i, j) for i in range(start, start + len(part)) for j in _ISO.get(field[:1], ())
+            }
             start += len(part)
         return frozenset(links)
 
@@ -95,16 +124,30 @@ def _pair(day: int, style: float, case: float) -> Pair:
 def _written(date: datetime.date, style: str) -> list[tuple[str, str]]:
     """`date` in `style` as (field, text) parts; the field of what stands between is ""."""
     between_and_fields = re.split(r"\{(\w+)\}", style)  # literals at even, fields at odd places
-    return [(part, _WRITTEN[part](date)) if i % 2 else ("", part) for i, part in enumerate(between_and_fields)]
+    return [
+        (part, _WRITTEN[part](date)) if i % 2 else ("", part)
+        for i, part in enumerate(between_and_fields)
+    ]
 
 
 def read_date(text: str) -> str:
-    """The ISO date that `text` means, by the standard library's parser: a check of the generator that shares no code with it.
+    """The ISO date that `text` means, by the standard library's parser: a check of the generator
+    that shares no code with it.
 
     Raises:
       ValueError: in none of the styles, or with a weekday that is not that day's.
     """
-    for style in ("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d %Y", "%d/%m/%Y", "%Y/%m/%d", "%A, %d %B %Y", "%d of %B %Y", "%d.%m.%y"):
+    for style in (
+        "%d %B %Y",
+        "%d %b %Y",
+        "%B %d, %Y",
+        "%b %d %Y",
+        "%d/%m/%Y",
+        "%Y/%m/%d",
+        "%A, %d %B %Y",
+        "%d of %B %Y",
+        "%d.%m.%y",
+    ):
         try:
             date = datetime.datetime.strptime(text, style).date()
         except ValueError:

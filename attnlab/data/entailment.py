@@ -1,12 +1,14 @@
-"""Made-up inference between two sentences: does the second follow from the first, contradict it, or neither?
+"""Made-up inference between two sentences: does the second follow from the first, contradict it, or
+neither?
 
     anna sings and ben does not doze      ben does not sleep     entailment
     anna sings and ben does not doze      anna does not sing     contradiction
     anna sings and ben does not doze      anna sleeps            neutral
 
-Every action has two words that mean the same. What is asked for in a neutral pair is the action of somebody else in the first sentence
-half the time, so that who does what has to be kept together. Neither sentence alone says anything about the label: persons, actions
-and negation are drawn in the same way for all three.
+Every action has two words that mean the same. What is asked for in a neutral pair is the action of
+somebody else in the first sentence half the time, so that who does what has to be kept together.
+Neither sentence alone says anything about the label: persons, actions and negation are drawn in the
+same way for all three.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ ACTIONS = (
 
 
 class Clause(NamedTuple):
-    """Somebody does something, or does not; numbers index the tables above, `word` one of the two words of the action."""
+    """Somebody does something, or does not; numbers index the tables above, `word` one of the two
+    words of the action.
+    """
 
     person: int
     action: int
@@ -41,14 +45,20 @@ class Clause(NamedTuple):
 
     def __str__(self) -> str:
         says, bare = ACTIONS[self.action][self.word]
-        return f"{PERSONS[self.person]} does not {bare}" if self.denied else f"{PERSONS[self.person]} {says}"
+        return (
+            f"{PERSONS[self.person]} does not {bare}"
+            if self.denied
+            else f"{PERSONS[self.person]} {says}"
+        )
 
 
 @dataclass(frozen=True)
 class Entailment(Sized):
-    """Pairs of a premise of `clauses` clauses and a hypothesis of one; all three labels are equally likely.
+    """Pairs of a premise of `clauses` clauses and a hypothesis of one; all three labels are equally
+    likely.
 
-    A premise's split follows from its own hash (90/5/5), so no premise is in two splits, whatever the seeds.
+    A premise's split follows from its own hash (90/5/5), so no premise is in two splits, whatever
+    the seeds.
 
     Attributes:
       clauses: of a premise; of different persons and different actions.
@@ -64,15 +74,22 @@ class Entailment(Sized):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 2 <= self.clauses < len(ACTIONS):
-            raise UserError(f"config.data.clauses={self.clauses} must be in 2 ... {len(ACTIONS) - 1}")
+            raise UserError(
+                f"config.data.clauses={self.clauses} must be in 2 ... {len(ACTIONS) - 1}"
+            )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The (premise, hypothesis) pairs of `split`, each with its label."""
         draw = random.Random(f"entailment {self.seed} {split}")
         found: list[tuple[tuple[str, ...], str]] = []
         while len(found) < self.count(split):
-            persons, actions = (draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS))
-            facts = [Clause(*who_what, draw.random() < 0.5, draw.randrange(2)) for who_what in zip(persons, actions, strict=True)]
+            persons, actions = (
+                draw.sample(range(len(table)), self.clauses) for table in (PERSONS, ACTIONS)
+            )
+            facts = [
+                Clause(*who_what, draw.random() < 0.5, draw.randrange(2))
+                for who_what in zip(persons, actions, strict=True)
+            ]
             premise = " and ".join(map(str, facts))
             if split_of(premise) == split:
                 label = LABELS[draw.randrange(3)]
@@ -88,4 +105,6 @@ def _hypothesis(facts: list[Clause], label: str, draw: random.Random) -> Clause:
         return Clause(person, action, denied == (label == "entailment"), word)
     mentioned = [fact.action for fact in facts if fact.action != action]
     others = [other for other in range(len(ACTIONS)) if other != action and other not in mentioned]
-    return Clause(person, draw.choice(mentioned if draw.random() < 0.5 else others), draw.random() < 0.5, word)
+    return Clause(
+        person, draw.choice(mentioned if draw.random() < 0.5 else others), draw.random() < 0.5, word
+    )

@@ -1,7 +1,8 @@
-"""The user's own files, plain, .gz or .xz: sentence pairs in one file per language or a table with a column per language, and plain text.
+"""The user's own files, plain, .gz or .xz: sentence pairs in one file per language or a table with
+a column per language, and plain text.
 
-Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, and are stripped of white space at both ends, which those of
-plain text keep.
+Lines end at "\\n" and nowhere else (U+2028 and the like are text), are UTF-8, and are stripped of
+white space at both ends, which those of plain text keep.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.errors import UserError, nearest
-from attnlab.files import expanded
+from attnlab.records.files import expanded
 
 _ENDINGS = ("", ".gz", ".xz")  # tried in this order
 _log = logging.getLogger(__name__)
@@ -46,27 +47,36 @@ class ParallelFiles:
         """The (source, target) lines of `split`.
 
         Raises:
-          UserError: a file is missing, unreadable, damaged, empty or not UTF-8; the two differ in their number of lines; a line is
-            blank on one side only. The message has the file and, where it applies, the line.
+          UserError: a file is missing, unreadable, damaged, empty or not UTF-8; the two differ in
+            their number of lines; a line is blank on one side only. The message has the file and,
+            where it applies, the line.
         """
         prefix = getattr(self, split)
-        source, target = (find_file(self.directory, f"{prefix}.{language}") for language in (self.source, self.target))
+        source, target = (
+            find_file(self.directory, f"{prefix}.{language}")
+            for language in (self.source, self.target)
+        )
         left, right = read_lines(source), read_lines(target)
         if len(left) != len(right):
-            raise UserError(f"{source} has {len(left)} lines, but {target} has {len(right)}; line n of each must be a pair")
+            raise UserError(
+                f"{source} has {len(left)} lines, but {target} has {len(right)}; line n of each"
+                " must be a pair"
+            )
         return _without_blanks(zip(left, right, strict=True), str(source), str(target))
 
 
 @dataclass(frozen=True)
 class TabFiles:
-    """One pair, or one labelled text or pair, per line of a table whose columns are separated by tabs.
+    """One pair, or one labelled text or pair, per line of a table whose columns are separated by
+    tabs.
 
     Blank lines are skipped, and their number is logged.
 
     Attributes:
       directory: where the tables lie; "" for the current folder.
       train, valid, test: the table of each split, without .gz or .xz.
-      source, target: the columns of the two texts, counted from 1; `target` is 0 where one text is labelled. More columns do no harm.
+      source, target: the columns of the two texts, counted from 1; `target` is 0 where one text is
+        labelled. More columns do no harm.
       label: the column of the labels, which are taken as they stand; 0 for none.
       header: lines above the data, a row of names as a rule; they are skipped.
     """
@@ -89,13 +99,19 @@ class TabFiles:
         """The (source, target) columns of `split`.
 
         Raises:
-          UserError: as for `ParallelFiles`; also a line with too few columns, or a column number below 1.
+          UserError: as for `ParallelFiles`; also a line with too few columns, or a column number
+            below 1.
         """
         if min(self.source, self.target) < 1:
-            raise UserError(f"config.data.source={self.source} and config.data.target={self.target} are columns, counted from 1")
+            raise UserError(
+                f"config.data.source={self.source} and config.data.target={self.target} are"
+                " columns, counted from 1"
+            )
         path, rows = self._rows(split, self.source, self.target)
         cells = ((source, target) for source, target in rows)
-        return _without_blanks(cells, f"column {self.source} of {path}", f"column {self.target} of {path}", self.header)
+        return _without_blanks(
+            cells, f"column {self.source} of {path}", f"column {self.target} of {path}", self.header
+        )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label.
@@ -106,8 +122,8 @@ class TabFiles:
         columns = [column for column in (self.source, self.target) if column]
         if min(self.source, self.label) < 1 or self.target < 0 or self.label in columns:
             raise UserError(
-                f"config.data.source={self.source}, target={self.target} and label={self.label} are different columns, counted from 1; "
-                "target is 0 where one text is labelled"
+                f"config.data.source={self.source}, target={self.target} and label={self.label} are"
+                " different columns, counted from 1; target is 0 where one text is labelled"
             )
         path, rows = self._rows(split, *columns, self.label)
         found: list[tuple[tuple[str, ...], str]] = []
@@ -116,21 +132,34 @@ class TabFiles:
                 found.append((row[:-1], row[-1]))
             elif any(row):
                 blank = [*columns, self.label][row.index("")]
-                raise UserError(f"{path}, line {number}: column {blank} is blank; fill it in or remove the line")
+                raise UserError(
+                    f"{path}, line {number}: column {blank} is blank; fill it in or remove the line"
+                )
         if not found:
             raise UserError(f"{path} holds nothing but blank lines")
         return found
 
     def _rows(self, split: str, *columns: int) -> tuple[Path, list[tuple[str, ...]]]:
-        """The file of a split, and these columns of all its lines below the header; a blank line has blanks."""
+        """The file of a split, and these columns of all its lines below the header; a blank line
+        has blanks.
+        """
         path, needed = find_file(self.directory, getattr(self, split)), max(columns)
         if self.header < 0:
             raise UserError(f"config.data.header={self.header} is a number of lines, 0 or more")
         rows = [line.split("\t") for line in read_lines(path, "\r")[self.header :]]
         for number, row in enumerate(rows, 1 + self.header):
             if len(row) < needed and any(map(str.strip, row)):
-                raise UserError(f"{path}, line {number}: {len(row)} columns, but column {needed} is asked for")
-        return path, [tuple(row[column - 1].strip() for column in columns) if len(row) >= needed else ("",) * len(columns) for row in rows]
+                raise UserError(
+                    f"{path}, line {number}: {len(row)} columns, but column {needed} is asked for"
+                )
+        return path, [
+            (
+                tuple(row[column - 1].strip() for column in columns)
+                if len(row) >= needed
+                else ("",) * len(columns)
+            )
+            for row in rows
+        ]
 
 
 @dataclass(frozen=True)
@@ -139,7 +168,8 @@ class TextFiles:
 
     Attributes:
       directory: where the files lie; "" for the current folder.
-      train, valid, test: the file of each split, or a part of its lines: "input.txt[:90%]", "input.txt[90%:95%]", "input.txt[95%:]".
+      train, valid, test: the file of each split, or a part of its lines: "input.txt[:90%]",
+        "input.txt[90%:95%]", "input.txt[95%:]".
     """
 
     directory: str = ""
@@ -158,17 +188,23 @@ class TextFiles:
         lines = read_lines(path, "\r")
         texts = lines[len(lines) * begin // 100 : len(lines) * end // 100]
         if not any(map(str.strip, texts)):
-            raise UserError(f"config.data.{split}={getattr(self, split)!r}: no text in {len(texts)} of the {len(lines)} lines of {path}")
+            raise UserError(
+                f"config.data.{split}={getattr(self, split)!r}: no text in {len(texts)} of the"
+                f" {len(lines)} lines of {path}"
+            )
         return texts
 
 
 def _part(split: str, wanted: str) -> tuple[str, int, int]:
     """A file's name and the share of its lines that is asked for, in percent from and to."""
-    name, begin, end = re.fullmatch(r"(.*?)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", wanted, re.DOTALL).groups()  # type: ignore[union-attr]
+    name, begin, end = re.fullmatch(
+        r"(.*?)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", wanted, re.DOTALL
+    ).groups()  # type: ignore[union-attr]
     share = int(begin or 0), int(end or 100)
     if not 0 <= share[0] < share[1] <= 100:
         raise UserError(
-            f"config.data.{split}={wanted!r}: the part begins at {share[0]} % and ends at {share[1]} %; expected 0 <= from < to <= 100"
+            f"config.data.{split}={wanted!r}: the part begins at {share[0]} % and ends at"
+            f" {share[1]} %; expected 0 <= from < to <= 100"
         )
     return name, *share
 
@@ -190,11 +226,14 @@ def find_file(directory: str, name: str) -> Path:
         why = f"the folder {wanted.parent} cannot be read ({error.strerror})"
         hint = f"; {alike(wanted.parent)}" if isinstance(error, FileNotFoundError) else ""
         raise UserError(f"cannot find {wanted}: {why}{hint}") from error
-    raise UserError(f"cannot find {wanted} (tried {', '.join(path.name for path in tried)}); {alike(wanted)}")
+    raise UserError(
+        f"cannot find {wanted} (tried {', '.join(path.name for path in tried)}); {alike(wanted)}"
+    )
 
 
 def alike(path: Path) -> str:
-    """What lies in the place of a missing file or folder, as the tail of an error message: near names, or all names if they are few.
+    """What lies in the place of a missing file or folder, as the tail of an error message: near
+    names, or all names if they are few.
 
     Where folders on the way to it are missing too, the near names of the first of them.
     """
@@ -205,11 +244,16 @@ def alike(path: Path) -> str:
     except OSError as error:
         return f"the folder {path.parent} cannot be read ({error.strerror})"
     hint = nearest(path.name, present)
-    return hint if len(hint) <= 300 else f"the folder has {len(present)} entries, none with a similar name"
+    return (
+        hint
+        if len(hint) <= 300
+        else f"the folder has {len(present)} entries, none with a similar name"
+    )
 
 
 def read_lines(path: Path, strip: str | None = None) -> list[str]:
-    """The lines of a UTF-8 file, unpacked if its name says so, without the characters `strip` (white space) at both ends.
+    """The lines of a UTF-8 file, unpacked if its name says so, without the characters `strip`
+    (white space) at both ends.
 
     Raises:
       UserError: unreadable, damaged, empty, or not UTF-8 (with the line).
@@ -221,7 +265,10 @@ def read_lines(path: Path, strip: str | None = None) -> list[str]:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file to UTF-8") from error
+        raise UserError(
+            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file"
+            " to UTF-8"
+        ) from error
     lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:  # the end of the last line, not another one
         lines.pop()
@@ -234,14 +281,22 @@ def _content(path: Path) -> bytes:
     try:
         packed = path.read_bytes()
         return unpack(packed) if unpack and packed else packed
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:  # before OSError, which the first one is
+    except (
+        gzip.BadGzipFile,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+    ) as error:  # before OSError, which the first one is
         raise UserError(f"{path} is damaged or no {path.suffix} file: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _without_blanks(pairs: Iterable[tuple[str, str]], source: str, target: str, above: int = 0) -> list[tuple[str, str]]:
-    """The pairs with text on both sides; a pair with text on one side is an error, as the files are then most likely shifted.
+def _without_blanks(
+    pairs: Iterable[tuple[str, str]], source: str, target: str, above: int = 0
+) -> list[tuple[str, str]]:
+    """The pairs with text on both sides; a pair with text on one side is an error, as the files are
+    then most likely shifted.
 
     Lines are counted from those `above` the pairs on.
     """
@@ -251,7 +306,10 @@ def _without_blanks(pairs: Iterable[tuple[str, str]], source: str, target: str, 
             kept.append(pair)
         elif any(pair):
             empty, full = (target, source) if pair[0] else (source, target)
-            raise UserError(f"{empty}, line {number}: blank, while {full} has text there; fill it in or remove the line from both sides")
+            raise UserError(
+                f"{empty}, line {number}: blank, while {full} has text there; fill it in or remove"
+                " the line from both sides"
+            )
         else:
             blank += 1
     if not kept:

@@ -1,4 +1,6 @@
-"""What generated sources share: how many examples, from which seed; and, those of pairs, gold alignments."""
+"""What generated sources share: how many examples, from which seed; and, those of pairs, gold
+alignments.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,14 @@ Alignment = frozenset[tuple[int, int]]  # (source position, target position), bo
 
 @dataclass(frozen=True)
 class Sized:
-    """Base of the sources that are computed, not read. Equal fields give equal examples, on every machine.
+    """Base of the sources that are computed, not read. Equal fields give equal examples, on every
+    machine.
 
     Attributes:
       examples: training examples: pairs, texts.
       valid, test: examples of the other two splits.
-      seed: of the generator; apart from the seed of a trial, so that several trials see the same data.
+      seed: of the generator; apart from the seed of a trial, so that several trials see the same
+        data.
 
     Raises:
       UserError: a size below 1 or a negative seed.
@@ -33,7 +37,9 @@ class Sized:
     def __post_init__(self) -> None:
         for field, least in (("examples", 1), ("valid", 1), ("test", 1), ("seed", 0)):
             if getattr(self, field) < least:
-                raise UserError(f"config.data.{field}={getattr(self, field)} must be {least} or more")
+                raise UserError(
+                    f"config.data.{field}={getattr(self, field)} must be {least} or more"
+                )
 
     def count(self, split: str) -> int:
         """The number of examples in `split`."""
@@ -58,5 +64,7 @@ class Generated(Sized):
 
 
 def split_of(source: str) -> str:
-    """The split that a source text belongs to by its own hash: 90 % are for training, 5 % for validation, 5 % for the test."""
+    """The split that a source text belongs to by its own hash: 90 % are for training, 5 % for
+    validation, 5 % for the test.
+    """
     return {0: "valid", 1: "test"}.get(hashlib.sha256(source.encode()).digest()[0] % 20, "train")

@@ -3,9 +3,10 @@
     the big old dogs that see a cat will sleep tomorrow
     alba nova kani vete gore ke un mitso vidis dormis va
 
-From the English-like side to the other: adjectives follow their noun in reverse order and agree with it in number, the verb
-ends its clause and agrees with a subject that may stand far off ("will sleep" hides the number), the adverb leads,
-"the" has no counterpart and "tomorrow" has two words. Each side determines the other.
+From the English-like side to the other: adjectives follow their noun in reverse order and agree
+with it in number, the verb ends its clause and agrees with a subject that may stand far off ("will
+sleep" hides the number), the adverb leads, "the" has no counterpart and "tomorrow" has two words.
+Each side determines the other.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ ADVERBS = (("today", "hodi"), ("tomorrow", "alba nova"), ("often", "ofte"))
 THAT, WILL = ("that", "ke"), ("will", "va")
 
 _Item = TypeVar("_Item")
-_Words = list[tuple[str, str]]  # (word, where in the tree it comes from); words of both sides with one origin are aligned
+_Words = list[
+    tuple[str, str]
+]  # (word, where in the tree it comes from); words of both sides with one origin are aligned
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,9 @@ class Sentence:
 class Grammar(Generated):
     """Sentences of the grammar, no two alike.
 
-    A sentence's split follows from its own hash (90/5/5), so no sentence is in two splits, whatever the seeds.
-    Positions of alignments are words (separated by blanks). About 50 different words per side.
+    A sentence's split follows from its own hash (90/5/5), so no sentence is in two splits, whatever
+    the seeds. Positions of alignments are words (separated by blanks). About 50 different words per
+    side.
 
     Attributes:
       depth: how deep relative clauses may nest; 0 for none.
@@ -112,12 +116,16 @@ class Grammar(Generated):
         return list(found.items())
 
     def alignment(self, pair: Pair) -> Alignment:
-        """Each target word with the source word that it renders; "the" has no partner, "tomorrow" has two."""
+        """Each target word with the source word that it renders; "the" has no partner,
+        "tomorrow" has two.
+        """
         sentence = read_target(pair[1])
         source, target = source_words(sentence), target_words(sentence)
         if _text(source) != pair[0]:
             raise ValueError(f"{pair[1]!r} does not translate {pair[0]!r}")
-        return frozenset((i, j) for i, (_, a) in enumerate(source) for j, (_, b) in enumerate(target) if a == b)
+        return frozenset(
+            (i, j) for i, (_, a) in enumerate(source) for j, (_, b) in enumerate(target) if a == b
+        )
 
 
 def _pick(draw: random.Random, items: tuple[_Item, ...]) -> _Item:
@@ -132,57 +140,96 @@ def _draw_sentence(draw: random.Random, depth: int) -> Sentence:
 
 def _draw_clause(draw: random.Random, depth: int) -> Clause:
     verb = _pick(draw, tuple(range(len(VERBS))))
-    return Clause(verb, draw.random() < 0.3, _draw_phrase(draw, depth) if verb < len(TRANSITIVE) else None)
+    return Clause(
+        verb, draw.random() < 0.3, _draw_phrase(draw, depth) if verb < len(TRANSITIVE) else None
+    )
 
 
 def _draw_phrase(draw: random.Random, depth: int) -> Phrase:
     adjectives: tuple[int, ...] = ()
     for _ in range(_pick(draw, (0, 0, 1, 1, 2))):
-        adjectives += (_pick(draw, tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)),)
+        adjectives += (
+            _pick(draw, tuple(i for i in range(len(ADJECTIVES)) if i not in adjectives)),
+        )
     relative = _draw_clause(draw, depth - 1) if depth > 0 and draw.random() < 0.3 else None
-    return Phrase(_pick(draw, (0, 0, 1, 2)), adjectives, _pick(draw, tuple(range(len(NOUNS)))), draw.random() < 0.5, relative)
+    return Phrase(
+        _pick(draw, (0, 0, 1, 2)),
+        adjectives,
+        _pick(draw, tuple(range(len(NOUNS)))),
+        draw.random() < 0.5,
+        relative,
+    )
 
 
 def source_words(sentence: Sentence) -> _Words:
     """The source side, word by word."""
-    words = _source_phrase(sentence.subject, "s") + _source_clause(sentence.clause, sentence.subject.plural, "p")
+    words = _source_phrase(sentence.subject, "s") + _source_clause(
+        sentence.clause, sentence.subject.plural, "p"
+    )
     return words if sentence.adverb is None else [*words, (ADVERBS[sentence.adverb][0], "adverb")]
 
 
 def _source_phrase(phrase: Phrase, at: str) -> _Words:
     words = [(DETERMINERS[phrase.determiner][phrase.plural], f"{at}.determiner")]
-    words += [(ADJECTIVES[adjective][phrase.plural], f"{at}.adjective{adjective}") for adjective in phrase.adjectives]
+    words += [
+        (ADJECTIVES[adjective][phrase.plural], f"{at}.adjective{adjective}")
+        for adjective in phrase.adjectives
+    ]
     words += [(NOUNS[phrase.noun][phrase.plural], f"{at}.noun")]
     if phrase.relative is not None:
-        words += [(THAT[0], f"{at}.that"), *_source_clause(phrase.relative, phrase.plural, f"{at}.r")]
+        words += [
+            (THAT[0], f"{at}.that"),
+            *_source_clause(phrase.relative, phrase.plural, f"{at}.r"),
+        ]
     return words
 
 
 def _source_clause(clause: Clause, plural: bool, at: str) -> _Words:
     will = [(WILL[0], f"{at}.will")] * clause.future
-    verb = (VERBS[clause.verb][plural or clause.future], f"{at}.verb")  # the plural form is the bare verb
+    verb = (
+        VERBS[clause.verb][plural or clause.future],
+        f"{at}.verb",
+    )  # the plural form is the bare verb
     return [*will, verb, *(_source_phrase(clause.object, f"{at}.o") if clause.object else ())]
 
 
 def target_words(sentence: Sentence) -> _Words:
     """The target side, word by word."""
-    adverb = [] if sentence.adverb is None else [(word, "adverb") for word in ADVERBS[sentence.adverb][1].split()]
-    return adverb + _target_phrase(sentence.subject, "s") + _target_clause(sentence.clause, sentence.subject.plural, "p")
+    adverb = (
+        []
+        if sentence.adverb is None
+        else [(word, "adverb") for word in ADVERBS[sentence.adverb][1].split()]
+    )
+    return (
+        adverb
+        + _target_phrase(sentence.subject, "s")
+        + _target_clause(sentence.clause, sentence.subject.plural, "p")
+    )
 
 
 def _target_phrase(phrase: Phrase, at: str) -> _Words:
     determiner = DETERMINERS[phrase.determiner][2 + phrase.plural]
     words = [(determiner, f"{at}.determiner")] * bool(determiner)
     words += [(NOUNS[phrase.noun][2 + phrase.plural], f"{at}.noun")]
-    words += [(ADJECTIVES[adjective][2 + phrase.plural], f"{at}.adjective{adjective}") for adjective in reversed(phrase.adjectives)]
+    words += [
+        (ADJECTIVES[adjective][2 + phrase.plural], f"{at}.adjective{adjective}")
+        for adjective in reversed(phrase.adjectives)
+    ]
     if phrase.relative is not None:
-        words += [(THAT[1], f"{at}.that"), *_target_clause(phrase.relative, phrase.plural, f"{at}.r")]
+        words += [
+            (THAT[1], f"{at}.that"),
+            *_target_clause(phrase.relative, phrase.plural, f"{at}.r"),
+        ]
     return words
 
 
 def _target_clause(clause: Clause, plural: bool, at: str) -> _Words:
     object_ = _target_phrase(clause.object, f"{at}.o") if clause.object else []
-    return [*object_, (VERBS[clause.verb][2 + plural], f"{at}.verb"), *[(WILL[1], f"{at}.will")] * clause.future]
+    return [
+        *object_,
+        (VERBS[clause.verb][2 + plural], f"{at}.verb"),
+        *[(WILL[1], f"{at}.will")] * clause.future,
+    ]
 
 
 def _text(words: _Words) -> str:
@@ -190,7 +237,8 @@ def _text(words: _Words) -> str:
 
 
 def read_target(text: str) -> Sentence:
-    """What a target sentence says: the way back, which shows that nothing is lost and checks every agreement.
+    """What a target sentence says: the way back, which shows that nothing is lost and checks every
+    agreement.
 
     Raises:
       ValueError: not a sentence of the target language, with the word that does not fit.
@@ -206,7 +254,11 @@ class _Reader:
         self._next = 0
 
     def sentence(self) -> Sentence:
-        adverbs = [i for i, (_, target) in enumerate(ADVERBS) if self._words[: len(target.split())] == target.split()]
+        adverbs = [
+            i
+            for i, (_, target) in enumerate(ADVERBS)
+            if self._words[: len(target.split())] == target.split()
+        ]
         for adverb in adverbs:
             self._next = len(ADVERBS[adverb][1].split())
         subject = self._phrase()
@@ -239,8 +291,12 @@ class _Reader:
             raise self._misfit("a transitive verb of its subject's number")
         return Clause(verb[0], self._accept_word(WILL[1]), patient)
 
-    def _accept(self, table: tuple[tuple[str, str, str, str], ...], plural: bool | None = None) -> tuple[int, bool] | None:
-        """(row, is plural) of the next word in `table`, of the given number if one is given; None leaves the word there."""
+    def _accept(
+        self, table: tuple[tuple[str, str, str, str], ...], plural: bool | None = None
+    ) -> tuple[int, bool] | None:
+        """(row, is plural) of the next word in `table`, of the given number if one is given; None
+        leaves the word there.
+        """
         word = self._words[self._next] if self._next < len(self._words) else ""
         for row, forms in enumerate(table):
             for number in (False, True) if plural is None else (plural,):
@@ -257,4 +313,6 @@ class _Reader:
     def _misfit(self, wanted: str, back: int = 0) -> ValueError:
         position = self._next - back
         found = self._words[position] if position < len(self._words) else "the end"
-        return ValueError(f"word {position + 1}: expected {wanted}, found {found!r} in {' '.join(self._words)!r}")
+        return ValueError(
+            f"word {position + 1}: expected {wanted}, found {found!r} in {' '.join(self._words)!r}"
+        )

@@ -1,7 +1,9 @@
-"""From config to labelled texts as ids: source, vocabulary, classes, and a fingerprint of what was read.
+"""From config to labelled texts as ids: source, vocabulary, classes, and a fingerprint of what was
+read.
 
-A pair of texts is read with one vocabulary. Classes are the labels of the training split, in alphabetical order; class k of C is k + 1
-in a batch, 0 is a row of padding, and C + 1 any label that only another split has.
+A pair of texts is read with one vocabulary. Classes are the labels of the training split, in
+alphabetical order; class k of C is k + 1 in a batch, 0 is a row of padding, and C + 1 any label
+that only another split has.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
+from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.batching import Examples, Packed
-from attnlab.data.corpus import VocabularySettings, has_vocabularies, load_vocabularies, save_vocabularies
+from attnlab.data.corpus import (
+    VocabularySettings,
+    has_vocabularies,
+    load_vocabularies,
+    save_vocabularies,
+)
 from attnlab.data.vocabulary import EOS, UNK, Vocabulary
 from attnlab.errors import UserError, nearest
-from attnlab.files import write_atomic
-from attnlab.json_kinds import Damaged, read
-from attnlab.registry import build
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged, read
 
 Labelled = tuple[tuple[str, ...], str]
 
@@ -47,7 +54,8 @@ class Classes:
     """What was learned from the training split beside the vocabulary.
 
     Attributes:
-      names: the labels, in the order of their numbers; none where labels are no classes but numbers.
+      names: the labels, in the order of their numbers; none where labels are no classes but
+        numbers.
       sentences: how many texts an example has.
     """
 
@@ -57,7 +65,9 @@ class Classes:
     def save(self, workdir: Path) -> None:
         """Write `<workdir>/vocabulary/labels.json`, whole or not at all."""
         body = {"labels": list(self.names), "sentences": self.sentences}
-        write_atomic(workdir / _FILE, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False))
+        write_atomic(
+            workdir / _FILE, json.dumps({**body, "sha256": _digest(body)}, ensure_ascii=False)
+        )
 
     @classmethod
     def load(cls, workdir: Path) -> Classes:
@@ -70,9 +80,14 @@ class Classes:
         except OSError as error:
             raise UserError(f"cannot read the labels {path}: {error.strerror or error}") from error
         except Damaged as error:
-            raise UserError(f"the labels {path} are damaged ({error}); put back a good copy") from error
+            raise UserError(
+                f"the labels {path} are damaged ({error}); put back a good copy"
+            ) from error
         if not whole:
-            raise UserError(f"the labels {path} are damaged (their checksum does not match); put back a good copy")
+            raise UserError(
+                f"the labels {path} are damaged (their checksum does not match); put back a good"
+                " copy"
+            )
         return cls(tuple(body["labels"]), body["sentences"])
 
 
@@ -95,7 +110,9 @@ class LabelledTexts:
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def about(self, split: str) -> str:
-        """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs, in a line."""
+        """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs,
+        in a line.
+        """
         tokens = sum(len(side.ids) for side in self.examples[split].packed)
         unknown = sum(int((side.ids == UNK).sum()) for side in self.examples[split].packed)
         kind = "pairs" if self.classes.sentences == 2 else "texts"
@@ -103,7 +120,10 @@ class LabelledTexts:
         if not self.classes.names:
             return sizes
         counts = Counter(label for _, label in self.rows[split])
-        labels = ", ".join(f"{name} {counts[name]:,}" for name in (*self.classes.names, *sorted({*counts} - {*self.classes.names})))
+        labels = ", ".join(
+            f"{name} {counts[name]:,}"
+            for name in (*self.classes.names, *sorted({*counts} - {*self.classes.names}))
+        )
         return f"{sizes}; {labels}"
 
 
@@ -111,7 +131,10 @@ def source(data: Mapping[str, Any]) -> Any:
     """The source of a config node; `UserError` unless it has labels."""
     found = build(SOURCES, data, "config.data")()
     if not callable(getattr(found, "labelled", None)):
-        raise UserError(f"config.data={data['name']}: a data source for this task needs a method labelled(split), see attnlab.data")
+        raise UserError(
+            f"config.data={data['name']}: a data source for this task needs a method"
+            " labelled(split), see attnlab.data"
+        )
     return found
 
 
@@ -124,26 +147,34 @@ def load(
 ) -> LabelledTexts:
     """Read the splits of a source and encode them.
 
-    Vocabulary and classes come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the training split and
-    nothing else; `save` keeps them. Nothing is written here.
+    Vocabulary and classes come from `<workdir>/vocabulary/` if they are there. Else they are
+    learned, on the training split and nothing else; `save` keeps them. Nothing is written here.
 
     Args:
       data: the config node of the source.
       vocabulary: the config node of `VocabularySettings`.
       workdir: of the run.
-      splits: which to read; also read, but not returned, is "train" where something has to be learned.
+      splits: which to read; also read, but not returned, is "train" where something has to be
+        learned.
       answer: a label to numbers, where labels are no classes; see `answered`.
 
     Raises:
-      UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or of other settings, or the rows of a
-        split do not fit it (see `encode`).
+      UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or
+        of other settings, or the rows of a split do not fit it (see `encode`).
     """
     of = source(data)
     settings = VocabularySettings.read(vocabulary)
     if not settings.shared:
-        raise UserError("config.vocabulary.shared=False: the texts of a pair are read with one vocabulary here; leave it True")
+        raise UserError(
+            "config.vocabulary.shared=False: the texts of a pair are read with one vocabulary here;"
+            " leave it True"
+        )
     known = workdir is not None and saved(workdir)
-    rows = {split: of.labelled(split) for split in SPLITS if split in splits or (split == "train" and not known)}
+    rows = {
+        split: of.labelled(split)
+        for split in SPLITS
+        if split in splits or (split == "train" and not known)
+    }
     if known:
         assert workdir is not None
         (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
@@ -171,24 +202,38 @@ def saved(workdir: Path) -> bool:
     return has_vocabularies(workdir) and (workdir / _FILE).exists()
 
 
-def encode(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str) -> Examples:
-    """Rows to ids and class numbers; labels that the training split does not have share one number beyond its own, and are logged.
+def encode(
+    vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str
+) -> Examples:
+    """Rows to ids and class numbers; labels that the training split does not have share one number
+    beyond its own, and are logged.
 
     Raises:
-      UserError: an example with more or fewer texts than those of training; such a label in the training split, or no other in a split.
+      UserError: an example with more or fewer texts than those of training; such a label in the
+        training split, or no other in a split.
     """
     _check(classes, rows, split)
     numbers = {name: number for number, name in enumerate(classes.names, 1)}
     of_rows = np.array([numbers.get(label, len(numbers) + 1) for _, label in rows], np.int32)
-    return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=of_rows)
+    return dataclasses.replace(
+        unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=of_rows
+    )
 
 
-def answered(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str, answer: Callable[[str], Any]) -> Examples:
-    """Rows to ids and to what `answer` makes of their labels, numbers or arrays of one shape, as float32.
+def answered(
+    vocabulary: Vocabulary,
+    classes: Classes,
+    rows: Sequence[Labelled],
+    split: str,
+    answer: Callable[[str], Any],
+) -> Examples:
+    """Rows to ids and to what `answer` makes of their labels, numbers or arrays of one shape, as
+    float32.
 
     Raises:
-      UserError: an example with more or fewer texts than those of training, a label that `answer` refuses, or an answer that is not finite
-        or of another shape than the first one, and where it stands.
+      UserError: an example with more or fewer texts than those of training, a label that `answer`
+        refuses, or an answer that is not finite or of another shape than the first one, and where
+        it stands.
     """
     _check_texts(classes, rows, split)
     found: list[np.ndarray] = []
@@ -197,10 +242,17 @@ def answered(vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled],
             found.append(_numbers(label, answer(label)))
             if found[-1].shape != found[0].shape:
                 shapes = f"of shape {found[-1].shape}, {rows[0][1]!r} of example 1 {found[0].shape}"
-                raise UserError(f"label {label!r} means an array {shapes}; all answers must have one shape")
+                raise UserError(
+                    f"label {label!r} means an array {shapes}; all answers must have one shape"
+                )
         except UserError as error:
-            raise UserError(f"config.data: example {number} of the {split} split: {error}") from error
-    return dataclasses.replace(unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=np.asarray(found, np.float32))
+            raise UserError(
+                f"config.data: example {number} of the {split} split: {error}"
+            ) from error
+    return dataclasses.replace(
+        unlabelled(vocabulary, classes, [texts for texts, _ in rows]),
+        label=np.asarray(found, np.float32),
+    )
 
 
 def _numbers(label: str, answer: Any) -> np.ndarray:
@@ -218,8 +270,14 @@ def _numbers(label: str, answer: Any) -> np.ndarray:
 def _check_texts(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
     """Every example has as many texts as those of training."""
     for number in {len(texts) for texts, _ in rows} - {classes.sentences}:
-        advice = "name as many columns or features in config.data.source and config.data.target as in training"
-        raise UserError(f"config.data: the {split} split has an example with {number} text(s), training had {classes.sentences}; {advice}")
+        advice = (
+            "name as many columns or features in config.data.source and config.data.target as in"
+            " training"
+        )
+        raise UserError(
+            f"config.data: the {split} split has an example with {number} text(s), training had"
+            f" {classes.sentences}; {advice}"
+        )
 
 
 def _check(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
@@ -231,35 +289,70 @@ def _check(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
     first = next(iter(strange))
     if split == "train" or strange.total() == len(rows):
         hint = nearest(first, classes.names)
-        raise UserError(f"the {split} split has the label {first!r}, which the training split does not have; {hint}")
+        raise UserError(
+            f"the {split} split has the label {first!r}, which the training split does not have;"
+            f" {hint}"
+        )
     named = ", ".join(sorted(strange)[:5]) + (", ..." if len(strange) > 5 else "")
-    message = "%d of %d examples of the %s split have a label that the training split does not have (%s): wrong whatever is answered, %s"
-    _log.warning(message, strange.total(), len(rows), split, named, "and left out of the loss, which would be infinite")
+    message = (
+        "%d of %d examples of the %s split have a label that the training split does not have (%s):"
+        " wrong whatever is answered, %s"
+    )
+    _log.warning(
+        message,
+        strange.total(),
+        len(rows),
+        split,
+        named,
+        "and left out of the loss, which would be infinite",
+    )
 
 
-def unlabelled(vocabulary: Vocabulary, classes: Classes, texts: Sequence[Sequence[str]]) -> Examples:
+def unlabelled(
+    vocabulary: Vocabulary, classes: Classes, texts: Sequence[Sequence[str]]
+) -> Examples:
     """The ids of the first texts and, of pairs, of the second ones, EOS at the end of each."""
-    sides = [Packed(vocabulary.encode_stream((each[side] for each in texts), end=(EOS,))) for side in range(classes.sentences)]
+    sides = [
+        Packed(vocabulary.encode_stream((each[side] for each in texts), end=(EOS,)))
+        for side in range(classes.sentences)
+    ]
     return Examples(sides[0], sides[1] if classes.sentences == 2 else None)
 
 
 def fingerprint(rows: Iterable[Labelled]) -> str:
-    """SHA-256 (hex) of the rows in their order; the lengths are part of it, so no text can pose as the end of another."""
+    """SHA-256 (hex) of the rows in their order; the lengths are part of it, so no text can pose as
+    the end of another.
+    """
     digest = hashlib.sha256()
     for texts, label in rows:
         parts = (*texts, label)
-        digest.update(f"{len(parts)} {' '.join(str(len(part)) for part in parts)} {''.join(parts)}".encode())
+        digest.update(
+            f"{len(parts)} {' '.join(str(len(part)) for part in parts)} {''.join(parts)}".encode()
+        )
     return digest.hexdigest()
 
 
-def _learn(rows: Sequence[Labelled], settings: VocabularySettings, named: bool) -> tuple[Vocabulary, Classes]:
+def _learn(
+    rows: Sequence[Labelled], settings: VocabularySettings, named: bool
+) -> tuple[Vocabulary, Classes]:
     """Vocabulary and, where labels are `named` ones, classes of the training split."""
-    counts, names = {len(texts) for texts, _ in rows}, sorted({label for _, label in rows}) if named else []
+    counts, names = (
+        {len(texts) for texts, _ in rows},
+        (sorted({label for _, label in rows}) if named else []),
+    )
     if len(counts) != 1 or not counts <= {1, 2}:
-        raise UserError(f"config.data: every example must have one text, or every one two; the training split has {sorted(counts)}")
+        raise UserError(
+            "config.data: every example must have one text, or every one two; the training split"
+            f" has {sorted(counts)}"
+        )
     if named and len(names) < 2:
-        raise UserError(f"config.data: the training split has no label but {names[0]!r}; there is nothing to tell apart")
-    return Vocabulary.train((text for texts, _ in rows for text in texts), **settings.of_one), Classes(tuple(names), *counts)
+        raise UserError(
+            f"config.data: the training split has no label but {names[0]!r}; there is nothing to"
+            " tell apart"
+        )
+    return Vocabulary.train(
+        (text for texts, _ in rows for text in texts), **settings.of_one
+    ), Classes(tuple(names), *counts)
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -1,9 +1,11 @@
-"""Pairs of a key and a value, then a key again; the label is its value. How much can a state of a given width hold?
+"""Pairs of a key and a value, then a key again; the label is its value. How much can a state of a
+given width hold?
 
     c3 a7 f0 ... a   ->   7
 
-A pair is one word, so that it enters a memory as one; where key and value are two words (`associations`), finding the value takes two
-looks. A recurrence has to keep all pairs in one state, a tape keeps a slot for each.
+A pair is one word, so that it enters a memory as one; where key and value are two words
+(`associations`), finding the value takes two looks. A recurrence has to keep all pairs in one
+state, a tape keeps a slot for each.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from attnlab.errors import UserError
 
 @dataclass(frozen=True)
 class Lookup(Sized):
-    """Texts of `pairs` words of a letter and a digit, no letter twice, and one of these letters; all digits are equally likely.
+    """Texts of `pairs` words of a letter and a digit, no letter twice, and one of these letters;
+    all digits are equally likely.
 
-    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds.
+    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the
+    seeds.
 
     Attributes:
       pairs: of a text; one of its keys is asked for.
@@ -42,12 +46,19 @@ class Lookup(Sized):
         super().__post_init__()
         if not 1 <= self.pairs <= self.keys <= len(string.ascii_lowercase):
             limits = f"config.data.pairs={self.pairs} and config.data.keys={self.keys}"
-            raise UserError(f"{limits}: expected 1 <= pairs <= keys <= {len(string.ascii_lowercase)}")
+            raise UserError(
+                f"{limits}: expected 1 <= pairs <= keys <= {len(string.ascii_lowercase)}"
+            )
         if not 2 <= self.values <= len(string.digits):
-            raise UserError(f"config.data.values={self.values} must be in 2 ... {len(string.digits)}")
+            raise UserError(
+                f"config.data.values={self.values} must be in 2 ... {len(string.digits)}"
+            )
         texts = math.perm(self.keys, self.pairs) * self.values**self.pairs * self.pairs
         if texts < 200:  # about ten of them for validation
-            raise UserError(f"config.data.pairs={self.pairs}: {texts} texts are too few for three splits; take more pairs, keys or values")
+            raise UserError(
+                f"config.data.pairs={self.pairs}: {texts} texts are too few for three splits; take"
+                " more pairs, keys or values"
+            )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""
@@ -57,7 +68,9 @@ class Lookup(Sized):
             keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
             values = [string.digits[int(draw.random() * self.values)] for _ in keys]
             asked = int(draw.random() * self.pairs)
-            text = " ".join([*(key + value for key, value in zip(keys, values, strict=True)), keys[asked]])
+            text = " ".join(
+                [*(key + value for key, value in zip(keys, values, strict=True)), keys[asked]]
+            )
             if split_of(text) == split:
                 found.append(((text,), values[asked]))
         return found

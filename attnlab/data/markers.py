@@ -1,9 +1,11 @@
-"""Two numbers hidden in a long run of made-up words; the label is their sum modulo the number of numbers.
+"""Two numbers hidden in a long run of made-up words; the label is their sum modulo the number of
+numbers.
 
     ba ko tu 3 ri ma ... vo 4 da   ->   2        (3 + 4 modulo 5)
 
-Where they stand tells nothing and a sum cannot be read off one of them: whoever pools all states can do it, a last state that has to
-carry both to the end finds it hard. A task of Lin et al.'s kind, where evidence may stand anywhere in the text.
+Where they stand tells nothing and a sum cannot be read off one of them: whoever pools all states
+can do it, a last state that has to carry both to the end finds it hard. A task of Lin et al.'s
+kind, where evidence may stand anywhere in the text.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ SYLLABLES = [consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in 
 
 @dataclass(frozen=True)
 class Markers(Sized):
-    """Texts of `shortest` to `longest` words, two of them numbers below `numbers`; all labels are equally likely.
+    """Texts of `shortest` to `longest` words, two of them numbers below `numbers`; all labels are
+    equally likely.
 
-    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the seeds.
+    A text's split follows from its own hash (90/5/5), so no text is in two splits, whatever the
+    seeds.
 
     Attributes:
       shortest, longest: words of a text, the numbers among them.
@@ -47,7 +51,9 @@ class Markers(Sized):
             raise UserError(f"{limits}: expected 4 <= shortest <= longest")
         for field, most in (("numbers", 100), ("words", len(SYLLABLES))):
             if not 2 <= getattr(self, field) <= most:
-                raise UserError(f"config.data.{field}={getattr(self, field)} must be in 2 ... {most}")
+                raise UserError(
+                    f"config.data.{field}={getattr(self, field)} must be in 2 ... {most}"
+                )
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label."""

@@ -1,13 +1,15 @@
-"""The pairs of another source whose source side has a length in words: sentences of one length, to ask what length does."""
+"""The pairs of another source whose source side has a length in words: sentences of one length, to
+ask what length does.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
-from attnlab.registry import Part, made
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,24 @@ class OfLength:
     parts: ClassVar = {"of": SOURCES}
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        """The pairs of `split`; raises `UserError` as `of` does, for limits that hold nothing, and where no pair is left."""
+        """The pairs of `split`; raises `UserError` as `of` does, for limits that hold nothing, and
+        where no pair is left.
+        """
         limits = f"config.data.shortest={self.shortest} and config.data.longest={self.longest}"
         if not 1 <= self.shortest <= self.longest:
             raise UserError(f"{limits}: expected 1 <= shortest <= longest")
         found: list[tuple[str, str]] = made(SOURCES, self.of)().pairs(split)
         lengths = [len(source.split()) for source, _ in found]
-        kept = [pair for pair, length in zip(found, lengths, strict=True) if self.shortest <= length <= self.longest]
+        kept = [
+            pair
+            for pair, length in zip(found, lengths, strict=True)
+            if self.shortest <= length <= self.longest
+        ]
         if not kept:
-            there = f"its {len(found)} pairs have {min(lengths)} to {max(lengths)} words" if found else "it is empty"
+            there = (
+                f"its {len(found)} pairs have {min(lengths)} to {max(lengths)} words"
+                if found
+                else "it is empty"
+            )
             raise UserError(f"{limits} leave no pair of the {split} split; {there}")
         return kept

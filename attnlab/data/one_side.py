@@ -1,13 +1,15 @@
-"""One side of the pairs of another source, as texts: a language model of the language that a translation is into."""
+"""One side of the pairs of another source, as texts: a language model of the language that a
+translation is into.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from attnlab.config.registry import Part, made
 from attnlab.data import SOURCES
 from attnlab.errors import UserError
-from attnlab.registry import Part, made
 
 
 @dataclass(frozen=True)
@@ -28,5 +30,8 @@ class OneSide:
         """The texts of `split`; raises `UserError` as `of` does, and where `of` has no pairs."""
         source = made(SOURCES, self.of)()
         if not callable(getattr(source, "pairs", None)):
-            raise UserError(f"config.data.of: {type(source).__name__} has no pairs(split) of which one side could be taken")
+            raise UserError(
+                f"config.data.of: {type(source).__name__} has no pairs(split) of which one side"
+                " could be taken"
+            )
         return [pair[self.side == "target"] for pair in source.pairs(split)]

@@ -1,9 +1,11 @@
-"""Words of an invented orthography and how they are said: grapheme-to-phoneme conversion, whose rules have to be learned.
+"""Words of an invented orthography and how they are said: grapheme-to-phoneme conversion, whose
+rules have to be learned.
 
     knaithel -> N EY TH EH L
 
-Two letters may be one sound, one letter may be two or none, and what a letter stands for hangs on its neighbours: "c" and "g" are soft
-before "e" and "i", "s" is voiced between vowels, an "e" at the end is silent and makes the vowel before the last consonant long.
+Two letters may be one sound, one letter may be two or none, and what a letter stands for hangs on
+its neighbours: "c" and "g" are soft before "e" and "i", "s" is voiced between vowels, an "e" at the
+end is silent and makes the vowel before the last consonant long.
 """
 
 from __future__ import annotations
@@ -44,23 +46,61 @@ RULES: tuple[tuple[str, str], ...] = (
     ("g(?=[ei])", "JH"),
     (f"(?<={V})s(?={V})", "Z"),
     *zip("aeiou", ("AE", "EH", "IH", "AA", "AH"), strict=True),
-    *((letter, {"c": "K", "h": "HH", "j": "JH", "x": "K S"}.get(letter, letter.upper())) for letter in "bcdfghjklmnprstvwxz"),
+    *(
+        (letter, {"c": "K", "h": "HH", "j": "JH", "x": "K S"}.get(letter, letter.upper()))
+        for letter in "bcdfghjklmnprstvwxz"
+    ),
 )
 """What stands at a place of a word, as a regular expression, and its phonemes; of the rules that fit the first one holds."""
 
 _PATIENCE = 5000  # words in a row that are known or of another split
-_ONSETS = ("", *"bcdfghjklmnprstvwz", "ch", "sh", "th", "ph", "gh", "kn", "wr", "qu", "br", "cl", "dr", "gr", "pl", "st", "tr")
+_ONSETS = (
+    "",
+    *"bcdfghjklmnprstvwz",
+    "ch",
+    "sh",
+    "th",
+    "ph",
+    "gh",
+    "kn",
+    "wr",
+    "qu",
+    "br",
+    "cl",
+    "dr",
+    "gr",
+    "pl",
+    "st",
+    "tr",
+)
 _NUCLEI = (*"aeiou", *"aeiou", "ee", "oo", "ai", "oa", "ou")
-_CODAS = ("", "", "", *"bdgklmnprstvxz", "ck", "ng", "mb", "gh", "th", "sh", "nt", "st", "ll", "ss", "tt")
+_CODAS = (
+    "",
+    "",
+    "",
+    *"bdgklmnprstvxz",
+    "ck",
+    "ng",
+    "mb",
+    "gh",
+    "th",
+    "sh",
+    "nt",
+    "st",
+    "ll",
+    "ss",
+    "tt",
+)
 _COMPILED = tuple((re.compile(pattern), phonemes.split()) for pattern, phonemes in RULES)
 
 
 @dataclass(frozen=True)
 class Spelling(Generated):
-    """Made-up words of one to `syllables` syllables, no word twice, and their phonemes with blanks between them.
+    """Made-up words of one to `syllables` syllables, no word twice, and their phonemes with blanks
+    between them.
 
-    A word's split follows from its own hash (90/5/5), so no word is in two splits, whatever the seeds. Positions of alignments are
-    letters of the word and phonemes.
+    A word's split follows from its own hash (90/5/5), so no word is in two splits, whatever the
+    seeds. Positions of alignments are letters of the word and phonemes.
 
     Attributes:
       syllables: most of a word.
@@ -90,11 +130,19 @@ class Spelling(Generated):
             if word in found or split_of(word) != split:
                 in_vain += 1
             else:
-                found[word] = " ".join(phoneme for _, phonemes in spoken(word) for phoneme in phonemes)
+                found[word] = " ".join(
+                    phoneme for _, phonemes in spoken(word) for phoneme in phonemes
+                )
                 in_vain = 0
             if in_vain == _PATIENCE:
-                wanted = f"config.data.syllables={self.syllables}: {self.count(split)} different words for {split}"
-                raise UserError(f"{wanted} are too many, {len(found)} were found; take more syllables or fewer words")
+                wanted = (
+                    f"config.data.syllables={self.syllables}: {self.count(split)} different words"
+                    f" for {split}"
+                )
+                raise UserError(
+                    f"{wanted} are too many, {len(found)} were found; take more syllables or fewer"
+                    " words"
+                )
         return list(found.items())
 
     def alignment(self, pair: Pair) -> Alignment:
@@ -102,7 +150,9 @@ class Spelling(Generated):
         links: set[tuple[int, int]] = set()
         start = said = 0
         for letters, phonemes in spoken(pair[0]):
-            links |= {(start + i, said + j) for i in range(len(letters)) for j in range(len(phonemes))}
+            links |= {
+                (start + i, said + j) for i in range(len(letters)) for j in range(len(phonemes))
+            }
             start, said = start + len(letters), said + len(phonemes)
         if said != len(pair[1].split()):
             raise ValueError(f"{pair[0]!r} is not said {pair[1]!r}")
@@ -117,7 +167,14 @@ def spoken(word: str) -> list[tuple[str, list[str]]]:
     """
     parts, at = [], 0
     while at < len(word):
-        found = next(((match, phonemes) for pattern, phonemes in _COMPILED if (match := pattern.match(word, at))), None)
+        found = next(
+            (
+                (match, phonemes)
+                for pattern, phonemes in _COMPILED
+                if (match := pattern.match(word, at))
+            ),
+            None,
+        )
         if found is None:
             raise ValueError(f"{word!r}: no rule for {word[at:]!r}")
         parts.append((found[0].group(), found[1]))
@@ -126,7 +183,13 @@ def spoken(word: str) -> list[tuple[str, list[str]]]:
 
 
 def _word(draw: random.Random, most: int) -> str:
-    """One to `most` syllables, each of an onset, a nucleus and a coda; one word in four ends in "e"."""
+    """One to `most` syllables, each of an onset, a nucleus and a coda; one word in four ends in
+    "e".
+    """
     count = 1 + int(draw.random() * most)
-    parts = [kind[int(draw.random() * len(kind))] for _ in range(count) for kind in (_ONSETS, _NUCLEI, _CODAS)]
+    parts = [
+        kind[int(draw.random() * len(kind))]
+        for _ in range(count)
+        for kind in (_ONSETS, _NUCLEI, _CODAS)
+    ]
     return "".join(parts) + ("e" if draw.random() < 0.25 else "")

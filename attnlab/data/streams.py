@@ -1,15 +1,18 @@
-"""Batches of running text as a function of the step: a stream cut into lanes, texts in turn, or texts apart from each other.
+"""Batches of running text as a function of the step: a stream cut into lanes, texts in turn, or
+texts apart from each other.
 
-Truncated back-propagation reads in lanes: row r of every batch goes on where row r of the batch before ended. Of a stream:
+Truncated back-propagation reads in lanes: row r of every batch goes on where row r of the batch
+before ended. Of a stream:
 
     ids        0 1 2 3 4 5 6 7 8 9 ...                 N ids, all texts end to end, each with its EOS
     lane r     ids r C ... (r + 1) C - 1               b lanes of C = ceil(N / b)
     step k     columns k T ... (k + 1) T - 1 of every lane, k = 0 ... ceil(C / T) - 1; then the next epoch
 
-Of texts in turn: every lane reads whole texts, one after another, and each begins in a step of its own; it goes to the lane that is
-free first. In either way every id is predicted exactly once in an epoch, from the id that stands before it: the first of a stream from
-an EOS, as a line that follows another, the first of a text from a BOS.
-Axis letters: b rows of a batch, T columns, N ids, C columns of a lane.
+Of texts in turn: every lane reads whole texts, one after another, and each begins in a step of its
+own; it goes to the lane that is free first. In either way every id is predicted exactly once in an
+epoch, from the id that stands before it: the first of a stream from an EOS, as a line that follows
+another, the first of a text from a BOS. Axis letters: b rows of a batch, T columns, N ids, C
+columns of a lane.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ FIRST = {"joined": EOS, "in_turn": BOS, "apart": BOS}
 
 
 class Lanes:
-    """Batches of a stream by random access: `batches(step)` depends on the arguments below and `step`, on nothing else.
+    """Batches of a stream by random access: `batches(step)` depends on the arguments below and
+    `step`, on nothing else.
 
     Args:
       ids: [N] int32.
@@ -42,7 +46,8 @@ class Lanes:
 
     Attributes:
       batches_per_epoch: ceil(C / T).
-      shapes, counts: see `TrainBatches`; there is one shape. At the end of a lane its last columns are PAD.
+      shapes, counts: see `TrainBatches`; there is one shape. At the end of a lane its last columns
+        are PAD.
       note: how it is read, in words.
 
     Raises:
@@ -69,27 +74,36 @@ class Lanes:
         self._begin = np.arange(process_index * share, (process_index + 1) * share) * self._columns
         self.batches_per_epoch = -(-self._columns // length)
         self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
-        self.note = f"one stream in {size} lanes, {length} tokens of each at a time, {self.batches_per_epoch:,} steps an epoch"
+        self.note = (
+            f"one stream in {size} lanes, {length} tokens of each at a time,"
+            f" {self.batches_per_epoch:,} steps an epoch"
+        )
 
     def __call__(self, step: int) -> Batch:
-        """The batch of `step` (from 0): "source" and "target" [b,T], "fresh" [b] (1 at the first step of an epoch), all int32."""
+        """The batch of `step` (from 0): "source" and "target" [b,T], "fresh" [b] (1 at the first
+        step of an epoch), all int32.
+        """
         number = int(step) % self.batches_per_epoch
         column = np.arange(number * self._length, (number + 1) * self._length)
         place = self._begin[:, None] + column
         real = (column < self._columns) & (place < len(self._ids))
         fresh = np.full(len(place), number == 0, np.int32)
-        return _taken(self._ids, place, real, np.where(place == 0, FIRST["joined"], 0), self._beside) | {"fresh": fresh}
+        return _taken(
+            self._ids, place, real, np.where(place == 0, FIRST["joined"], 0), self._beside
+        ) | {"fresh": fresh}
 
 
 class Turns:
-    """Batches of long texts by random access, each read over as many steps as it takes; in the order of the texts, whatever the epoch.
+    """Batches of long texts by random access, each read over as many steps as it takes; in the
+    order of the texts, whatever the epoch.
 
     Args:
       ids: the texts, EOS at their ends.
       size, length, process_index, process_count, multiple, beside: see `Lanes`.
 
     Attributes:
-      batches_per_epoch: the steps of the lane that has most to read; the others end with rows of PAD.
+      batches_per_epoch: the steps of the lane that has most to read; the others end with rows of
+        PAD.
       shapes, counts, note: see `Lanes`.
     """
 
@@ -111,7 +125,9 @@ class Turns:
         self._ids, self._beside, self._length = ids.ids, dict(beside or {}), length
         steps = -(-ids.lengths // length)
         lane, begin, self.batches_per_epoch = _dealt(steps, size)
-        within = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)  # which of its steps each is
+        within = np.arange(steps.sum()) - np.repeat(
+            np.cumsum(steps) - steps, steps
+        )  # which of its steps each is
         where = np.repeat(lane, steps), np.repeat(begin, steps) + within
 
         def table(values: np.ndarray) -> np.ndarray:
@@ -120,10 +136,15 @@ class Turns:
             return every[process_index * share : (process_index + 1) * share]
 
         self._begin = table(np.repeat(ids.offsets[:-1], steps) + within * length)
-        self._end = table(np.repeat(ids.offsets[1:], steps))  # of the text; no later than its begin where there is none
+        self._end = table(
+            np.repeat(ids.offsets[1:], steps)
+        )  # of the text; no later than its begin where there is none
         self._fresh = table(within == 0).astype(np.int32)
         self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
-        self.note = f"texts in turn in {size} lanes, {length} tokens of each at a time, {self.batches_per_epoch:,} steps an epoch"
+        self.note = (
+            f"texts in turn in {size} lanes, {length} tokens of each at a time,"
+            f" {self.batches_per_epoch:,} steps an epoch"
+        )
 
     def __call__(self, step: int) -> Batch:
         """The batch of `step`; see `Lanes`, but that "fresh" is 1 where a text begins."""
@@ -131,12 +152,16 @@ class Turns:
         place = self._begin[:, number, None] + np.arange(self._length)
         real = place < self._end[:, number, None]
         fresh = self._fresh[:, number]
-        first = np.where((np.arange(self._length) == 0) & (fresh[:, None] == 1), FIRST["in_turn"], 0)
+        first = np.where(
+            (np.arange(self._length) == 0) & (fresh[:, None] == 1), FIRST["in_turn"], 0
+        )
         return _taken(self._ids, place, real, first, self._beside) | {"fresh": fresh}
 
 
 def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """The lane and the first step of each text, given how many steps it takes; and the steps of the longest lane."""
+    """The lane and the first step of each text, given how many steps it takes; and the steps of the
+    longest lane.
+    """
     free = [(0, lane) for lane in range(size)]
     found = []
     for taken in steps.tolist():
@@ -147,16 +172,28 @@ def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
     return lanes, begins, max(free)[0]
 
 
-def _taken(ids: np.ndarray, place: np.ndarray, real: np.ndarray, first: np.ndarray, beside: Mapping[str, np.ndarray]) -> Batch:
-    """The ids at `place` as targets and those before them as sources, `first` where that is not 0; padding where not `real`."""
+def _taken(
+    ids: np.ndarray,
+    place: np.ndarray,
+    real: np.ndarray,
+    first: np.ndarray,
+    beside: Mapping[str, np.ndarray],
+) -> Batch:
+    """The ids at `place` as targets and those before them as sources, `first` where that is not 0;
+    padding where not `real`.
+    """
     place = np.where(real, place, 0)
     before = np.where(first, first, ids[place - 1])
-    batch = {"source": np.where(real, before, PAD).astype(np.int32), "target": np.where(real, ids[place], PAD)}
+    batch = {
+        "source": np.where(real, before, PAD).astype(np.int32),
+        "target": np.where(real, ids[place], PAD),
+    }
     return batch | {name: np.where(real, values[place], 0) for name, values in beside.items()}
 
 
 class Apart(TrainBatches):
-    """Training batches of whole texts, each read from its beginning: source BOS w_1 ... w_n, target w_1 ... w_n EOS.
+    """Training batches of whole texts, each read from its beginning: source BOS w_1 ... w_n, target
+    w_1 ... w_n EOS.
 
     Args:
       ids: the texts, EOS at their ends.
@@ -167,8 +204,18 @@ class Apart(TrainBatches):
     """
 
     def __init__(self, ids: Packed, *, size: int, max_length: int, **how: Any) -> None:
-        super().__init__(begun(ids), size=size, unit="sentences", buckets=widths(max_length), max_length=max_length, **how)
-        rest = f"{self.left_out:,} texts longer than batch.max_length={max_length} tokens are left out, none is cut"
+        super().__init__(
+            begun(ids),
+            size=size,
+            unit="sentences",
+            buckets=widths(max_length),
+            max_length=max_length,
+            **how,
+        )
+        rest = (
+            f"{self.left_out:,} texts longer than batch.max_length={max_length} tokens are left"
+            " out, none is cut"
+        )
         self.note = rest if self.left_out else ""
 
     def __call__(self, step: int) -> Batch:
@@ -177,14 +224,24 @@ class Apart(TrainBatches):
         return {**batch, "fresh": np.ones(len(batch["source"]), np.int32)}
 
 
-def lanes(texts: str, ids: Packed, *, marks: Packed | None = None, **how: Any) -> Lanes | Turns:
-    """The lanes of texts that are "joined" or read "in_turn", with `marks` of the ids as "recalled" beside the targets."""
-    beside = {} if marks is None else {"recalled": marks.ids}
-    return Lanes(ids.ids, beside=beside, **how) if texts == "joined" else Turns(ids, beside=beside, **how)
+def lanes(
+    texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **how: Any
+) -> Lanes | Turns:
+    """The lanes of texts that are "joined" or read "in_turn"; `beside` has numbers for each of the
+    ids, to go with the targets.
+    """
+    numbers = {name: one.ids for name, one in (beside or {}).items()}
+    return (
+        Lanes(ids.ids, beside=numbers, **how)
+        if texts == "joined"
+        else Turns(ids, beside=numbers, **how)
+    )
 
 
 def begun(ids: Packed) -> Examples:
-    """What is read and what is predicted of each text: BOS and all but the last of its ids, and all of them."""
+    """What is read and what is predicted of each text: BOS and all but the last of its ids, and all
+    of them.
+    """
     return Examples(Packed(np.append([FIRST["apart"]], one[:-1]) for one in ids), ids)
 
 

@@ -1,4 +1,6 @@
-"""From config to encoded texts: source, vocabulary, ids, what of them can be recalled, and a fingerprint of what was read."""
+"""From config to encoded texts: source, vocabulary, ids, what of them can be recalled, and a
+fingerprint of what was read.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.batching import Packed
 from attnlab.data.corpus import VocabularySettings, fingerprint, has_vocabularies, load_vocabularies
 from attnlab.data.vocabulary import EOS, UNK, Vocabulary
 from attnlab.errors import UserError
-from attnlab.registry import build
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Texts:
       texts: split to its texts as read.
       ids: split to the same texts as ids, EOS at the end of each.
       vocabulary: of all of them.
-      recalled: split to a 1 for every id that the ids before it determine, 0 for the others; empty where the source does not tell.
+      recalled: split to a 1 for every id that the ids before it determine, 0 for the others; empty
+        where the source does not tell.
       fingerprints: split to a hash of its texts, for the manifest.
     """
 
@@ -34,16 +37,31 @@ class Texts:
     vocabulary: Vocabulary
     recalled: Mapping[str, Packed] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    _spelt: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # characters of a split, counted once
+    _spelt: dict[str, int] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # characters of a split, counted once
 
     def counts(self, split: str) -> dict[str, int]:
-        """Texts, tokens (every EOS is one), unknown ones, and characters as the vocabulary sees them (every end of a text is one)."""
+        """Texts, tokens (every EOS is one), unknown ones, and characters as the vocabulary sees
+        them (every end of a text is one).
+        """
         ids = self.ids[split].ids
-        by_character = self.vocabulary.settings["kind"] == "char"
         if split not in self._spelt:
-            spelt = (len(self.vocabulary.normalize(text)) for text in self.texts[split])
-            self._spelt[split] = len(ids) if by_character else sum(spelt) + len(self.texts[split])
-        return {"texts": len(self.texts[split]), "tokens": len(ids), "unknown": int((ids == UNK).sum()), "characters": self._spelt[split]}
+            self._spelt[split] = int(self.characters(split).sum())
+        return {
+            "texts": len(self.texts[split]),
+            "tokens": len(ids),
+            "unknown": int((ids == UNK).sum()),
+            "characters": self._spelt[split],
+        }
+
+    def characters(self, split: str) -> np.ndarray:
+        """The characters of each text [N] as the vocabulary sees them, its end one of them."""
+        if self.vocabulary.settings["kind"] == "char":
+            return self.ids[split].lengths
+        return np.array(
+            [len(self.vocabulary.normalize(text)) + 1 for text in self.texts[split]], np.int64
+        )
 
     def spelt(self, split: str) -> bool:
         """Whether every character of a split is in its ids, none of which is unknown."""
@@ -52,31 +70,49 @@ class Texts:
     def note(self, split: str) -> str:
         """The size of a split in words."""
         counts = self.counts(split)
-        return f"{split}: {counts['texts']:,} texts, {counts['tokens']:,} tokens ({counts['unknown'] / counts['tokens']:.1%} unknown)"
+        return (
+            f"{split}: {counts['texts']:,} texts, {counts['tokens']:,} tokens"
+            f" ({counts['unknown'] / counts['tokens']:.1%} unknown)"
+        )
 
 
 def load(
-    data: Mapping[str, Any], vocabulary: Mapping[str, Any], workdir: str | Path | None = None, splits: Sequence[str] = ("train", "valid")
+    data: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
+    workdir: str | Path | None = None,
+    splits: Sequence[str] = ("train", "valid"),
 ) -> Texts:
-    """Read the splits of a source and encode them; the vocabulary is kept and learned as `corpus.load` does.
+    """Read the splits of a source and encode them; the vocabulary is kept and learned as
+    `corpus.load` does.
 
     Raises:
-      UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other settings.
+      UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other
+        settings.
     """
     source = build(SOURCES, data, "config.data")()
     if not callable(getattr(source, "texts", None)):
         raise UserError(
-            f"config.data={data['name']}: language modelling needs a source with texts(split), such as text, associations or tfds; "
-            f"one_side makes one of a source of pairs"
+            f"config.data={data['name']}: language modelling needs a source with texts(split), such"
+            " as text, associations or tfds; one_side makes one of a source of pairs"
         )
     settings = VocabularySettings.read(vocabulary)
     kept = workdir is not None and has_vocabularies(workdir)
     found = load_vocabularies(workdir, settings)[0] if workdir is not None and kept else None
-    texts = {split: source.texts(split) for split in SPLITS if split in splits or (split == "train" and found is None)}
+    texts = {
+        split: source.texts(split)
+        for split in SPLITS
+        if split in splits or (split == "train" and found is None)
+    }
     learned = found or Vocabulary.train(texts["train"], **settings.of_one)
     texts = {split: texts[split] for split in splits}
-    ids = {split: Packed(learned.encode_stream(chosen, end=(EOS,))) for split, chosen in texts.items()}
-    recalled = {split: _recalled(source, data["name"], texts[split], ids[split]) for split in splits if hasattr(source, "recalled")}
+    ids = {
+        split: Packed(learned.encode_stream(chosen, end=(EOS,))) for split, chosen in texts.items()
+    }
+    recalled = {
+        split: _recalled(source, data["name"], texts[split], ids[split])
+        for split in splits
+        if hasattr(source, "recalled")
+    }
     prints = {split: fingerprint((text, "") for text in chosen) for split, chosen in texts.items()}
     return Texts(texts, ids, learned, recalled, prints)
 
@@ -85,5 +121,8 @@ def _recalled(source: Any, name: str, texts: Sequence[str], ids: Packed) -> Pack
     """What `source.recalled` says of the words of each text, by ids."""
     marks = Packed(np.asarray([*source.recalled(text), False], np.int32) for text in texts)
     if not np.array_equal(marks.lengths, ids.lengths):
-        raise UserError(f"config.data={name} tells word by word what can be recalled: set config.vocabulary.kind=word")
+        raise UserError(
+            f"config.data={name} tells word by word what can be recalled: set"
+            " config.vocabulary.kind=word"
+        )
     return marks

@@ -1,8 +1,9 @@
-"""Texts to token ids and back: byte-pair, word and character vocabularies on the `tokenizers` library.
+"""Texts to token ids and back: byte-pair, word and character vocabularies on the `tokenizers`
+library.
 
-All kinds are lossless up to white space. For all but `char` a blank becomes the mark U+2581 at the front of the
-word it precedes ("a dog." -> "▁a", "▁dog", "."), so that joining the pieces and turning marks into blanks restores
-the text, whatever stood next to the punctuation.
+All kinds are lossless up to white space. For all but `char` a blank becomes the mark U+2581 at the
+front of the word it precedes ("a dog." -> "▁a", "▁dog", "."), so that joining the pieces and
+turning marks into blanks restores the text, whatever stood next to the punctuation.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from attnlab.errors import UserError, nearest
-from attnlab.files import write_atomic
-from attnlab.json_kinds import Damaged, read
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged, read
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids
@@ -27,7 +28,10 @@ KINDS = ("bpe", "word", "spaced", "char")
 
 _MARK = "\u2581"
 _FORMAT = "attnlab vocabulary 1"
-_REMEDY = "put back a good copy, or delete it and run the 'train' command of this workdir again, which learns it from the same data"
+_REMEDY = (
+    "put back a good copy, or delete it and run the 'train' command of this workdir again, which"
+    " learns it from the same data"
+)
 _CHUNK = 8192  # texts encoded at once
 _REMEMBERED = 200_000  # different words whose ids are kept, some 50 MB
 
@@ -45,14 +49,14 @@ class Vocabulary:
     """A closed list of pieces, the rule that cuts a text into them, and the way back.
 
     Kinds:
-      bpe: byte-pair merges learned inside words, punctuation always apart (Sennrich et al., 2016, "Neural Machine
-        Translation of Rare Words with Subword Units").
+      bpe: byte-pair merges learned inside words, punctuation always apart (Sennrich et al., 2016,
+        "Neural Machine Translation of Rare Words with Subword Units").
       word: whole words and single punctuation marks; what is rarer than `min_frequency` is `UNK`.
       spaced: the same, but cut at blanks and nowhere else: for text that is tokenised already.
       char: single code points, blanks included.
 
-    Texts are brought to Unicode NFC and lower-cased if so trained. Ids 0..3 are PAD, BOS, EOS, UNK; a text that
-    spells "</s>" is ordinary text and never yields these ids.
+    Texts are brought to Unicode NFC and lower-cased if so trained. Ids 0..3 are PAD, BOS, EOS, UNK;
+    a text that spells "</s>" is ordinary text and never yields these ids.
 
     Attributes:
       settings: `{"kind", "size", "min_frequency", "lowercase"}` as asked for in training.
@@ -68,42 +72,72 @@ class Vocabulary:
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], kind: str = "bpe", size: int = 8000, min_frequency: int = 2, lowercase: bool = False
+        cls,
+        texts: Iterable[str],
+        kind: str = "bpe",
+        size: int = 8000,
+        min_frequency: int = 2,
+        lowercase: bool = False,
     ) -> Vocabulary:
-        """Learn a vocabulary of at most `size` pieces, each seen at least `min_frequency` times, from `texts`.
+        """Learn a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
+        from `texts`.
 
         Deterministic: equal texts in equal order give equal files, byte for byte.
 
         Raises:
-          UserError: unknown kind, a size that cannot hold the alphabet, or texts that leave no piece at all.
+          UserError: unknown kind, a size that cannot hold the alphabet, or texts that leave no
+            piece at all.
         """
         if kind not in KINDS:
-            raise UserError(f"config.vocabulary.kind={kind!r} is unknown; {nearest(str(kind), KINDS)}")
+            raise UserError(
+                f"config.vocabulary.kind={kind!r} is unknown; {nearest(str(kind), KINDS)}"
+            )
         if size <= len(SPECIAL):
-            raise UserError(f"config.vocabulary.size={size} leaves no room beside the {len(SPECIAL)} special pieces; it must be larger")
+            raise UserError(
+                f"config.vocabulary.size={size} leaves no room beside the {len(SPECIAL)} special"
+                " pieces; it must be larger"
+            )
         tokenizer = _untrained(kind, lowercase)
         trainer = trainers.BpeTrainer if kind == "bpe" else trainers.WordLevelTrainer
         tokenizer.train_from_iterator(
             (_spaced(text, kind) for text in texts),
-            trainer(vocab_size=size, min_frequency=min_frequency, special_tokens=list(SPECIAL), show_progress=False),
+            trainer(
+                vocab_size=size,
+                min_frequency=min_frequency,
+                special_tokens=list(SPECIAL),
+                show_progress=False,
+            ),
         )
         found = tokenizer.get_vocab_size()
         if found > size:  # byte-pair training keeps every character, also beyond the size asked for
             characters = found - len(SPECIAL)
-            raise UserError(f"config.vocabulary.size={size} cannot hold the {characters} characters of the texts; ask for {found} or more")
+            raise UserError(
+                f"config.vocabulary.size={size} cannot hold the {characters} characters of the"
+                f" texts; ask for {found} or more"
+            )
         if found == len(SPECIAL):
-            raise UserError(f"nothing in the texts occurs config.vocabulary.min_frequency={min_frequency} times, so there is no vocabulary")
-        return cls(tokenizer, {"kind": kind, "size": size, "min_frequency": min_frequency, "lowercase": lowercase})
+            raise UserError(
+                f"nothing in the texts occurs config.vocabulary.min_frequency={min_frequency}"
+                " times, so there is no vocabulary"
+            )
+        return cls(
+            tokenizer,
+            {"kind": kind, "size": size, "min_frequency": min_frequency, "lowercase": lowercase},
+        )
 
     def normalize(self, text: str) -> str:
-        """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single blanks (all kinds but char)."""
+        """`text` as the vocabulary sees it: NFC, lower-cased if so trained, white space as single
+        blanks (all kinds but char).
+        """
         return str(self._tokenizer.normalizer.normalize_str(_spaced(text, self.settings["kind"])))
 
     def encode_stream(self, texts: Iterable[str], end: Sequence[int] = ()) -> Iterator[np.ndarray]:
-        """The ids of each text, [length] int32, with the ids `end` appended; works in chunks and keeps none of them.
+        """The ids of each text, [length] int32, with the ids `end` appended; works in chunks and
+        keeps none of them.
 
-        No piece reaches over a blank, so a word has the same ids wherever it stands: the library sees each word once, which is
-        several times faster than handing it every text. Characters are looked up the same way.
+        No piece reaches over a blank, so a word has the same ids wherever it stands: the library
+        sees each word once, which is several times faster than handing it every text. Characters
+        are looked up the same way.
         """
         remaining = iter(texts)
         known: dict[str, list[int]] = {}
@@ -112,21 +146,34 @@ class Vocabulary:
                 known.clear()
             new = list(set(chain.from_iterable(chunk)) - known.keys())
             known |= {
-                unit: found.ids for unit, found in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True)
+                unit: found.ids
+                for unit, found in zip(
+                    new,
+                    self._tokenizer.encode_batch_fast(new, add_special_tokens=False),
+                    strict=True,
+                )
             }
             for units in chunk:
-                yield np.array([*chain.from_iterable(map(known.__getitem__, units)), *end], np.int32)
+                yield np.array(
+                    [*chain.from_iterable(map(known.__getitem__, units)), *end], np.int32
+                )
 
     def _units(self, text: str) -> list[str]:
         """What can be encoded on its own: words, or the characters of the normalized text."""
-        return list(self.normalize(text)) if self.settings["kind"] == "char" else _spaced(text, "word").split()
+        return (
+            list(self.normalize(text))
+            if self.settings["kind"] == "char"
+            else _spaced(text, "word").split()
+        )
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text, [length] int32, without BOS and EOS."""
         return list(self.encode_stream(texts))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`: stops at the first EOS, skips PAD and BOS; an unknown piece reads "<unk>"."""
+        """The text of `ids`: stops at the first EOS, skips PAD and BOS; an unknown piece reads
+        "<unk>".
+        """
         word = self.settings["kind"] in ("word", "spaced")
         pieces = []
         for index in map(int, ids):
@@ -137,19 +184,29 @@ class Vocabulary:
             elif index not in (PAD, BOS):
                 pieces.append(self._pieces[index])
         text = "".join(pieces)
-        return text if self.settings["kind"] == "char" else " ".join(text.replace(_MARK, " ").split())
+        return (
+            text if self.settings["kind"] == "char" else " ".join(text.replace(_MARK, " ").split())
+        )
 
     def continued(self, text: str, known: Iterable[int], more: Iterable[int]) -> str:
-        """A text, whose ids are `known`, as it stands, and behind it that of the ids `more`, with a blank between words."""
+        """A text, whose ids are `known`, as it stands, and behind it that of the ids `more`, with a
+        blank between words.
+        """
         text = text if self.settings["kind"] == "char" else text.rstrip()
         return text + self.decode([*known, *more])[len(self.decode(known)) :]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """One readable piece per id, specials included, for the axes of a picture (a blank character is shown as U+2423)."""
-        return ["\u2423" if self._pieces[int(index)] == " " else self._pieces[int(index)] for index in ids]
+        """One readable piece per id, specials included, for the axes of a picture (a blank
+        character is shown as U+2423).
+        """
+        return [
+            "\u2423" if self._pieces[int(index)] == " " else self._pieces[int(index)]
+            for index in ids
+        ]
 
     def save(self, path: str | Path) -> None:
-        """Write everything needed to `load` as one JSON file with its SHA-256; the file appears whole or not at all.
+        """Write everything needed to `load` as one JSON file with its SHA-256; the file appears
+        whole or not at all.
 
         Raises:
           UserError: the folder cannot be written.
@@ -160,35 +217,49 @@ class Vocabulary:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
         except OSError as error:
-            raise UserError(f"cannot write the vocabulary {path}: {error.strerror or error}") from error
+            raise UserError(
+                f"cannot write the vocabulary {path}: {error.strerror or error}"
+            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
         """The vocabulary saved at `path`.
 
         Raises:
-          UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped bits).
+          UserError: no such file, or one that is not what `save` wrote (truncated, edited, flipped
+            bits).
         """
         try:
             content = read(Path(path).read_bytes(), _Saved)
             body = {"settings": content["settings"], "tokenizer": content["tokenizer"]}
             whole = content["format"] == _FORMAT and content["sha256"] == _digest(body)
         except OSError as error:
-            raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}") from error
+            raise UserError(
+                f"cannot read the vocabulary {path}: {error.strerror or error}"
+            ) from error
         except Damaged as error:
             raise UserError(f"the vocabulary {path} is damaged ({error}); {_REMEDY}") from error
         if not whole:
-            raise UserError(f"the vocabulary {path} is damaged (its checksum does not match); {_REMEDY}")
+            raise UserError(
+                f"the vocabulary {path} is damaged (its checksum does not match); {_REMEDY}"
+            )
         try:
             return cls(Tokenizer.from_str(json.dumps(body["tokenizer"])), body["settings"])
-        except Exception as error:  # the library raises a bare Exception where it cannot read another version's file
-            raise UserError(f"the vocabulary {path} cannot be read by this version of tokenizers: {error}") from error
+        # the library raises a bare Exception where it cannot read another version's file
+        except Exception as error:
+            raise UserError(
+                f"the vocabulary {path} cannot be read by this version of tokenizers: {error}"
+            ) from error
 
 
 def _untrained(kind: str, lowercase: bool) -> Tokenizer:
     """The library's tokenizer for `kind`, still without pieces."""
-    tokenizer = Tokenizer((models.BPE if kind == "bpe" else models.WordLevel)(unk_token=SPECIAL[UNK]))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC()] + [normalizers.Lowercase()] * lowercase)
+    tokenizer = Tokenizer(
+        (models.BPE if kind == "bpe" else models.WordLevel)(unk_token=SPECIAL[UNK])
+    )
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC()] + [normalizers.Lowercase()] * lowercase
+    )
     if kind == "char":
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
@@ -201,7 +272,9 @@ def _untrained(kind: str, lowercase: bool) -> Tokenizer:
 
 
 def _spaced(text: str, kind: str) -> str:
-    """White space, and the mark itself, as single blanks, which the mark then stands for; kind `char` keeps both as they are."""
+    """White space, and the mark itself, as single blanks, which the mark then stands for; kind
+    `char` keeps both as they are.
+    """
     return text if kind == "char" else " ".join(text.replace(_MARK, " ").split())
 
 

@@ -1,6 +1,8 @@
-"""Decoding: greedy search, sampling and beam search over any step function, a driver over batches, and text metrics.
+"""Decoding: greedy search, sampling and beam search over any step function, a driver over batches,
+and text metrics.
 
-Knows no model and no flax module: a model is a step function (`StepFn`) or a `bind(params)` that gives one (`Functions`).
+Knows no model and no flax module: a model is a step function (`StepFn`) or a `bind(params)` that
+gives one (`Functions`).
 """
 
 from attnlab.decoding.beam import beam_search

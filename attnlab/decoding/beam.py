@@ -1,12 +1,13 @@
-"""Beam search with the scores of GNMT: many sentences at once, static shapes, correct early stopping.
+"""Beam search with the scores of GNMT: many sentences at once, static shapes, correct early
+stopping.
 
-Of every sentence K hypotheses are alive. One step scores their continuations and keeps the 2K best; those among the first
-K that end go to the pool of finished ones, the K best of the others live on (2K candidates hold K of these, since each
-hypothesis can end in one way only). Ending only from among the first K makes a beam of 1
-without length penalty the greedy search.
+Of every sentence K hypotheses are alive. One step scores their continuations and keeps the 2K best;
+those among the first K that end go to the pool of finished ones, the K best of the others live on
+(2K candidates hold K of these, since each hypothesis can end in one way only). Ending only from
+among the first K makes a beam of 1 without length penalty the greedy search.
 
-The pool holds the `n_best` best finished hypotheses. A sentence is done when no living one can still enter it, so that a
-larger pool or a longer search would return the same.
+The pool holds the `n_best` best finished hypotheses. A sentence is done when no living one can
+still enter it, so that a larger pool or a longer search would return the same.
 """
 
 from __future__ import annotations
@@ -21,17 +22,32 @@ from jax import lax
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding import scoring
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
-from attnlab.decoding.steps import NEVER, emittable, hold_eos, largest, length_limits, pick, put, repeat_rows, take_rows, weights_buffer
+from attnlab.decoding.steps import (
+    NEVER,
+    emittable,
+    hold_eos,
+    largest,
+    length_limits,
+    pick,
+    put,
+    repeat_rows,
+    take_rows,
+    weights_buffer,
+)
 from attnlab.errors import UserError
 
-SHRINK, LEAST_ROWS = 4, 8  # a batch is cut to a quarter, unless that would be fewer sentences than are worth a program
+SHRINK, LEAST_ROWS = (
+    4,
+    8,
+)  # a batch is cut to a quarter, unless that would be fewer sentences than are worth a program
 
 
 class _History(NamedTuple):
-    """The past of [B,X] hypotheses: their tokens [B,X,L], and the beam slot [B,X,L] each was in when a token was predicted.
+    """The past of [B,X] hypotheses: their tokens [B,X,L], and the beam slot [B,X,L] each was in
+    when a token was predicted.
 
-    Slots find a hypothesis' attention weights in the buffer [L,N,S] afterwards, so that the weights are never gathered
-    while searching. None unless an alignment is wanted.
+    Slots find a hypothesis' attention weights in the buffer [L,N,S] afterwards, so that the weights
+    are never gathered while searching. None unless an alignment is wanted.
     """
 
     tokens: jax.Array
@@ -39,7 +55,9 @@ class _History(NamedTuple):
 
 
 class _Pool(NamedTuple):
-    """Finished hypotheses, best first: scores, log_probs, lengths [B,P] and their past. A free place has score -inf."""
+    """Finished hypotheses, best first: scores, log_probs, lengths [B,P] and their past. A free
+    place has score -inf.
+    """
 
     scores: jax.Array
     log_probs: jax.Array
@@ -48,7 +66,9 @@ class _Pool(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What the loop carries: the step, living hypotheses (log_probs and last tokens [B,K], past, coverage [B,K,S]), the pool, ..."""
+    """What the loop carries: the step, living hypotheses (log_probs and last tokens [B,K], past,
+    coverage [B,K,S]), the pool, ...
+    """
 
     t: jax.Array
     log_probs: jax.Array
@@ -63,7 +83,9 @@ class _Search(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
-    """What stays the same from step to step: the penalties and limits that `beam_search` describes."""
+    """What stays the same from step to step: the penalties and limits that `beam_search`
+    describes.
+    """
 
     alpha: float
     beta: float
@@ -73,7 +95,9 @@ class _Rules:
 
 
 class _Candidates(NamedTuple):
-    """The 2K best continuations of every sentence, best first: the parent's slot, the token, log P, all [B,2K], and their past."""
+    """The 2K best continuations of every sentence, best first: the parent's slot, the token, log P,
+    all [B,2K], and their past.
+    """
 
     parent: jax.Array
     token: jax.Array
@@ -97,18 +121,22 @@ def beam_search(
     limits: jax.Array | None = None,
     alignment: bool = False,
 ) -> Hypotheses:
-    """The `n_best` best hypotheses that a beam of width `beam` finds: score = log P / lp + cp (see `scoring`).
+    """The `n_best` best hypotheses that a beam of width `beam` finds: score = log P / lp + cp (see
+    `scoring`).
 
-    PAD and BOS are never emitted. A hypothesis cut at the length limit counts only where a sentence has no finished one; where fewer than
-    `n_best` have finished, the rest of the places stay free (score -inf).
+    PAD and BOS are never emitted. A hypothesis cut at the length limit counts only where a sentence
+    has no finished one; where fewer than `n_best` have finished, the rest of the places stay free
+    (score -inf).
 
     Args:
-      step, state, memory: the model, see `StepFn`; arrays have leading axis `rows` and are repeated for the beams here.
+      step, state, memory: the model, see `StepFn`; arrays have leading axis `rows` and are repeated
+        for the beams here.
       rows: B, the number of sentences.
       beam: K, hypotheses alive for each sentence.
       max_length: L, the most tokens emitted, EOS counted.
       length_penalty: alpha >= 0 of lp = ((5 + |Y|) / 6)^alpha, |Y| counts the EOS.
-      coverage: beta >= 0 of the coverage penalty, which only finished hypotheses get; needs weights and `source_mask` [B,S].
+      coverage: beta >= 0 of the coverage penalty, which only finished hypotheses get; needs weights
+        and `source_mask` [B,S].
       n_best: hypotheses returned for each sentence, at most `beam`.
       min_length: no EOS before this many tokens are out.
       limits: [B] int32, a length limit for each sentence below `max_length`.
@@ -122,7 +150,13 @@ def beam_search(
         raise ValueError(f"beam search: n_best={n_best} must lie in 1 ... beam={beam}")
     if coverage and source_mask is None:
         raise ValueError("beam search: the coverage penalty needs source_mask [B,S]")
-    rules = _Rules(length_penalty, coverage, min_length, length_limits(limits, rows, max_length), source_mask if coverage else None)
+    rules = _Rules(
+        length_penalty,
+        coverage,
+        min_length,
+        length_limits(limits, rows, max_length),
+        source_mask if coverage else None,
+    )
     state, memory = repeat_rows((state, memory), rows, beam)
     weights = weights_buffer(step, state, memory, rows * beam, max_length) if alignment else None
     start = _begin(state, rules, weights, (rows, beam, max_length), n_best)
@@ -130,8 +164,12 @@ def beam_search(
     return Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, maps)
 
 
-def _begin(state: Any, rules: _Rules, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int) -> _Search:
-    """Before the first step: only slot 0 is alive, else all slots would hold the same hypothesis; the pool is empty."""
+def _begin(
+    state: Any, rules: _Rules, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
+) -> _Search:
+    """Before the first step: only slot 0 is alive, else all slots would hold the same hypothesis;
+    the pool is empty.
+    """
     rows, beam, max_length = shape
 
     def past(width: int) -> _History:
@@ -153,16 +191,23 @@ def _begin(state: Any, rules: _Rules, weights: jax.Array | None, shape: tuple[in
     )
 
 
-def _run(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> tuple[_Pool, jax.Array | None]:
+def _run(
+    step: StepFn, memory: Any, rules: _Rules, search: _Search
+) -> tuple[_Pool, jax.Array | None]:
     """Search to the end: the pool, and the weights its tokens were predicted with.
 
-    A few sentences always take much longer than the rest. As soon as they fit in a quarter of the batch, they go on in one of
-    that size, so that the done ones cost nothing more. Each size is a loop of its own, compiled with the program, which is
-    why there are not more of them (Multi30k, 64 rows: 64-16 saves a third of the row steps, 64-32-16-8 four tenths).
+    A few sentences always take much longer than the rest. As soon as they fit in a quarter of the
+    batch, they go on in one of that size, so that the done ones cost nothing more. Each size is a
+    loop of its own, compiled with the program, which is why there are not more of them (Multi30k,
+    64 rows: 64-16 saves a third of the row steps, 64-32-16-8 four tenths).
     """
     rows, beam = search.log_probs.shape
     fewer = rows // SHRINK if rows >= SHRINK * LEAST_ROWS else 0
-    search = lax.while_loop(lambda search: jnp.sum(~search.done) > fewer, lambda search: _advance(step, memory, rules, search), search)
+    search = lax.while_loop(
+        lambda search: jnp.sum(~search.done) > fewer,
+        lambda search: _advance(step, memory, rules, search),
+        search,
+    )
     pool, maps = search.pool, _alignment(search)
     if not fewer:
         return pool, maps
@@ -174,7 +219,9 @@ def _run(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> tuple[_Po
     mask = None if rules.source_mask is None else rules.source_mask[keep]
     narrow = dataclasses.replace(rules, limits=rules.limits[keep], source_mask=mask)
     rest = _run(step, take_rows(memory, inside), narrow, smaller)
-    merged: tuple[_Pool, jax.Array | None] = jax.tree.map(lambda whole, part: whole.at[keep].set(part), (pool, maps), rest)
+    merged: tuple[_Pool, jax.Array | None] = jax.tree.map(
+        lambda whole, part: whole.at[keep].set(part), (pool, maps), rest
+    )
     return merged
 
 
@@ -189,11 +236,14 @@ def _advance(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> _Sear
     at_limit = search.t + 1 >= rules.limits
 
     ending = ends & (jnp.arange(2 * beam) < beam) & jnp.isfinite(found.log_probs)
-    stuck = at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)  # cut: nothing has ended, nor will
+    stuck = (
+        at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
+    )  # cut: nothing has ended, nor will
     pool = _finish(search, found, jnp.where(stuck[:, None], lives, ending), coverage, rules)
 
     log_probs, place = lax.top_k(jnp.where(lives, found.log_probs, NEVER), beam)
-    # log P only falls, lp only grows and cp is at most 0: so good can the best living hypothesis become, no better.
+    # log P only falls, lp only grows and cp is at most 0: so good can the best living hypothesis
+    # become, no better.
     reach = log_probs[:, 0] / scoring.length_penalty(rules.limits, rules.alpha)
     done = search.done | at_limit | (reach <= pool.scores[:, -1])
     parent = pick(found.parent, place)
@@ -211,14 +261,17 @@ def _advance(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> _Sear
 
 
 def _candidates(search: _Search, logits: jax.Array, rules: _Rules) -> _Candidates:
-    """The 2K best of the K*V continuations: they are among the 2K best of each hypothesis, so V is ranked only once per row."""
+    """The 2K best of the K*V continuations: they are among the 2K best of each hypothesis, so V is
+    ranked only once per row.
+    """
     rows, beam = search.log_probs.shape
     logits = emittable(logits)
     width = min(2 * beam, logits.shape[1])
     values, ids = largest(hold_eos(logits, search.t, rules.min_length), width)
     gains = (values - jax.nn.logsumexp(logits, axis=1, keepdims=True)).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
-    # A sentence that is done takes no more candidates: what it has found does not depend on the rest of the batch.
+    # A sentence that is done takes no more candidates: what it has found does not depend on the
+    # rest of the batch.
     log_probs, place = lax.top_k(jnp.where(search.done[:, None], NEVER, total), 2 * beam)
     parent, token = place // width, pick(ids.reshape(rows, beam * width), place)
     past = pick(search.history, parent)
@@ -233,23 +286,46 @@ def _covered(coverage: jax.Array | None, weights: jax.Array | None) -> jax.Array
     if coverage is None:
         return None
     if weights is None:
-        raise UserError("decoding.coverage needs attention weights, which this system does not give; set decoding.coverage=0")
+        raise UserError(
+            "decoding.coverage needs attention weights, which this system does not give; set"
+            " decoding.coverage=0"
+        )
     return coverage + weights.reshape(coverage.shape)
 
 
-def _finish(search: _Search, found: _Candidates, ending: jax.Array, coverage: jax.Array | None, rules: _Rules) -> _Pool:
-    """The best of the pool and of the candidates that are `ending` [B,2K]; where equal, those of the pool stay first."""
+def _finish(
+    search: _Search,
+    found: _Candidates,
+    ending: jax.Array,
+    coverage: jax.Array | None,
+    rules: _Rules,
+) -> _Pool:
+    """The best of the pool and of the candidates that are `ending` [B,2K]; where equal, those of
+    the pool stay first.
+    """
     length = search.t + 1
     scores = found.log_probs / scoring.length_penalty(length, rules.alpha)
     if coverage is not None and rules.source_mask is not None:
-        scores += pick(scoring.coverage_penalty(coverage, rules.source_mask[:, None, :], rules.beta), found.parent)
-    new = _Pool(jnp.where(ending, scores, NEVER), found.log_probs, jnp.full(ending.shape, length, jnp.int32), found.history)
-    both: _Pool = jax.tree.map(lambda old, more: jnp.concatenate([old, more], axis=1), search.pool, new)
+        scores += pick(
+            scoring.coverage_penalty(coverage, rules.source_mask[:, None, :], rules.beta),
+            found.parent,
+        )
+    new = _Pool(
+        jnp.where(ending, scores, NEVER),
+        found.log_probs,
+        jnp.full(ending.shape, length, jnp.int32),
+        found.history,
+    )
+    both: _Pool = jax.tree.map(
+        lambda old, more: jnp.concatenate([old, more], axis=1), search.pool, new
+    )
     return pick(both, lax.top_k(both.scores, search.pool.scores.shape[1])[1])
 
 
 def _alignment(search: _Search) -> jax.Array | None:
-    """The weights [B,P,L,S] with which the tokens of the pool were predicted, found by the slots they came from."""
+    """The weights [B,P,L,S] with which the tokens of the pool were predicted, found by the slots
+    they came from.
+    """
     slots, lengths = search.pool.history.slots, search.pool.lengths
     if search.weights is None or slots is None:
         return None

@@ -1,4 +1,6 @@
-"""From batches of source sentences to hypotheses in the order of the sentences: the driver of evaluation and generation."""
+"""From batches of source sentences to hypotheses in the order of the sentences: the driver of
+evaluation and generation.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Functions(NamedTuple):
 
     Attributes:
       encode: `encode(source [B,S]) -> memory`, arrays with leading axis B.
-      start: `start(memory, length) -> state` with room for `length` steps; arrays with leading axis B, scalars allowed.
+      start: `start(memory, length) -> state` with room for `length` steps; arrays with leading axis
+        B, scalars allowed.
       step: see `StepFn`.
     """
 
@@ -38,7 +41,9 @@ Bind = Callable[[Any], Functions]
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """One hypothesis: tokens [l] int32 (EOS kept), score, log P(Y|X), and attention weights [l, source length] or None."""
+    """One hypothesis: tokens [l] int32 (EOS kept), score, log P(Y|X), and attention weights [l,
+    source length] or None.
+    """
 
     tokens: np.ndarray
     score: float
@@ -47,7 +52,8 @@ class Decoded:
 
 
 class Decoder:
-    """Decodes batches by one compiled program for each batch shape; keep the object to keep the programs.
+    """Decodes batches by one compiled program for each batch shape; keep the object to keep the
+    programs.
 
     Args:
       bind: the model.
@@ -57,14 +63,21 @@ class Decoder:
 
     def __init__(self, bind: Bind, settings: Settings, *, alignment: bool = False) -> None:
         self.settings = settings
-        self._search = jax.jit(lambda params, source, limits, indices: _search(bind(params), settings, alignment, source, limits, indices))
+        self._search = jax.jit(
+            lambda params, source, limits, indices: _search(
+                bind(params), settings, alignment, source, limits, indices
+            )
+        )
 
-    def __call__(self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]) -> list[list[Decoded]]:
+    def __call__(
+        self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]
+    ) -> list[list[Decoded]]:
         """The hypotheses of every sentence, best first, in the order of the sentences.
 
         Args:
           params: what `bind` takes.
-          batches: pairs of indices [B] (-1 for rows that only fill the batch up) and a batch with 'source' [B,S], right-padded.
+          batches: pairs of indices [B] (-1 for rows that only fill the batch up) and a batch with
+            'source' [B,S], right-padded.
 
         Returns:
           Item i is the list of hypotheses of the sentence with index i; it holds at least one.
@@ -77,26 +90,50 @@ class Decoder:
         for indices, batch in batches:
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
             lengths = (source != PAD).sum(axis=1)
-            # A row that fills up is done after one token, so that it never keeps the others waiting.
-            limits = np.array([self.settings.limit(n) if i >= 0 else 1 for i, n in zip(indices, lengths, strict=True)], np.int32)
+            # A row that fills up is done after one token, so that it never keeps the others
+            # waiting.
+            limits = np.array(
+                [
+                    self.settings.limit(n) if i >= 0 else 1
+                    for i, n in zip(indices, lengths, strict=True)
+                ],
+                np.int32,
+            )
             result = jax.device_get(self._search(params, source, limits, indices))
             for row in np.flatnonzero(indices >= 0).tolist():
                 found[int(indices[row])] = _unpack(result, row, int(lengths[row]))
                 count += 1
         if count != len(found) or set(found) != set(range(count)):
-            raise ValueError(f"decoding: {count} rows with {len(found)} distinct indices do not number the sentences 0 ... n-1")
+            raise ValueError(
+                f"decoding: {count} rows with {len(found)} distinct indices do not number the"
+                " sentences 0 ... n-1"
+            )
         return [found[index] for index in range(count)]
 
 
 def decode(
-    bind: Bind, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]], settings: Settings, *, alignment: bool = False
+    bind: Bind,
+    params: Any,
+    batches: Iterable[tuple[Any, Mapping[str, Any]]],
+    settings: Settings,
+    *,
+    alignment: bool = False,
 ) -> list[list[Decoded]]:
     """`Decoder(bind, settings)(params, batches)`, for decoding once."""
     return Decoder(bind, settings, alignment=alignment)(params, batches)
 
 
-def _search(model: Functions, settings: Settings, alignment: bool, source: jax.Array, limits: jax.Array, indices: jax.Array) -> Hypotheses:
-    """The program: encode [B,S], then the method of `settings`, with room for the longest target that S allows."""
+def _search(
+    model: Functions,
+    settings: Settings,
+    alignment: bool,
+    source: jax.Array,
+    limits: jax.Array,
+    indices: jax.Array,
+) -> Hypotheses:
+    """The program: encode [B,S], then the method of `settings`, with room for the longest target
+    that S allows.
+    """
     rows, width = source.shape
     max_length = settings.limit(width)
     memory = model.encode(source)
@@ -110,7 +147,9 @@ def _search(model: Functions, settings: Settings, alignment: bool, source: jax.A
     if settings.method == "greedy":
         return greedy(model.step, state, memory, **shared)
     if settings.method == "sample":
-        seeded = jax.random.key(settings.seed)  # a key of its own for each sentence: batching does not change the draws
+        seeded = jax.random.key(
+            settings.seed
+        )  # a key of its own for each sentence: batching does not change the draws
         keys = jax.vmap(lambda index: jax.random.fold_in(seeded, index))(jnp.maximum(indices, 0))
         return sample(
             model.step,
@@ -145,7 +184,11 @@ def _unpack(result: Hypotheses, row: int, source_length: int) -> list[Decoded]:
             tokens=np.array(result.tokens[row, k, :length], np.int32),
             score=float(result.scores[row, k]),
             log_prob=float(result.log_probs[row, k]),
-            alignment=None if maps is None else np.array(maps[row, k, :length, :source_length], np.float32),
+            alignment=(
+                None
+                if maps is None
+                else np.array(maps[row, k, :length, :source_length], np.float32)
+            ),
         )
         for k, length in enumerate(lengths)
         if length or k == 0

@@ -1,4 +1,6 @@
-"""Greedy search, and the loop that it shares with sampling: one hypothesis per row, one token per step."""
+"""Greedy search, and the loop that it shares with sampling: one hypothesis per row, one token per
+step.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,24 @@ from jax import lax
 
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
-from attnlab.decoding.steps import emittable, hold_eos, largest, length_limits, put, repeat_rows, weights_buffer
+from attnlab.decoding.steps import (
+    emittable,
+    hold_eos,
+    largest,
+    length_limits,
+    put,
+    repeat_rows,
+    weights_buffer,
+)
 
 Choose = Callable[[jax.Array, jax.Array], jax.Array]
 """`choose(logits [N,V], t) -> tokens [N]`."""
 
 
 class _Run(NamedTuple):
-    """What the loop carries: the step, the last tokens [N], all tokens [N,L], their log-probability [N], who is done [N]."""
+    """What the loop carries: the step, the last tokens [N], all tokens [N,L], their log-probability
+    [N], who is done [N].
+    """
 
     t: jax.Array
     last: jax.Array
@@ -57,7 +69,16 @@ def greedy(
     """
     repeat_rows((state, memory), rows, 1)
     limits = length_limits(limits, rows, max_length)
-    run = unroll(step, state, memory, best_token, limits, max_length=max_length, min_length=min_length, alignment=alignment)
+    run = unroll(
+        step,
+        state,
+        memory,
+        best_token,
+        limits,
+        max_length=max_length,
+        min_length=min_length,
+        alignment=alignment,
+    )
     return grouped(run, rows, 1)
 
 
@@ -78,14 +99,18 @@ def unroll(
     min_length: int,
     alignment: bool,
 ) -> _Run:
-    """Emit `choose`'s tokens row by row until every row is done; arguments as for `greedy`, `limits` [N] within 1 ... L."""
+    """Emit `choose`'s tokens row by row until every row is done; arguments as for `greedy`,
+    `limits` [N] within 1 ... L.
+    """
     rows = limits.shape[0]
 
     def advance(run: _Run) -> _Run:
         logits, state, weights = step(run.state, memory, run.last)
         logits = emittable(logits)
         token = jnp.where(run.done, PAD, choose(hold_eos(logits, run.t, min_length), run.t))
-        gain = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0] - jax.nn.logsumexp(logits, axis=1)
+        gain = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0] - jax.nn.logsumexp(
+            logits, axis=1
+        )
         return _Run(
             t=run.t + 1,
             last=token,
@@ -109,12 +134,22 @@ def unroll(
 
 
 def grouped(run: _Run, rows: int, each: int) -> Hypotheses:
-    """The N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the order of the rows."""
+    """The N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the order of the
+    rows.
+    """
     emitted = run.tokens != PAD
     shape = (rows, each, run.tokens.shape[1])
     maps = None
     if run.weights is not None:
-        maps = jnp.where(emitted[:, :, None], jnp.swapaxes(run.weights, 0, 1), 0.0).reshape(*shape, -1)
+        maps = jnp.where(emitted[:, :, None], jnp.swapaxes(run.weights, 0, 1), 0.0).reshape(
+            *shape, -1
+        )
     log_probs = run.log_probs.reshape(rows, each)
     lengths = jnp.sum(emitted, axis=1, dtype=jnp.int32).reshape(rows, each)
-    return Hypotheses(tokens=run.tokens.reshape(shape), scores=log_probs, log_probs=log_probs, lengths=lengths, alignment=maps)
+    return Hypotheses(
+        tokens=run.tokens.reshape(shape),
+        scores=log_probs,
+        log_probs=log_probs,
+        lengths=lengths,
+        alignment=maps,
+    )

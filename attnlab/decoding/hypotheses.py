@@ -1,6 +1,7 @@
 """What decoding returns, and the one function it needs from a model.
 
-Axis letters: B sentences, K hypotheses of a sentence, N = B*K rows a model sees, L target length, S source length, V vocabulary.
+Axis letters: B sentences, K hypotheses of a sentence, N = B*K rows a model sees, L target length, S
+source length, V vocabulary.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ class Hypotheses:
     """The K best hypotheses of every sentence, best first.
 
     Attributes:
-      tokens: [B,K,L] int32; the EOS is kept, PAD follows it. A hypothesis cut at its length limit has no EOS.
-      scores: [B,K] float32, what they are sorted by; -inf marks a slot that holds no hypothesis (its length is 0).
-      log_probs: [B,K] float32, natural log P(Y|X) under the model, EOS counted; PAD and BOS have probability 0.
+      tokens: [B,K,L] int32; the EOS is kept, PAD follows it. A hypothesis cut at its length limit
+        has no EOS.
+      scores: [B,K] float32, what they are sorted by; -inf marks a slot that holds no hypothesis
+        (its length is 0).
+      log_probs: [B,K] float32, natural log P(Y|X) under the model, EOS counted; PAD and BOS have
+        probability 0.
       lengths: [B,K] int32, tokens emitted, EOS counted.
-      alignment: [B,K,L,S] float32, row l the weights with which token l was predicted, 0 after the end; None if
-        not asked for, or where the step function has no weights.
+      alignment: [B,K,L,S] float32, row l the weights with which token l was predicted, 0 after the
+        end; None if not asked for, or where the step function has no weights.
     """
 
     tokens: jax.Array

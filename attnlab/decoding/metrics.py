@@ -1,11 +1,15 @@
-"""Scores of text: BLEU and chrF by sacrebleu, with the signatures that make the numbers comparable, exact match, and error rates."""
+"""Scores of text: BLEU and chrF by sacrebleu, with the signatures that make the numbers comparable,
+exact match, and error rates.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from attnlab.errors import UserError, nearest
+from attnlab.records.items import CHARACTERS
 
 
 def corpus_scores(
@@ -17,22 +21,24 @@ def corpus_scores(
 ) -> dict[str, Any]:
     """BLEU, chrF and exact match of a corpus of detokenised sentences.
 
-    BLEU is corpus BLEU-4 with exponential smoothing and without effective order (Post 2018). Numbers with different
-    signatures do not belong in one column.
+    BLEU is corpus BLEU-4 with exponential smoothing and without effective order (Post 2018).
+    Numbers with different signatures do not belong in one column.
 
     Args:
       hypotheses: one string for each sentence.
-      references: one string for each sentence, or several streams of that: streams[r][i] is reference r of sentence i.
+      references: one string for each sentence, or several streams of that: streams[r][i] is
+        reference r of sentence i.
       lowercase: compare without case.
-      tokenize: sacrebleu's tokenizer for BLEU: "13a"; "none" for text that is tokenised already or synthetic; "intl",
-        "char", "zh", ...; chrF works on characters and does not use it.
+      tokenize: sacrebleu's tokenizer for BLEU: "13a"; "none" for text that is tokenised already or
+        synthetic; "intl", "char", "zh", ...; chrF works on characters and does not use it.
 
     Returns:
-      {"bleu", "chrf" in 0 ... 100, "exact" in 0 ... 1, "bleu_signature", "chrf_signature"}. A sentence is exact if
-      it equals one of its references, spaces at the ends apart.
+      {"bleu", "chrf" in 0 ... 100, "exact" in 0 ... 1, "bleu_signature", "chrf_signature"}. A
+      sentence is exact if it equals one of its references, spaces at the ends apart.
 
     Raises:
-      UserError: no hypotheses, a stream of another length, a tokenizer that is unknown or not installed.
+      UserError: no hypotheses, a stream of another length, a tokenizer that is unknown or not
+        installed.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -43,7 +49,11 @@ def corpus_scores(
     try:
         # `force` only silences a warning that the text looks tokenised, which is meant with "none".
         bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
-    except (ImportError, OSError, RuntimeError) as error:  # some tokenizers need a package or a download of their own
+    except (
+        ImportError,
+        OSError,
+        RuntimeError,
+    ) as error:  # some tokenizers need a package or a download of their own
         raise UserError(f"BLEU tokenizer {tokenize!r} is not available here: {error}") from error
     chrf = CHRF(lowercase=lowercase)
     scores: dict[str, Any] = {
@@ -51,54 +61,130 @@ def corpus_scores(
         "chrf": chrf.corpus_score(list(hypotheses), streams).score,
         "exact": _exact_match(hypotheses, streams, lowercase),
     }
-    return {**scores, "bleu_signature": str(bleu.get_signature()), "chrf_signature": str(chrf.get_signature())}
+    return {
+        **scores,
+        "bleu_signature": str(bleu.get_signature()),
+        "chrf_signature": str(chrf.get_signature()),
+    }
 
 
-def _check(hypotheses: Sequence[str], streams: list[list[str]], tokenize: str, tokenizers: list[str]) -> None:
-    """Raise UserError unless there is something to score, every stream fits, and the tokenizer is known."""
+def _check(
+    hypotheses: Sequence[str], streams: list[list[str]], tokenize: str, tokenizers: list[str]
+) -> None:
+    """Raise UserError unless there is something to score, every stream fits, and the tokenizer is
+    known.
+    """
     if not hypotheses:
         raise UserError("there are no hypotheses to score")
     for number, stream in enumerate(streams, start=1):
         if len(stream) != len(hypotheses):
-            raise UserError(f"{len(hypotheses)} hypotheses but {len(stream)} references in stream {number}: one for each is needed")
+            raise UserError(
+                f"{len(hypotheses)} hypotheses but {len(stream)} references in stream {number}: one"
+                " for each is needed"
+            )
     if tokenize not in tokenizers:
         raise UserError(f"unknown BLEU tokenizer {tokenize!r}; {nearest(tokenize, tokenizers)}")
 
 
 def _exact_match(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) -> float:
     """The share of hypotheses that equal a reference of theirs."""
-
-    def plain(text: str) -> str:
-        return text.strip().lower() if lowercase else text.strip()
-
-    hits = [plain(text) in map(plain, sentence) for text, *sentence in zip(hypotheses, *streams, strict=True)]
+    hits = _hits(hypotheses, streams, lowercase)
     return sum(hits) / len(hits)
 
 
-def error_rates(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> tuple[float, float]:
+def _hits(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) -> list[bool]:
+    def plain(text: str) -> str:
+        return text.strip().lower() if lowercase else text.strip()
+
+    return [
+        plain(text) in map(plain, sentence)
+        for text, *sentence in zip(hypotheses, *streams, strict=True)
+    ]
+
+
+def sentence_counts(
+    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+) -> dict[str, tuple[str, Any]]:
+    """What "bleu", "chrf" and "exact" of `corpus_scores` are made of, for `attnlab.records.items`:
+    rule and rows, a row for every sentence.
+
+    Args:
+      hypotheses, references: one string for each sentence.
+      lowercase: compare without case.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    counting = BLEU(
+        lowercase=lowercase, effective_order=True
+    )  # of a single sentence; it only changes a score that is not read
+    found = [
+        counting.sentence_score(ours, [theirs])
+        for ours, theirs in zip(hypotheses, references, strict=True)
+    ]
+    cased = [
+        (ours.lower(), theirs.lower()) if lowercase else (ours, theirs)
+        for ours, theirs in zip(hypotheses, references, strict=True)
+    ]
+    return {
+        "bleu": ("bleu", [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found]),
+        "chrf": ("chrf", [_character_counts(*pair) for pair in cased]),
+        "exact": ("ratio", [[hit, 1] for hit in _hits(hypotheses, [[*references]], lowercase)]),
+    }
+
+
+def _character_counts(hypothesis: str, reference: str) -> list[int]:
+    """Of every order: n-grams (none where the reference has none), those of the reference, matches.
+    Blanks do not count.
+    """
+    counts, texts = [], ["".join(one.split()) for one in (hypothesis, reference)]
+    for order in range(1, CHARACTERS + 1):
+        ours, theirs = (
+            Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in texts
+        )
+        counts += [ours.total() if theirs else 0, theirs.total(), (ours & theirs).total()]
+    return counts
+
+
+def error_rates(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> tuple[float, float]:
     """Edits per token of the references, and the share of hypotheses that need any.
 
     Args:
       hypotheses: the tokens of each answer.
-      references: for each its references, at least one; the one with the fewest edits per token counts, the longer one where equal.
+      references: for each its references, at least one; the one with the fewest edits per token
+        counts, the longer one where equal.
 
     Raises:
-      UserError: no hypotheses, a number of references that is not theirs, or references without a token.
+      UserError: no hypotheses, a number of references that is not theirs, or references without a
+        token.
     """
     if not hypotheses or len(hypotheses) != len(references):
-        raise UserError(f"{len(hypotheses)} hypotheses and references for {len(references)}: one or more for each is needed")
-    edits = tokens = wrong = 0
-    for answer, known in zip(hypotheses, references, strict=True):
-        counted = [(edit_distance(answer, one), len(one)) for one in known]
-        fewest, length = min(counted, key=lambda pair: (pair[0] / max(pair[1], 1), -pair[1]))
-        edits, tokens, wrong = edits + fewest, tokens + length, wrong + (fewest > 0)
+        raise UserError(
+            f"{len(hypotheses)} hypotheses and references for {len(references)}: one or more for"
+            " each is needed"
+        )
+    counted = [
+        edits_of(answer, known) for answer, known in zip(hypotheses, references, strict=True)
+    ]
+    edits, tokens = (sum(column) for column in zip(*counted, strict=True))
     if not tokens:
         raise UserError("the references have no token, so there is no rate of errors")
-    return edits / tokens, wrong / len(hypotheses)
+    return edits / tokens, sum(fewest > 0 for fewest, _ in counted) / len(hypotheses)
+
+
+def edits_of(answer: Sequence[str], known: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """The edits that turn an answer into the nearest of its references, and the length of that one;
+    see `error_rates`.
+    """
+    counted = [(edit_distance(answer, one), len(one)) for one in known]
+    return min(counted, key=lambda pair: (pair[0] / max(pair[1], 1), -pair[1]))
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The fewest insertions, deletions and replacements that turn one sequence into the other (Levenshtein 1966)."""
+    """The fewest insertions, deletions and replacements that turn one sequence into the other
+    (Levenshtein 1966).
+    """
     row = list(range(len(other) + 1))
     for i, left in enumerate(one, start=1):
         above, row[0] = row[0], i

@@ -30,22 +30,27 @@ def sample(
 ) -> Hypotheses:
     """`n` independent samples for every sentence, the most probable first; duplicates stay.
 
-    Tokens are drawn from the softmax of the filtered logits (`filtered`) with one key per step and row.
+    Tokens are drawn from the softmax of the filtered logits (`filtered`) with one key per step and
+    row.
 
     Args:
-      step, state, memory, rows, max_length, min_length, limits, alignment: as for `greedy`.
-      key: one key, or [B] keys, one for each sentence, which makes its samples independent of the rest of the batch.
+      step, state, memory, rows, max_length, min_length, limits, alignment: as for `greedy`. key:
+      one key, or [B] keys, one for each sentence, which makes its samples independent of the rest
+      of the batch.
       temperature: 0 is greedy search.
       top_k: keep the k most probable tokens; 0 keeps all.
       top_p: keep the smallest set of most probable tokens that holds this probability; 1 keeps all.
       n: samples for each sentence.
 
     Returns:
-      Hypotheses [B,n], scored by log-probability under the model itself (before temperature and filters).
+      Hypotheses [B,n], scored by log-probability under the model itself (before temperature and
+      filters).
     """
     state, memory = repeat_rows((state, memory), rows, n)
     keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
-    keys = jax.vmap(lambda one: jax.vmap(lambda i: jax.random.fold_in(one, i))(jnp.arange(n)))(keys).reshape(rows * n)
+    keys = jax.vmap(lambda one: jax.vmap(lambda i: jax.random.fold_in(one, i))(jnp.arange(n)))(
+        keys
+    ).reshape(rows * n)
 
     def draw(logits: jax.Array, t: jax.Array) -> jax.Array:
         now = jax.vmap(lambda one: jax.random.fold_in(one, t))(keys)
@@ -54,29 +59,43 @@ def sample(
 
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
     choose = best_token if temperature == 0 else draw
-    run = unroll(step, state, memory, choose, limits, max_length=max_length, min_length=min_length, alignment=alignment)
+    run = unroll(
+        step,
+        state,
+        memory,
+        choose,
+        limits,
+        max_length=max_length,
+        min_length=min_length,
+        alignment=alignment,
+    )
     found = grouped(run, rows, n)
     order = jnp.argsort(-found.scores, axis=1)
     return pick(found, order)
 
 
 def filtered(logits: jax.Array, temperature: float, top_k: int, top_p: float) -> jax.Array:
-    """Logits [N,V] to draw from: divided by `temperature` > 0, then all but the top k, then all but the nucleus made impossible."""
+    """Logits [N,V] to draw from: divided by `temperature` > 0, then all but the top k, then all but
+    the nucleus made impossible.
+    """
     return keep_nucleus(keep_largest(logits / temperature, top_k), top_p)
 
 
 def keep_largest(logits: jax.Array, k: int) -> jax.Array:
-    """Entries at least as large as the k-th largest of their row, the others -inf; ties keep all; k = 0 or k >= V keeps the row."""
+    """Entries at least as large as the k-th largest of their row, the others -inf; ties keep all; k
+    = 0 or k >= V keeps the row.
+    """
     if k == 0 or k >= logits.shape[1]:
         return logits
     return jnp.where(logits >= largest(logits, k)[0][:, -1:], logits, NEVER)
 
 
 def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
-    """The smallest set of most probable tokens whose probability reaches p, the others -inf (Holtzman et al. 2020).
+    """The smallest set of most probable tokens whose probability reaches p, the others -inf
+    (Holtzman et al. 2020).
 
-    A token stays if the probability of all before it in descending order is < p, so the first always does; ties go to
-    the lowest id; p = 1 keeps the row.
+    A token stays if the probability of all before it in descending order is < p, so the first
+    always does; ties go to the lowest id; p = 1 keeps the row.
     """
     if p >= 1.0:
         return logits
@@ -84,4 +103,6 @@ def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
     order = jnp.argsort(-probabilities, axis=1)
     descending = jnp.take_along_axis(probabilities, order, axis=1)
     kept = jnp.cumsum(descending, axis=1) - descending < p
-    return jnp.where(jnp.put_along_axis(jnp.zeros_like(kept), order, kept, axis=1, inplace=False), logits, NEVER)
+    return jnp.where(
+        jnp.put_along_axis(jnp.zeros_like(kept), order, kept, axis=1, inplace=False), logits, NEVER
+    )

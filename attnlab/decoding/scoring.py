@@ -1,4 +1,5 @@
-"""Scores of finished hypotheses: the length and coverage penalties of GNMT (Wu et al. 2016, section 7).
+"""Scores of finished hypotheses: the length and coverage penalties of GNMT (Wu et al. 2016, section
+7).
 
 A finished hypothesis Y of a source X scores log P(Y|X) / lp(Y) + cp(X; Y).
 """
@@ -8,11 +9,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-LEAST_COVERAGE = 1e-6  # a source position that got no attention would otherwise cost an infinite penalty
+LEAST_COVERAGE = (
+    1e-6  # a source position that got no attention would otherwise cost an infinite penalty
+)
 
 
 def length_penalty(length: jax.Array | int, alpha: float) -> jax.Array:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha, where |Y| counts the EOS: 1 for one token, and 1 always with alpha 0."""
+    """lp(Y) = ((5 + |Y|) / 6)^alpha, where |Y| counts the EOS: 1 for one token, and 1 always with
+    alpha 0.
+    """
     return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
 
 
@@ -20,11 +25,14 @@ def coverage_penalty(coverage: jax.Array, source_mask: jax.Array, beta: float) -
     """cp(X; Y) = beta * sum over real source positions i of log min(sum_j p_ij, 1), never above 0.
 
     Args:
-      coverage: [..., S], the attention p_ij that position i received, summed over the target steps j (EOS too).
+      coverage: [..., S], the attention p_ij that position i received, summed over the target steps
+        j (EOS too).
       source_mask: [..., S] bool, True at real positions; padding does not count.
       beta: its weight; 0 switches the penalty off.
 
     Returns:
       [...] float32. The inner sum is clamped at 1e-6.
     """
-    return beta * jnp.sum(jnp.where(source_mask, jnp.log(jnp.clip(coverage, LEAST_COVERAGE, 1.0)), 0.0), axis=-1)
+    return beta * jnp.sum(
+        jnp.where(source_mask, jnp.log(jnp.clip(coverage, LEAST_COVERAGE, 1.0)), 0.0), axis=-1
+    )

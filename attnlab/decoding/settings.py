@@ -8,8 +8,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from attnlab.config.registry import check_type
 from attnlab.errors import UserError, nearest
-from attnlab.registry import check_type
 
 METHODS = ("beam", "greedy", "sample")
 TOKENS = 2**28  # places for tokens that a batch may have in decoding: 1 GiB of ids
@@ -22,10 +22,12 @@ class Settings:
     Attributes:
       method: "beam", "greedy" or "sample".
       batch: sentences decoded at once.
-      n_best: hypotheses wanted for each sentence (beam; fewer where fewer end within the limit), or samples (sample).
+      n_best: hypotheses wanted for each sentence (beam; fewer where fewer end within the limit), or
+        samples (sample).
       beam, length_penalty, coverage: of beam search: its width, alpha and beta of GNMT's penalties.
       temperature, top_k, top_p, seed: of sampling.
-      max_ratio, max_extra: at most ceil(max_ratio * source length) + max_extra tokens are emitted, both EOS counted.
+      max_ratio, max_extra: at most ceil(max_ratio * source length) + max_extra tokens are emitted,
+        both EOS counted.
     """
 
     method: str = "beam"
@@ -51,12 +53,16 @@ class Settings:
         return self.batch * {"beam": self.beam, "sample": self.n_best}.get(self.method, 1)
 
     def check_room(self, source_length: int) -> None:
-        """Raise `UserError` where the sequences that grow at once, from sources of this length, have more than `TOKENS` places."""
+        """Raise `UserError` where the sequences that grow at once, from sources of this length,
+        have more than `TOKENS` places.
+        """
         places = self.rows * self.limit(source_length)
         if places > TOKENS:
             raise UserError(
-                f"decoding: batch={self.batch} texts, {self.rows // self.batch} for each, of up to {self.limit(source_length):,} tokens "
-                f"(max_ratio={self.max_ratio}, max_extra={self.max_extra}) are {places:,} places for tokens; expected at most {TOKENS:,}"
+                f"decoding: batch={self.batch} texts, {self.rows // self.batch} for each, of up to"
+                f" {self.limit(source_length):,} tokens (max_ratio={self.max_ratio},"
+                f" max_extra={self.max_extra}) are {places:,} places for tokens; expected at most"
+                f" {TOKENS:,}"
             )
 
 
@@ -68,7 +74,8 @@ def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
       weights: whether the system's step gives attention weights, which the coverage penalty needs.
 
     Raises:
-      UserError: unknown field or method (with near names), a value of the wrong type or outside its range.
+      UserError: unknown field or method (with near names), a value of the wrong type or outside its
+        range.
     """
     hints = typing.get_type_hints(Settings)
     for field, value in settings.items():
@@ -77,21 +84,32 @@ def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
         check_type(value, hints[field], f"decoding.{field}")
     chosen = Settings(**dict(settings))
     if chosen.method not in METHODS:
-        raise UserError(f"unknown decoding.method {chosen.method!r}; {nearest(chosen.method, METHODS)}")
+        raise UserError(
+            f"unknown decoding.method {chosen.method!r}; {nearest(chosen.method, METHODS)}"
+        )
     _check_ranges(chosen)
     if chosen.method == "beam" and chosen.n_best > chosen.beam:
-        raise UserError(f"decoding.n_best={chosen.n_best} is more than decoding.beam={chosen.beam}; raise the beam or lower n_best")
+        raise UserError(
+            f"decoding.n_best={chosen.n_best} is more than decoding.beam={chosen.beam}; raise the"
+            " beam or lower n_best"
+        )
     if chosen.method == "greedy" and chosen.n_best > 1:
-        raise UserError(f"decoding.n_best={chosen.n_best}: greedy search finds one hypothesis; set n_best=1 or method 'beam' or 'sample'")
+        raise UserError(
+            f"decoding.n_best={chosen.n_best}: greedy search finds one hypothesis; set n_best=1 or"
+            " method 'beam' or 'sample'"
+        )
     if chosen.method == "beam" and chosen.coverage and not weights:
         raise UserError(
-            f"decoding.coverage={chosen.coverage} needs attention weights, which this system does not give; set decoding.coverage=0"
+            f"decoding.coverage={chosen.coverage} needs attention weights, which this system does"
+            " not give; set decoding.coverage=0"
         )
     return chosen
 
 
 def _check_ranges(chosen: Settings) -> None:
-    """Raise UserError for the first number outside its range; the last bound is inclusive everywhere."""
+    """Raise UserError for the first number outside its range; the last bound is inclusive
+    everywhere.
+    """
     for field, least, most in (
         ("batch", 1, 2**16),
         ("n_best", 1, 2**12),
@@ -109,4 +127,6 @@ def _check_ranges(chosen: Settings) -> None:
             within = f"at least {least}" if value < least else f"in {least} ... {most}"
             raise UserError(f"decoding.{field}={value!r} must be a finite number {within}")
     if not 0 < chosen.top_p <= 1:
-        raise UserError(f"decoding.top_p={chosen.top_p!r} must lie above 0 and at most 1; 1 switches it off")
+        raise UserError(
+            f"decoding.top_p={chosen.top_p!r} must lie above 0 and at most 1; 1 switches it off"
+        )

@@ -23,9 +23,11 @@ def emittable(logits: jax.Array) -> jax.Array:
 
 
 def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
-    """Logits [N,V] for choosing the token of step `t` (from 0): no EOS before `min_length` tokens are out.
+    """Logits [N,V] for choosing the token of step `t` (from 0): no EOS before `min_length` tokens
+    are out.
 
-    Probabilities are still those of the unrestricted logits: the search is restricted, not the model.
+    Probabilities are still those of the unrestricted logits: the search is restricted, not the
+    model.
     """
     if min_length == 0:
         return logits
@@ -33,12 +35,15 @@ def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
 
 
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k largest of every row of [N,V], descending, ties to the lowest index: equals `lax.top_k`, but faster.
+    """The k largest of every row of [N,V], descending, ties to the lowest index: equals
+    `lax.top_k`, but faster.
 
-    The maxima of chunks of 32 are ranked first; the k largest values lie in the k chunks that rank highest. Chunks are
-    put back in order before the second ranking, so that ties fall to the lowest index again.
+    The maxima of chunks of 32 are ranked first; the k largest values lie in the k chunks that rank
+    highest. Chunks are put back in order before the second ranking, so that ties fall to the lowest
+    index again.
 
-    Measured on two CPU cores (jax 0.10.2, float32, medians in ms; `argmax` is one round, of the k needed):
+    Measured on two CPU cores (jax 0.10.2, float32, medians in ms; `argmax` is one round, of the k
+    needed):
       N, V, k          lax.top_k   approx_max_k   k masked argmax   k masked max + first id   here   logsumexp
       250, 8000, 10    3.5 - 5.1            5.1           48 - 54                         7.0    1.3         0.7
       250, 6000, 10    2.7 - 3.8            3.9                36                         5.4    1.4         0.9
@@ -47,7 +52,9 @@ def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     rows, width = values.shape
     if width < 4 * k * CHUNK:  # too few chunks for a first ranking to save work
         return lax.top_k(values, k)
-    maxima = lax.reduce_window(values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK)))
+    maxima = lax.reduce_window(
+        values, NEVER, lax.max, (1, CHUNK), (1, CHUNK), ((0, 0), (0, -width % CHUNK))
+    )
     chunks = jnp.sort(lax.top_k(maxima, k)[1], axis=1)
     ids = (chunks[:, :, None] * CHUNK + jnp.arange(CHUNK)).reshape(rows, k * CHUNK)
     inside = jnp.take_along_axis(values, jnp.minimum(ids, width - 1), axis=1)
@@ -56,7 +63,8 @@ def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def repeat_rows(tree: Any, rows: int, times: int) -> Any:
-    """Every leaf [B,...] as [B*times,...]: copies of row b lie at b*times ... b*times + times - 1; rank 0 is left alone.
+    """Every leaf [B,...] as [B*times,...]: copies of row b lie at b*times ... b*times + times - 1;
+    rank 0 is left alone.
 
     Raises:
       ValueError: a leaf whose leading axis is not `rows`.
@@ -64,31 +72,53 @@ def repeat_rows(tree: Any, rows: int, times: int) -> Any:
     for leaf in jax.tree.leaves(tree):
         if jnp.ndim(leaf) and leaf.shape[0] != rows:
             raise ValueError(
-                f"decoding: every array of state and memory needs leading axis {rows} (the sentences), found shape {leaf.shape}"
+                f"decoding: every array of state and memory needs leading axis {rows} (the"
+                f" sentences), found shape {leaf.shape}"
             )
-    return tree if times == 1 else jax.tree.map(lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree)
+    return (
+        tree
+        if times == 1
+        else jax.tree.map(
+            lambda leaf: jnp.repeat(leaf, times, axis=0) if jnp.ndim(leaf) else leaf, tree
+        )
+    )
 
 
 def take_rows(tree: Any, rows: jax.Array) -> Any:
-    """Leaves [N,...] gathered at `rows` [N]; rank 0 is left alone. On CPU this runs at the speed of a copy (15 MB: 0.7 ms)."""
-    return jax.tree.map(lambda leaf: leaf.at[rows].get(mode="promise_in_bounds") if jnp.ndim(leaf) else leaf, tree)
+    """Leaves [N,...] gathered at `rows` [N]; rank 0 is left alone. On CPU this runs at the speed of
+    a copy (15 MB: 0.7 ms).
+    """
+    return jax.tree.map(
+        lambda leaf: leaf.at[rows].get(mode="promise_in_bounds") if jnp.ndim(leaf) else leaf, tree
+    )
 
 
 def pick(tree: Tree, places: jax.Array) -> Tree:
     """Leaves [B,X,...] at `places` [B,Y] of axis 1, as [B,Y,...]."""
-    picked: Tree = jax.tree.map(lambda leaf: jnp.take_along_axis(leaf, places.reshape(places.shape + (1,) * (leaf.ndim - 2)), axis=1), tree)
+    picked: Tree = jax.tree.map(
+        lambda leaf: jnp.take_along_axis(
+            leaf, places.reshape(places.shape + (1,) * (leaf.ndim - 2)), axis=1
+        ),
+        tree,
+    )
     return picked
 
 
 def length_limits(limits: jax.Array | None, rows: int, max_length: int) -> jax.Array:
-    """Most tokens of each sentence, [rows] int32 within 1 ... `max_length`; None means `max_length` for all."""
+    """Most tokens of each sentence, [rows] int32 within 1 ... `max_length`; None means `max_length`
+    for all.
+    """
     if limits is None:
         return jnp.full(rows, max_length, jnp.int32)
     return jnp.clip(jnp.asarray(limits, jnp.int32), 1, max_length)
 
 
-def weights_buffer(step: StepFn, state: Any, memory: Any, rows: int, max_length: int) -> jax.Array | None:
-    """Zeros [L,N,S] to collect the weights of every step in, or None if `step` gives none. Traces `step`, computes nothing."""
+def weights_buffer(
+    step: StepFn, state: Any, memory: Any, rows: int, max_length: int
+) -> jax.Array | None:
+    """Zeros [L,N,S] to collect the weights of every step in, or None if `step` gives none. Traces
+    `step`, computes nothing.
+    """
     weights = jax.eval_shape(step, state, memory, jnp.zeros(rows, jnp.int32))[2]
     return None if weights is None else jnp.zeros((max_length, *weights.shape), jnp.float32)
 

@@ -1,8 +1,29 @@
-"""Experiments: a question, what is compared, and how the answer is found. An experiment file imports what it needs from here."""
+"""Experiments: a question, what is compared, and how the answer is found. An experiment file
+imports what it needs from here.
 
-from attnlab.experiments.axes import Axis, Point, cross, grid, rows, zipped
-from attnlab.experiments.experiment import Budget, Claim, Contrast, Experiment, better
-from attnlab.experiments.search import Search, choice, integers, log_uniform, uniform
+Four rooms in the order of the work, each with one way in, its `__init__.py`: `define` (what a file
+states), `plan` (`plan.json`), `run` (trials, the choice, the one look at the test split) and
+`report`.
+"""
+
+from attnlab.experiments.define import (
+    Axis,
+    Budget,
+    Claim,
+    Contrast,
+    Experiment,
+    Point,
+    Search,
+    better,
+    choice,
+    cross,
+    grid,
+    integers,
+    log_uniform,
+    rows,
+    uniform,
+    zipped,
+)
 
 __all__ = [
     "Axis",

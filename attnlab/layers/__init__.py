@@ -1,1 +1,3 @@
-"""Pieces that systems are built from and that are not attention: recurrent cells, feed-forward blocks, embeddings."""
+"""Pieces that systems are built from and that are not attention: recurrent cells, feed-forward
+blocks, embeddings.
+"""

@@ -4,11 +4,13 @@
     A, B = the halves of  b + sum_j x_{t+j} W_j       j over a window of k: centred on t ("same"), or ending there ("causal")
     y_t  = A * sigmoid(B)                             the gated linear unit
 
-v is drawn from N(0, s^2 p / n) with n numbers in the sum, p the share of them that dropout leaves, and s = 2 before a gate, which lets
-about a quarter of the variance through, else 1; g starts at |v|, so that W starts as v. b starts at zero.
-Source: J. Gehring et al., "Convolutional Sequence to Sequence Learning", ICML 2017, section 3.5 (initialisation); Y. Dauphin, A. Fan,
-M. Auli, D. Grangier, "Language Modeling with Gated Convolutional Networks", ICML 2017 (the unit); T. Salimans, D. P. Kingma, "Weight
-Normalization", NeurIPS 2016. `flax.linen.WeightNorm` starts g at 1 instead of |v|, which would undo the initialisation.
+v is drawn from N(0, s^2 p / n) with n numbers in the sum, p the share of them that dropout leaves,
+and s = 2 before a gate, which lets about a quarter of the variance through, else 1; g starts at
+|v|, so that W starts as v. b starts at zero. Source: J. Gehring et al., "Convolutional Sequence to
+Sequence Learning", ICML 2017, section 3.5 (initialisation); Y. Dauphin, A. Fan, M. Auli, D.
+Grangier, "Language Modeling with Gated Convolutional Networks", ICML 2017 (the unit); T. Salimans,
+D. P. Kingma, "Weight Normalization", NeurIPS 2016. `flax.linen.WeightNorm` starts g at 1 instead of
+|v|, which would undo the initialisation.
 
 Axis letters: B batch, T time, n width of x, d width of y, k window.
 """
@@ -21,7 +23,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.projections import Dropout, matmul
+from attnlab.layers.dense import Dropout, matmul
 
 GATED = 2.0  # s, before a gated linear unit
 
@@ -43,9 +45,17 @@ class NormedDense(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., n] to [..., features]."""
         size = x.shape[-1]
-        v = jnp.asarray(self.param("v", nn.initializers.normal(self.gain * math.sqrt(self.keep / size)), (size, self.features)))
+        v = jnp.asarray(
+            self.param(
+                "v",
+                nn.initializers.normal(self.gain * math.sqrt(self.keep / size)),
+                (size, self.features),
+            )
+        )
         scale = self.param("g", lambda key: _lengths(v))
-        return matmul(x, v * (scale / _lengths(v))) + self.param("bias", nn.initializers.zeros, (self.features,))
+        return matmul(x, v * (scale / _lengths(v))) + self.param(
+            "bias", nn.initializers.zeros, (self.features,)
+        )
 
 
 def _lengths(v: jax.Array) -> jax.Array:
@@ -71,22 +81,36 @@ class GatedConvolution(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def same(self, x: jax.Array, valid: jax.Array) -> jax.Array:
-        """x [B,T,n] to [B,T,d], each y_t from x_{t-(k-1)/2} ... x_{t+(k-1)/2}; what is not valid [B,T], or beyond the ends, counts as 0."""
+        """x [B,T,n] to [B,T,d], each y_t from x_{t-(k-1)/2} ... x_{t+(k-1)/2}; what is not valid
+        [B,T], or beyond the ends, counts as 0.
+        """
         side = self.kernel // 2
-        return self._windows(jnp.pad(jnp.where(valid[..., None], x, 0), ((0, 0), (side, side), (0, 0))))
+        return self._windows(
+            jnp.pad(jnp.where(valid[..., None], x, 0), ((0, 0), (side, side), (0, 0)))
+        )
 
     def causal(self, x: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """x [B,T,n] to [B,T,d], y_t from x_{t-k+1} ... x_t, and what the next call needs as `before`: the last k-1 inputs [B,k-1,n]."""
+        """x [B,T,n] to [B,T,d], y_t from x_{t-k+1} ... x_t, and what the next call needs as
+        `before`: the last k-1 inputs [B,k-1,n].
+        """
         known = jnp.concatenate([before.astype(x.dtype), x], axis=1)
         return self._windows(known), known[:, x.shape[1] :]
 
     def _windows(self, x: jax.Array) -> jax.Array:
-        """x [B,T+k-1,n] to [B,T,d]: every window laid side by side, then one product, which a CPU does faster than a convolution."""
+        """x [B,T+k-1,n] to [B,T,d]: every window laid side by side, then one product, which a CPU
+        does faster than a convolution.
+        """
         x = self.drop(x)
         length = x.shape[1] - self.kernel + 1
-        return jax.nn.glu(self.linear(jnp.concatenate([x[:, j : j + length] for j in range(self.kernel)], axis=-1)))
+        return jax.nn.glu(
+            self.linear(
+                jnp.concatenate([x[:, j : j + length] for j in range(self.kernel)], axis=-1)
+            )
+        )
 
 
-def nothing_before(rows: int, width: int, kernel: int, dtype: jax.typing.DTypeLike = jnp.float32) -> jax.Array:
+def nothing_before(
+    rows: int, width: int, kernel: int, dtype: jax.typing.DTypeLike = jnp.float32
+) -> jax.Array:
     """What stands before a sequence [rows,k-1,width] for `GatedConvolution.causal`: zeros."""
     return jnp.zeros((rows, kernel - 1, width), dtype)

@@ -1,11 +1,13 @@
-"""Position-wise layers of the Transformer. Axis letters: B batch, T time, d model width, F hidden width."""
+"""Position-wise layers of the Transformer. Axis letters: B batch, T time, d model width, F hidden
+width.
+"""
 
 from __future__ import annotations
 
 import flax.linen as nn
 import jax
 
-from attnlab.attention.projections import Dense, Dropout
+from attnlab.layers.dense import Dense, Dropout
 
 
 class FeedForward(nn.Module):
@@ -27,8 +29,10 @@ class FeedForward(nn.Module):
 
 
 def layer_norm(name: str | None = None) -> nn.LayerNorm:
-    """LayerNorm, (x - mean) / sqrt(variance + 1e-6) * g + b (Ba, Kiros, Hinton 2016), statistics in float32.
+    """LayerNorm, (x - mean) / sqrt(variance + 1e-6) * g + b (Ba, Kiros, Hinton 2016), statistics in
+    float32.
 
-    The variance is computed about the mean: the faster E[x^2] - E[x]^2 loses digits where the mean is large.
+    The variance is computed about the mean: the faster E[x^2] - E[x]^2 loses digits where the mean
+    is large.
     """
     return nn.LayerNorm(epsilon=1e-6, use_fast_variance=False, param_dtype=float, name=name)

@@ -1,15 +1,18 @@
-"""Long short-term memory, with every product that does not depend on the state kept out of the loop, in both passes.
+"""Long short-term memory, with every product that does not depend on the state kept out of the
+loop, in both passes.
 
     i, f, o, g = sigmoid(p_i + h U_i), sigmoid(p_f + h U_f), sigmoid(p_o + h U_o), tanh(p_g + h U_g)
     c'         = f * c + i * g
     h'         = o * tanh(c')
 
-where p = x W + b is the input's contribution. In W, U and b the gates stand in the order i, f, o, g (flax and torch have i, f, g, o).
-Each of the four blocks of W starts Glorot uniform, each of U orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`).
-No peepholes. Layers in a row and in both directions are in `stacked`.
-Source: S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", Neural Computation 1997, with the forget gate of F. Gers et al., 2000.
+where p = x W + b is the input's contribution. In W, U and b the gates stand in the order i, f, o, g
+(flax and torch have i, f, g, o). Each of the four blocks of W starts Glorot uniform, each of U
+orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`). No peepholes. Layers
+in a row and in both directions are in `stacked`. Source: S. Hochreiter, J. Schmidhuber, "Long
+Short-Term Memory", Neural Computation 1997, with the forget gate of F. Gers et al., 2000.
 
-Axis letters: B batch, T time, E input width, H state width. Inside, time comes first, as loops want it.
+Axis letters: B batch, T time, E input width, H state width. Inside, time comes first, as loops want
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.projections import Dense
+from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial, side_by_side
 
 GATES = 4  # in the order i, f, o, g
@@ -49,7 +52,10 @@ def gated(contribution: jax.Array, c: jax.Array) -> LSTMState:
 def _activated(contribution: jax.Array) -> jax.Array:
     """[B,4H] before and after sigmoid and tanh."""
     width = contribution.shape[-1] // GATES
-    return jnp.concatenate([jax.nn.sigmoid(contribution[:, : 3 * width]), jnp.tanh(contribution[:, 3 * width :])], axis=-1)
+    return jnp.concatenate(
+        [jax.nn.sigmoid(contribution[:, : 3 * width]), jnp.tanh(contribution[:, 3 * width :])],
+        axis=-1,
+    )
 
 
 def _unit(gates: jax.Array, c: jax.Array) -> LSTMState:
@@ -60,21 +66,33 @@ def _unit(gates: jax.Array, c: jax.Array) -> LSTMState:
 
 def _where(real: jax.Array | None, new: Any, old: Any) -> Any:
     """Arrays [B,...] of one tree where `real` [B], of the other elsewhere; None: all are real."""
-    return new if real is None else jax.tree.map(lambda one, other: jnp.where(real[:, None], one, other), new, old)
+    return (
+        new
+        if real is None
+        else jax.tree.map(lambda one, other: jnp.where(real[:, None], one, other), new, old)
+    )
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
 def recurrence(
-    past: jax.Array, contribution: jax.Array, valid: jax.Array | None, start: LSTMState, reverse: bool
+    past: jax.Array,
+    contribution: jax.Array,
+    valid: jax.Array | None,
+    start: LSTMState,
+    reverse: bool,
 ) -> tuple[jax.Array, LSTMState]:
-    """All steps: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state to the outputs h [T,B,H] and the last state.
+    """All steps: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state to the outputs h
+    [T,B,H] and the last state.
 
-    Differentiated by itself a loop adds to the gradient of U at every step, a product with B rows and a pass over U's four H^2
-    numbers. Here the loop of the backward pass only finds the slope of every step's gates, and one product over all T B rows follows.
-    Reverse mode only: forward-mode derivatives (`jax.jvp`, `jax.jacfwd`) do not work through it, JAX refuses with a TypeError.
+    Differentiated by itself a loop adds to the gradient of U at every step, a product with B rows
+    and a pass over U's four H^2 numbers. Here the loop of the backward pass only finds the slope of
+    every step's gates, and one product over all T B rows follows. Reverse mode only: forward-mode
+    derivatives (`jax.jvp`, `jax.jacfwd`) do not work through it, JAX refuses with a TypeError.
     """
 
-    def step(state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[LSTMState, jax.Array]:
+    def step(
+        state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]
+    ) -> tuple[LSTMState, jax.Array]:
         p, real = inputs
         following = _where(real, gated(p + state.h @ past, state.c), state)
         return following, following.h
@@ -84,11 +102,17 @@ def recurrence(
 
 
 def _recurrence_forward(
-    past: jax.Array, contribution: jax.Array, valid: jax.Array | None, start: LSTMState, reverse: bool
+    past: jax.Array,
+    contribution: jax.Array,
+    valid: jax.Array | None,
+    start: LSTMState,
+    reverse: bool,
 ) -> tuple[tuple[jax.Array, LSTMState], Any]:
     """`recurrence`, keeping gates and states of all steps."""
 
-    def step(state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]) -> tuple[LSTMState, tuple[LSTMState, jax.Array]]:
+    def step(
+        state: LSTMState, inputs: tuple[jax.Array, jax.Array | None]
+    ) -> tuple[LSTMState, tuple[LSTMState, jax.Array]]:
         p, real = inputs
         gates = _activated(p + state.h @ past)
         following = _where(real, _unit(gates, state.c), state)
@@ -98,8 +122,12 @@ def _recurrence_forward(
     return (states.h, last), (past, valid, start, states, gates)
 
 
-def _recurrence_backward(reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTMState]) -> tuple[jax.Array, jax.Array, None, LSTMState]:
-    """The slopes of U, of all contributions and of the first state, from those of the outputs and of the last state."""
+def _recurrence_backward(
+    reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTMState]
+) -> tuple[jax.Array, jax.Array, None, LSTMState]:
+    """The slopes of U, of all contributions and of the first state, from those of the outputs and
+    of the last state.
+    """
     past, valid, start, states, gates = kept
     before = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
 
@@ -109,13 +137,20 @@ def _recurrence_backward(reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTM
         here = LSTMState(later.c, later.h + of_output)
         raised = jnp.tanh(c)
         of_cell = here.c + here.h * o * (1 - raised * raised)
-        of_gates = of_cell * g * i * (1 - i), of_cell * old * f * (1 - f), here.h * raised * o * (1 - o), of_cell * i * (1 - g * g)
+        of_gates = (
+            of_cell * g * i * (1 - i),
+            of_cell * old * f * (1 - f),
+            here.h * raised * o * (1 - o),
+            of_cell * i * (1 - g * g),
+        )
         slope = jnp.concatenate(of_gates, axis=-1)
         slope = _where(real, slope, jnp.zeros_like(slope))
         return _where(real, LSTMState(of_cell * f, slope @ past.T), here), slope
 
     of_outputs, of_last = slopes
-    of_start, slope = jax.lax.scan(step, of_last, (of_outputs, gates, states.c, before.c, valid), reverse=not reverse)
+    of_start, slope = jax.lax.scan(
+        step, of_last, (of_outputs, gates, states.c, before.c, valid), reverse=not reverse
+    )
     rows = slope.shape[0] * slope.shape[1]
     of_past = before.h.reshape(rows, -1).T @ slope.reshape(rows, -1)
     return of_past, slope, None, of_start
@@ -123,7 +158,11 @@ def _recurrence_backward(reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTM
 
 def _shifted(start: jax.Array, states: jax.Array, reverse: bool) -> jax.Array:
     """Of every step [T,B,H] the state it began with."""
-    return jnp.concatenate([states, start[None]])[1:] if reverse else jnp.concatenate([start[None], states])[:-1]
+    return (
+        jnp.concatenate([states, start[None]])[1:]
+        if reverse
+        else jnp.concatenate([start[None], states])[:-1]
+    )
 
 
 recurrence.defvjp(_recurrence_forward, _recurrence_backward)
@@ -165,16 +204,26 @@ class GateInputs(nn.Module):
         """x [...,E] to the contribution [...,4H]."""
 
         def bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            return self.initial.bias()(key, shape, float).at[self.width : 2 * self.width].add(self.initial.forget)
+            return (
+                self.initial.bias()(key, shape, float)
+                .at[self.width : 2 * self.width]
+                .add(self.initial.forget)
+            )
 
-        product = Dense(GATES * self.width, use_bias=False, kernel_init=self.initial.kernel(GATES), name="kernel")(x)
+        product = Dense(
+            GATES * self.width,
+            use_bias=False,
+            kernel_init=self.initial.kernel(GATES),
+            name="kernel",
+        )(x)
         return product + self.param("bias", bias, (GATES * self.width,))
 
 
 class LSTMLayer(nn.Module):
     """An LSTM over a padded sequence; the state is copied through padding.
 
-    So the last state of a left-to-right pass is the state at the last real token, and a right-to-left pass starts there.
+    So the last state of a left-to-right pass is the state at the last real token, and a
+    right-to-left pass starts there.
 
     Attributes:
       width: H.
@@ -189,16 +238,23 @@ class LSTMLayer(nn.Module):
         self.cell = LSTMCell(self.width, self.initial)
 
     def __call__(
-        self, x: jax.Array, valid: jax.Array | None = None, start: LSTMState | None = None, reverse: bool = False
+        self,
+        x: jax.Array,
+        valid: jax.Array | None = None,
+        start: LSTMState | None = None,
+        reverse: bool = False,
     ) -> tuple[jax.Array, LSTMState]:
-        """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the outputs h [B,T,H] and the last state.
+        """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the
+        outputs h [B,T,H] and the last state.
 
         `reverse` reads from right to left; an output stands where its input does.
         """
         contribution = self.of_input(jnp.swapaxes(x, 0, 1))
         state = LSTMState.zeros(x.shape[0], self.width) if start is None else start
         state = jax.tree.map(lambda leaf: leaf.astype(contribution.dtype), state)
-        outputs, last = recurrence(self.cell.past, contribution, None if valid is None else valid.T, state, reverse)
+        outputs, last = recurrence(
+            self.cell.past, contribution, None if valid is None else valid.T, state, reverse
+        )
         return jnp.swapaxes(outputs, 0, 1), last
 
     def step(self, state: LSTMState, x: jax.Array) -> LSTMState:

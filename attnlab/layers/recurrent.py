@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.projections import Dense
+from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial, side_by_side
 
 GATES = 3  # in the order r, z, n
@@ -22,9 +22,10 @@ class GRUCell(nn.Module):
         n    = tanh(p_n + (r * h) U_n)
         h'   = (1 - z) * h + z * n
 
-    where p = (p_r, p_z, p_n) = x W + b is the input's contribution, computed for all steps at once outside the loop; a decoder
-    adds its context's contribution to it. z is the share of the *new* candidate (in Cho et al. 2014 of the old state) and the reset
-    gate acts before the product (in `flax.linen.GRUCell` after it), so this is neither of those. U starts orthogonal.
+    where p = (p_r, p_z, p_n) = x W + b is the input's contribution, computed for all steps at once
+    outside the loop; a decoder adds its context's contribution to it. z is the share of the *new*
+    candidate (in Cho et al. 2014 of the old state) and the reset gate acts before the product (in
+    `flax.linen.GRUCell` after it), so this is neither of those. U starts orthogonal.
 
     Attributes:
       width: H.
@@ -46,16 +47,18 @@ class GRUCell(nn.Module):
 
 
 class ContextGRUCell(nn.Module):
-    """The recurrent half of the decoder's unit of Cho et al. 2014 (appendix A.1.2): the reset gate scales the context too.
+    """The recurrent half of the decoder's unit of Cho et al. 2014 (appendix A.1.2): the reset gate
+    scales the context too.
 
         r, z = sigmoid(p_r + q_r + h U_r), sigmoid(p_z + q_z + h U_z)
         n    = tanh(p_n + r * (h U_n + q_n))
         h'   = (1 - z) * h + z * n
 
-    where p = x W + b is the input's contribution and q = c C the context's, both computed outside the loop. As in `GRUCell`, z is the
-    share of the *new* candidate; the paper's z is 1 - z, which is the same unit with U_z, W_z and C_z negated. U starts orthogonal.
-    Without a context, q = 0, it is the unit of the DL4MT tutorial's encoder and of Nematus (Sennrich et al. 2017), whose reset gate acts
-    after the product.
+    where p = x W + b is the input's contribution and q = c C the context's, both computed outside
+    the loop. As in `GRUCell`, z is the share of the *new* candidate; the paper's z is 1 - z, which
+    is the same unit with U_z, W_z and C_z negated. U starts orthogonal. Without a context, q = 0,
+    it is the unit of the DL4MT tutorial's encoder and of Nematus (Sennrich et al. 2017), whose
+    reset gate acts after the product.
 
     Attributes:
       width: H.
@@ -64,12 +67,22 @@ class ContextGRUCell(nn.Module):
     width: int
 
     def setup(self) -> None:
-        self.past = self.param("past", side_by_side(nn.initializers.orthogonal(), GATES), (self.width, GATES * self.width))
+        self.past = self.param(
+            "past",
+            side_by_side(nn.initializers.orthogonal(), GATES),
+            (self.width, GATES * self.width),
+        )
 
-    def __call__(self, state: jax.Array, contribution: jax.Array, context: jax.Array | float = 0.0) -> jax.Array:
-        """state [B,H], contribution [B,3H] and the context's contribution [B,3H] to the next state [B,H]."""
+    def __call__(
+        self, state: jax.Array, contribution: jax.Array, context: jax.Array | float = 0.0
+    ) -> jax.Array:
+        """state [B,H], contribution [B,3H] and the context's contribution [B,3H] to the next
+        state [B,H].
+        """
         of_gates, of_candidate = jnp.split(contribution, [2 * self.width], axis=-1)
-        past_gates, past_candidate = jnp.split(state @ self.past + context, [2 * self.width], axis=-1)
+        past_gates, past_candidate = jnp.split(
+            state @ self.past + context, [2 * self.width], axis=-1
+        )
         reset, update = jnp.split(jax.nn.sigmoid(of_gates + past_gates), 2, axis=-1)
         new = jnp.tanh(of_candidate + reset * past_candidate)
         return state + update * (new - state)
@@ -81,7 +94,8 @@ Unit = GRUCell | ContextGRUCell
 class GRULayer(nn.Module):
     """A GRU over a padded sequence; the state is copied through padding.
 
-    So the last state of a left-to-right pass is the state at the last real token, and a right-to-left pass starts there.
+    So the last state of a left-to-right pass is the state at the last real token, and a
+    right-to-left pass starts there.
 
     Attributes:
       width: H.
@@ -98,16 +112,27 @@ class GRULayer(nn.Module):
         self.cell = self.unit(self.width)
 
     def __call__(self, x: jax.Array, valid: jax.Array, reverse: bool = False) -> jax.Array:
-        """x [B,T,E] and valid [B,T] to the states [B,T,H]; initial state zero; `reverse` reads from right to left."""
+        """x [B,T,E] and valid [B,T] to the states [B,T,H]; initial state zero; `reverse` reads from
+        right to left.
+        """
 
-        def step(cell: Unit, state: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def step(
+            cell: Unit, state: jax.Array, inputs: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             contribution, real = inputs
             state = jnp.where(real[:, None], cell(state, contribution), state)
             return state, state
 
         contribution = self.of_input(x)
         start = jnp.zeros((x.shape[0], self.width), contribution.dtype)
-        scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1, reverse=reverse)
+        scan = nn.scan(
+            step,
+            variable_broadcast="params",
+            split_rngs={"params": False},
+            in_axes=1,
+            out_axes=1,
+            reverse=reverse,
+        )
         return scan(self.cell, start, (contribution, valid))[1]
 
 
@@ -129,4 +154,6 @@ class BidirectionalGRU(nn.Module):
 
     def __call__(self, x: jax.Array, valid: jax.Array) -> jax.Array:
         """x [B,T,E] and valid [B,T] to the annotations [B,T,2H], forward half first."""
-        return jnp.concatenate([self.forward(x, valid), self.backward(x, valid, reverse=True)], axis=-1)
+        return jnp.concatenate(
+            [self.forward(x, valid), self.backward(x, valid, reverse=True)], axis=-1
+        )

@@ -1,6 +1,7 @@
 """Reading one text or two with the same weights, and what is made of a vector for each.
 
-Axis letters: B batch, S tokens of a text, E embedding, H state width of a direction, D width of a sentence vector, C classes.
+Axis letters: B batch, S tokens of a text, E embedding, H state width of a direction, D width of a
+sentence vector, C classes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.projections import Dense, Dropout
+from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed
 from attnlab.layers.stacked import BidirectionalLSTM
 
 
 @flax.struct.dataclass
 class Read:
-    """A text as a reader leaves it: states [B,S,2H], valid [B,S], and the last state of each direction side by side, last [B,2H]."""
+    """A text as a reader leaves it: states [B,S,2H], valid [B,S], and the last state of each
+    direction side by side, last [B,2H].
+    """
 
     states: jax.Array
     valid: jax.Array
@@ -44,18 +47,32 @@ class SentenceReader(nn.Module):
     padding: int = 0
 
     def setup(self) -> None:
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=nn.initializers.normal(self.embedding**-0.5))
+        self.embed = Embed(
+            self.vocabulary,
+            self.embedding,
+            embedding_init=nn.initializers.normal(self.embedding**-0.5),
+        )
         self.lstm = BidirectionalLSTM(self.width)
         self.drop = Dropout(self.dropout)
 
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:
-        """Texts [B,S] each, to what is known of each of them; they are read side by side, in one loop."""
+        """Texts [B,S] each, to what is known of each of them; they are read side by side, in one
+        loop.
+        """
         rows, longest = len(texts[0]), max(ids.shape[1] for ids in texts)
-        ids = jnp.concatenate([jnp.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=self.padding) for each in texts])
+        ids = jnp.concatenate(
+            [
+                jnp.pad(each, ((0, 0), (0, longest - each.shape[1])), constant_values=self.padding)
+                for each in texts
+            ]
+        )
         valid = ids != self.padding
         states, (at_end, at_beginning) = self.lstm(self.drop(self.embed(ids)), valid)
         last = jnp.concatenate([at_end.h, at_beginning.h], axis=-1)
-        cuts = [(slice(number * rows, (number + 1) * rows), slice(each.shape[1])) for number, each in enumerate(texts)]
+        cuts = [
+            (slice(number * rows, (number + 1) * rows), slice(each.shape[1]))
+            for number, each in enumerate(texts)
+        ]
         return [Read(states[cut], valid[cut], last[cut[0]]) for cut in cuts]
 
 
@@ -81,5 +98,7 @@ class Verdict(nn.Module):
 
 
 def compared(one: jax.Array, other: jax.Array) -> jax.Array:
-    """Two sentence vectors [B,D] to [p ; h ; |p - h| ; p * h], [B,4D] (L. Mou et al., ACL 2016; A. Conneau et al., EMNLP 2017)."""
+    """Two sentence vectors [B,D] to [p ; h ; |p - h| ; p * h], [B,4D] (L. Mou et al., ACL 2016; A.
+    Conneau et al., EMNLP 2017).
+    """
     return jnp.concatenate([one, other, jnp.abs(one - other), one * other], axis=-1)

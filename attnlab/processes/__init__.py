@@ -1,6 +1,8 @@
-"""Several processes that work on one run: who they are (`detection`), how they meet, and how they end together (`supervision`).
+"""Several processes that work on one run: who they are (`detection`), how they meet, and how they
+end together (`supervision`).
 
-Each process of the command line forks the one that does the work, and stays beside it without jax. Nothing here is used by a process alone.
+Each process of the command line forks the one that does the work, and stays beside it without jax.
+Nothing here is used by a process alone.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
     Args:
       argv: the command line below the command.
-      work: what the command does; its result is the exit code. As one of several it runs in a forked process that has joined JAX's others,
-        and what it prints is seen of process 0 only.
+      work: what the command does; its result is the exit code. As one of several it runs in a
+        forked process that has joined JAX's others, and what it prints is seen of process 0 only.
 
     Returns:
       The exit code, the same in all processes.
 
     Raises:
-      UserError: the flags are wrong, some processes do not come, or any of them has found a mistake.
+      UserError: the flags are wrong, some processes do not come, or any of them has found a
+        mistake.
     """
     member = find(argv, os.environ)
     if member is None:
@@ -55,13 +58,18 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
-    """Connect JAX's processes. One that is alone on its host takes all its devices; of several that a launcher counts each takes one."""
+    """Connect JAX's processes. One that is alone on its host takes all its devices; of several that
+    a launcher counts each takes one.
+    """
     import jax
 
     host = address.rpartition(":")[0].strip("[]")
     for name in ("no_proxy", "NO_PROXY"):  # gRPC would go through a proxy
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), host)))
-    for unwanted in ("jax_check_proxy_envs", "jax_enable_preemption_service"):  # the first prints, the second takes SIGTERM for itself
+    for unwanted in (
+        "jax_check_proxy_envs",
+        "jax_enable_preemption_service",
+    ):  # the first prints, the second takes SIGTERM for itself
         with contextlib.suppress(AttributeError):  # a version of JAX without it
             jax.config.update(unwanted, False)
     try:
@@ -74,7 +82,9 @@ def _join(member: Member, address: str, neighbours: int) -> None:
             initialization_timeout=_CONNECT,
         )
     except RuntimeError as error:
-        raise UserError(f"{member} cannot join JAX's coordinator at {address}: {str(error).splitlines()[0]}") from error
+        raise UserError(
+            f"{member} cannot join JAX's coordinator at {address}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _local_devices(member: Member, neighbours: int) -> list[int] | None:
@@ -82,7 +92,9 @@ def _local_devices(member: Member, neighbours: int) -> list[int] | None:
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return [0] if len(shown) == 1 and shown[0] else [member.local]  # the launcher has given it one already
+    return (
+        [0] if len(shown) == 1 and shown[0] else [member.local]
+    )  # the launcher has given it one already
 
 
 def _without_own(argv: Sequence[str]) -> list[str]:

@@ -1,7 +1,9 @@
-"""Is this one of several processes that work together, and which? From flags, from the environment, or from JAX's own detection.
+"""Is this one of several processes that work together, and which? From flags, from the environment,
+or from JAX's own detection.
 
-What a launcher has set is read without jax. JAX is asked only where the environment says that there may be several: under `srun` with
-several tasks, under `mpirun`, in an indexed job of Kubernetes, or beside the library of TPUs.
+What a launcher has set is read without jax. JAX is asked only where the environment says that there
+may be several: under `srun` with several tasks, under `mpirun`, in an indexed job of Kubernetes, or
+beside the library of TPUs.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Hint:
-    """What the environment says: who started this process, and of number, index and index on the host what it tells."""
+    """What the environment says: who started this process, and of number, index and index on the
+    host what it tells.
+    """
 
     launcher: str
     count: int | None = None
@@ -54,7 +58,9 @@ class Hint:
 
 
 class Known(NamedTuple):
-    """What is known of several processes so far: where process 0 listens, how many there are, and which this one is."""
+    """What is known of several processes so far: where process 0 listens, how many there are, and
+    which this one is.
+    """
 
     address: str | None
     processes: int | None
@@ -63,10 +69,22 @@ class Known(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--coordinator`, `--processes` and `--process`."""
-    group = parser.add_argument_group("several processes (docs/processes.md); found by themselves under srun, in Kubernetes, on TPU pods")
-    group.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 runs, and a free port there")
-    group.add_argument("--processes", metavar="N", type=int, help="how many processes are started; 1: each is a run of its own")
-    group.add_argument("--process", metavar="I", type=int, help="which of them this one is, counted from 0")
+    group = parser.add_argument_group(
+        "several processes (docs/processes.md); found by themselves under srun, in Kubernetes, on"
+        " TPU pods"
+    )
+    group.add_argument(
+        "--coordinator", metavar="HOST:PORT", help="where process 0 runs, and a free port there"
+    )
+    group.add_argument(
+        "--processes",
+        metavar="N",
+        type=int,
+        help="how many processes are started; 1: each is a run of its own",
+    )
+    group.add_argument(
+        "--process", metavar="I", type=int, help="which of them this one is, counted from 0"
+    )
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
@@ -86,7 +104,9 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     except argparse.ArgumentError as error:
         raise UserError(f"{error}".removeprefix("argument ")) from None
     hint = of_environment(environ) or Hint("")
-    asked = flags.coordinator is not None or flags.process is not None or flags.processes is not None
+    asked = (
+        flags.coordinator is not None or flags.process is not None or flags.processes is not None
+    )
     if flags.processes == 1 or not (asked or hint.launcher) or (not asked and hint.count == 1):
         return None
     known = Known(
@@ -103,17 +123,29 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
     if asked:
         raise UserError(f"one of several processes: give {missing} too (docs/processes.md)")
     if hint.launcher in ("srun", "mpirun"):
-        raise UserError(f"{hint.launcher} has started {hint.count} processes: give {missing} too, or {ALONE}")
+        raise UserError(
+            f"{hint.launcher} has started {hint.count} processes: give {missing} too, or {ALONE}"
+        )
     if hint.launcher == "kubernetes":
-        print(f"note: a pod of an indexed job works alone, unless you give {missing} (docs/processes.md)", file=sys.stderr)
+        print(
+            f"note: a pod of an indexed job works alone, unless you give {missing}"
+            " (docs/processes.md)",
+            file=sys.stderr,
+        )
     return None
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """What the launcher of this process has left in its environment; None where it was started by hand."""
-    if tasks := _numbers(environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"):  # set by srun, not in a job's own shell
+    """What the launcher of this process has left in its environment; None where it was started
+    by hand.
+    """
+    if tasks := _numbers(
+        environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"
+    ):  # set by srun, not in a job's own shell
         return Hint("srun", *tasks)
-    if tasks := _numbers(environ, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"):
+    if tasks := _numbers(
+        environ, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"
+    ):
         return Hint("mpirun", *tasks)
     if "KUBERNETES_SERVICE_HOST" in environ and (pod := _numbers(environ, "JOB_COMPLETION_INDEX")):
         return Hint("kubernetes", index=pod[0])
@@ -127,7 +159,9 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
 
 
 def _filled(known: Known, hint: Hint, asked: bool) -> Known:
-    """What is known with what the launcher knows, in part by JAX's own detection; the rest stays None."""
+    """What is known with what the launcher knows, in part by JAX's own detection; the rest stays
+    None.
+    """
     if not hint.launcher or None not in known:
         return known
     if None not in known[:2]:
@@ -136,8 +170,12 @@ def _filled(known: Known, hint: Hint, asked: bool) -> Known:
 
     try:
         with warnings.catch_warnings(action="ignore"):  # of a package that it could use
-            found = Known(*ClusterEnv.auto_detect_unset_distributed_params(*known, [0], None, 60)[:3])
-    except Exception as error:  # a service that gives no answer: anything from KeyError to an HTTP library's own
+            found = Known(
+                *ClusterEnv.auto_detect_unset_distributed_params(*known, [0], None, 60)[:3]
+            )
+    except (
+        Exception
+    ) as error:  # a service that gives no answer: anything from KeyError to an HTTP library's own
         reason = f"JAX cannot find the other processes ({type(error).__name__}: {error})"
         if asked or hint.launcher != "tpu":
             raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error
@@ -155,5 +193,8 @@ def _checked(known: Known, hint: Hint) -> Member:
     if count < 1:
         raise UserError(f"--processes={count}: expected a whole number of at least 1")
     if not 0 <= index < count:
-        raise UserError(f"--process={index}: with --processes={count} it is a whole number from 0 to {count - 1}")
+        raise UserError(
+            f"--process={index}: with --processes={count} it is a whole number from 0 to"
+            f" {count - 1}"
+        )
     return Member(host.strip("[]"), int(port), count, index, hint.local)

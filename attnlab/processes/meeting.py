@@ -1,7 +1,8 @@
-"""How several processes find each other: process 0 listens, the others come, and each is told how the group is put together.
+"""How several processes find each other: process 0 listens, the others come, and each is told how
+the group is put together.
 
-The connections stay open. As long as one is, the process at its other end lives: a process that dies closes it, and a host that is
-lost is noticed by the kernel (TCP keep-alive, half a minute).
+The connections stay open. As long as one is, the process at its other end lives: a process that
+dies closes it, and a host that is lost is noticed by the kernel (TCP keep-alive, half a minute).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Link:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message; None if the other end is gone, or says nothing in time or nothing that can be understood."""
+        """The next message; None if the other end is gone, or says nothing in time or nothing that
+        can be understood.
+        """
         try:
             self._socket.settimeout(timeout)
             line = self._lines.readline()
@@ -52,7 +55,9 @@ class Link:
             return None
 
     def is_open(self) -> bool:
-        """Whether the other end is there, for all that is known at once; for a link on which nothing is expected."""
+        """Whether the other end is there, for all that is known at once; for a link on which
+        nothing is expected.
+        """
         try:
             return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
         except BlockingIOError:
@@ -95,12 +100,17 @@ def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> 
       patience: seconds.
 
     Raises:
-      UserError: some do not come in time, the port is taken, or they were not started by the same command; process 0 says it.
+      UserError: some do not come in time, the port is taken, or they were not started by the same
+        command; process 0 says it.
       SystemExit: with code 2, in a process whose line process 0 says.
     """
     hello = {"attnlab": attnlab.__version__, "process": member.index, "processes": member.count}
     hello |= {"command": list(command), "host": socket.gethostname()}
-    return _receive_all(member, hello, patience) if member.index == 0 else _go_to_first(member, hello, patience)
+    return (
+        _receive_all(member, hello, patience)
+        if member.index == 0
+        else _go_to_first(member, hello, patience)
+    )
 
 
 def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
@@ -113,11 +123,18 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
             missing = ", ".join(str(index) for index in range(member.count) if index not in hellos)
             waited = time.monotonic() - began
             if waited > patience:
-                which = f"of {member.count} processes these have not come to {member.host}:{member.port} in {patience:.0f} s: {missing}"
+                which = (
+                    f"of {member.count} processes these have not come to"
+                    f" {member.host}:{member.port} in {patience:.0f} s: {missing}"
+                )
                 raise _refused(links, f"{which}; {ALONE}")
             if waited > _NOTE and not noted:
                 where = f"{member.host}:{member.port}"
-                print(f"waiting at {where} for process {missing} of {member.count}; {ALONE}", file=sys.stderr, flush=True)
+                print(
+                    f"waiting at {where} for process {missing} of {member.count}; {ALONE}",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 noted = True
             server.settimeout(_RETRY)
             try:
@@ -132,21 +149,31 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
             if wrong := _wrong(other, hello) or _twice(other, hellos, links):
                 raise _refused({**links, -1: link}, wrong)
             hellos[other["process"]], links[other["process"]] = other, link
-            for index in [index for index, link in links.items() if not link.is_open()]:  # it will be started again
+            for index in [
+                index for index, link in links.items() if not link.is_open()
+            ]:  # it will be started again
                 links.pop(index).close()
                 del hellos[index]
-    meeting = Meeting(f"{_bracketed(member.host)}:{_free_port()}", [hellos[index]["host"] for index in range(member.count)], links)
+    meeting = Meeting(
+        f"{_bracketed(member.host)}:{_free_port()}",
+        [hellos[index]["host"] for index in range(member.count)],
+        links,
+    )
     for link in links.values():
         link.send({"address": meeting.address, "hosts": meeting.hosts})
     return meeting
 
 
 def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """Every other process: find process 0, which may not be there yet, or still be that of a start before."""
+    """Every other process: find process 0, which may not be there yet, or still be that of a start
+    before.
+    """
     deadline, reason = time.monotonic() + patience, "no answer"
     while (left := deadline - time.monotonic()) > 0:
         try:
-            link = Link(socket.create_connection((member.host, member.port), timeout=min(left, 10.0)))
+            link = Link(
+                socket.create_connection((member.host, member.port), timeout=min(left, 10.0))
+            )
         except OSError as error:
             reason = str(error.strerror or error)
             time.sleep(_RETRY)
@@ -160,7 +187,10 @@ def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meet
         if "refused" in answer:
             raise SystemExit(2)  # process 0 has said why
         return Meeting(answer["address"], answer["hosts"], {0: link})
-    where = f"{member}: process 0 was not found at {member.host}:{member.port} in {patience:.0f} s ({reason})"
+    where = (
+        f"{member}: process 0 was not found at {member.host}:{member.port} in {patience:.0f} s"
+        f" ({reason})"
+    )
     raise UserError(f"{where}; is it started there, and may this host connect to that port?")
 
 
@@ -168,23 +198,39 @@ def _listen(member: Member) -> socket.socket:
     """The socket of process 0, on all its addresses."""
     try:
         if socket.has_dualstack_ipv6():
-            return socket.create_server(("", member.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=member.count)
+            return socket.create_server(
+                ("", member.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=member.count
+            )
         return socket.create_server(("", member.port), backlog=member.count)
     except OSError as error:
         where = f"process 0 cannot listen on port {member.port}: {error.strerror}"
-        raise UserError(f"{where}; name another by --coordinator={member.host}:PORT, the same for all processes") from error
+        raise UserError(
+            f"{where}; name another by --coordinator={member.host}:PORT, the same for all processes"
+        ) from error
 
 
 def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
     """Why a process does not belong here; "" for one that does."""
     who = f"process {other['process']} on {other['host']}"
     if other["attnlab"] != mine["attnlab"]:
-        return f"{who} runs attnlab {other['attnlab']}, process 0 runs {mine['attnlab']}; install the same everywhere"
+        return (
+            f"{who} runs attnlab {other['attnlab']}, process 0 runs {mine['attnlab']}; install the"
+            " same everywhere"
+        )
     if other["processes"] != mine["processes"]:
-        return f"{who} was started as one of {other['processes']} processes, process 0 as one of {mine['processes']}"
+        return (
+            f"{who} was started as one of {other['processes']} processes, process 0 as one of"
+            f" {mine['processes']}"
+        )
     if other["command"] != mine["command"]:
-        theirs, ours = ([one for one in a if one not in b] or ["nothing more"] for a, b in _both_ways(other["command"], mine["command"]))
-        return f"{who} was started for something else ({' '.join(theirs)}; process 0: {' '.join(ours)}); {ALONE}"
+        theirs, ours = (
+            [one for one in a if one not in b] or ["nothing more"]
+            for a, b in _both_ways(other["command"], mine["command"])
+        )
+        return (
+            f"{who} was started for something else ({' '.join(theirs)}; process 0:"
+            f" {' '.join(ours)}); {ALONE}"
+        )
     return ""
 
 
@@ -193,11 +239,16 @@ def _both_ways(one: list[str], other: list[str]) -> list[tuple[list[str], list[s
 
 
 def _twice(other: dict[str, Any], hellos: dict[int, dict[str, Any]], links: dict[int, Link]) -> str:
-    """Why a second process of one index is wrong; "" for a first, and for one that was started again."""
+    """Why a second process of one index is wrong; "" for a first, and for one that was started
+    again.
+    """
     index = other["process"]
     if index not in hellos or (index in links and not links[index].is_open()):
         return ""
-    return f"two processes were started as process {index}, on {hellos[index]['host']} and on {other['host']}"
+    return (
+        f"two processes were started as process {index}, on {hellos[index]['host']} and on"
+        f" {other['host']}"
+    )
 
 
 def _refused(links: dict[int, Link], message: str) -> UserError:

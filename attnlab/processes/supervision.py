@@ -1,4 +1,6 @@
-"""Several processes that work together end together: process 0 hears how each has ended, decides what it means, and says it in one line."""
+"""Several processes that work together end together: process 0 hears how each has ended, decides
+what it means, and says it in one line.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from attnlab.processes.worker import End, Worker
 
 GRACE = 2.0
 """Seconds after a process has failed in which another's end may turn out to be the reason."""
-_ORDER = ("done", "lost", "killed", "mistake", "failure", "abort")  # of several ends, which one decides
+_ORDER = (
+    "done",
+    "lost",
+    "killed",
+    "mistake",
+    "failure",
+    "abort",
+)  # of several ends, which one decides
 _AGAIN = "all have ended; the same command goes on from what is saved"
 
 
@@ -34,13 +43,16 @@ class Group:
         self._events: queue.SimpleQueue[tuple[int, End | None]] = queue.SimpleQueue()
 
     def run(self, work: Callable[[], int]) -> int:
-        """Do `work` in a process of its own and stay until all have ended; its exit code is that of all.
+        """Do `work` in a process of its own and stay until all have ended; its exit code is that of
+        all.
 
         Raises:
           UserError: a mistake that any process has found, in process 0.
           BaseException: what else has ended process 0 of itself.
         """
-        worker = Worker(work, self.member.index == 0, lambda end: self._events.put((self.member.index, end)))
+        worker = Worker(
+            work, self.member.index == 0, lambda end: self._events.put((self.member.index, end))
+        )
         with worker.signalled():
             for index, link in self.meeting.links.items():
                 threading.Thread(target=self._listen, args=(index, link), daemon=True).start()
@@ -65,7 +77,9 @@ class Group:
         deadline: float | None = None
         while deadline is None or time.monotonic() < deadline:
             try:
-                index, end = self._events.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                index, end = self._events.get(
+                    timeout=None if deadline is None else max(0.0, deadline - time.monotonic())
+                )
             except queue.Empty:
                 break
             end = end or End("lost", 1, "is gone")
@@ -114,4 +128,6 @@ class Group:
 
 
 def _say(line: str) -> None:
-    print(f"{pathlib.Path(sys.argv[0]).name or 'attnlab'}: error: {line}", file=sys.stderr, flush=True)
+    print(
+        f"{pathlib.Path(sys.argv[0]).name or 'attnlab'}: error: {line}", file=sys.stderr, flush=True
+    )

@@ -1,8 +1,9 @@
 """The forked process that does the work of one of several, and what its parent sees of it.
 
-The parent (`supervision.py`) never loads jax, so that nothing which happens in the work can stop it from telling of it. JAX ends a process
-by an abort and a page of text when it loses another one, collectives raise or wait for ever; so what the work has to say when it fails
-goes to the parent, which finds out whose fault it was before anything is printed.
+The parent (`supervision.py`) never loads jax, so that nothing which happens in the work can stop it
+from telling of it. JAX ends a process by an abort and a page of text when it loses another one,
+collectives raise or wait for ever; so what the work has to say when it fails goes to the parent,
+which finds out whose fault it was before anything is printed.
 """
 
 from __future__ import annotations
@@ -64,8 +65,10 @@ class Worker:
 
     Args:
       work: what to do; its result is the exit code.
-      speaks: whether what it prints is seen. One that does not speak stays when its work is done, until it is stopped.
-      ended: called, once or twice, from a thread: with how it has failed, and with how the process has ended.
+      speaks: whether what it prints is seen. One that does not speak stays when its work is done,
+        until it is stopped.
+      ended: called, once or twice, from a thread: with how it has failed, and with how the process
+        has ended.
     """
 
     def __init__(self, work: Callable[[], int], speaks: bool, ended: Callable[[End], None]) -> None:
@@ -75,7 +78,9 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()  # or both would print what is in it
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none may come before the parent knows to whom to pass it on
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, SIGNALS
+        )  # none may come before the parent knows to whom to pass it on
         self.pid = os.fork()
         if self.pid == 0:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -93,8 +98,13 @@ class Worker:
 
     @contextlib.contextmanager
     def signalled(self) -> Iterator[None]:
-        """While entered, signals that ask to leave, also those that have come since the fork, go to the worker: it knows what to save."""
-        before: dict[int, Any] = {number: signal.signal(number, lambda number, frame: self.signal(number)) for number in SIGNALS}
+        """While entered, signals that ask to leave, also those that have come since the fork, go to
+        the worker: it knows what to save.
+        """
+        before: dict[int, Any] = {
+            number: signal.signal(number, lambda number, frame: self.signal(number))
+            for number in SIGNALS
+        }
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         try:
             yield
@@ -131,7 +141,9 @@ class Worker:
         self._ended(self._unasked(code))
 
     def _unasked(self, code: int) -> End:
-        """An end that the work has not told of before: its exit code, below zero the signal that killed it."""
+        """An end that the work has not told of before: its exit code, below zero the signal that
+        killed it.
+        """
         if code >= 0 or -code == signal.SIGABRT:  # a library has ended the process
             text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
             return End("abort", max(1, code), text, b"".join(self._noise).decode(errors="replace"))
@@ -154,9 +166,13 @@ def _work(work: Callable[[], int], speaks: bool, lifeline: int, words: int, nois
             _tell(words, End("done", code))
             os._exit(code)
     except BaseException as error:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes from the terminal and from the parent
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # Ctrl-C comes from the terminal and from the parent
         _tell(words, _failed(error))
-    while True:  # the parent ends it: were its connections closed now, others would fail for no reason of their own
+    # the parent ends it: were its connections closed now, others would fail for no reason of their
+    # own
+    while True:
         time.sleep(3600.0)
 
 
@@ -167,8 +183,13 @@ def _end_with_parent(lifeline: int) -> None:
 
 
 def _redirect(speaks: bool, noise: int) -> None:
-    """Let what is printed from below Python go to the parent, and what Python prints to where it went, or nowhere."""
-    own = [_like(stream) if speaks else open(os.devnull, "w") for stream in (sys.stdout, sys.stderr)]  # noqa: SIM115
+    """Let what is printed from below Python go to the parent, and what Python prints to where it
+    went, or nowhere.
+    """
+    own = [
+        _like(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
+        for stream in (sys.stdout, sys.stderr)
+    ]
     os.dup2(noise, 1)
     os.dup2(noise, 2)
     os.close(noise)
@@ -192,7 +213,13 @@ def _failed(error: BaseException) -> End:
         return End("killed", 128 + signal.SIGINT, "was interrupted", error=KeyboardInterrupt())
     text = "".join(traceback.format_exception(error))
     error.__cause__, error.__context__ = _Remote(text), None
-    return End("failure", 1, f"failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}", text, error)
+    return End(
+        "failure",
+        1,
+        f"failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        text,
+        error,
+    )
 
 
 def _tell(words: int, end: End) -> None:

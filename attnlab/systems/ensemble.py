@@ -2,11 +2,13 @@
 
     log p(y_t | y_<t, x) = log (1/K) sum_k p_k(y_t | y_<t, x)          the mean of the probabilities of K members
 
-Members may be different systems; all they share are the vocabularies. Decoding sees one system whose state is the states of all, so
-that every method of search works, and every member is fed the same words.
+Members may be different systems; all they share are the vocabularies. Decoding sees one system
+whose state is the states of all, so that every method of search works, and every member is fed the
+same words.
 
-Source: I. Sutskever, O. Vinyals, Q. V. Le, "Sequence to Sequence Learning with Neural Networks", NIPS 2014 (arXiv 1409.3215), section
-3.6, which gives figures for ensembles of two and five and no formula; means of probabilities are what toolkits since then take.
+Source: I. Sutskever, O. Vinyals, Q. V. Le, "Sequence to Sequence Learning with Neural Networks",
+NIPS 2014 (arXiv 1409.3215), section 3.6, which gives figures for ensembles of two and five and no
+formula; means of probabilities are what toolkits since then take.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ from attnlab.systems.protocol import Sequence as Named
 
 
 class Ensemble(Seq2Seq):
-    """Ensemble (Sutskever et al. 2014): the mean of the probabilities of trained systems; made by `ensemble`, not named in configs.
+    """Ensemble (Sutskever et al. 2014): the mean of the probabilities of trained systems; made by
+    `ensemble`, not named in configs.
 
     Attributes:
-      members: the systems; in parameters and names of maps the k-th, counted from 0, is "members_k".
+      members: the systems; in parameters and names of maps the k-th, counted from 0, is
+        "members_k".
     """
 
     members: tuple[Seq2Seq, ...] = ()
@@ -38,21 +42,35 @@ class Ensemble(Seq2Seq):
 
     def decode(self, memory: tuple[Any, ...], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`; the logits are logarithms of probabilities."""
-        return averaged([one.decode(of_one, target_in) for one, of_one in zip(self.members, memory, strict=True)])
+        return averaged(
+            [
+                one.decode(of_one, target_in)
+                for one, of_one in zip(self.members, memory, strict=True)
+            ]
+        )
 
     def start(self, memory: tuple[Any, ...], length: int) -> tuple[Any, ...]:
         """See `Seq2Seq.start`; the state of every member."""
-        return tuple(one.start(of_one, length) for one, of_one in zip(self.members, memory, strict=True))
+        return tuple(
+            one.start(of_one, length) for one, of_one in zip(self.members, memory, strict=True)
+        )
 
-    def step(self, state: tuple[Any, ...], memory: tuple[Any, ...], tokens: jax.Array) -> tuple[jax.Array, tuple[Any, ...]]:
+    def step(
+        self, state: tuple[Any, ...], memory: tuple[Any, ...], tokens: jax.Array
+    ) -> tuple[jax.Array, tuple[Any, ...]]:
         """See `Seq2Seq.step`."""
-        found = [one.step(own, of_one, tokens) for one, own, of_one in zip(self.members, state, memory, strict=True)]
+        found = [
+            one.step(own, of_one, tokens)
+            for one, own, of_one in zip(self.members, state, memory, strict=True)
+        ]
         return averaged([logits for logits, _ in found]), tuple(following for _, following in found)
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
         """See `System.maps`; a member's name comes before those of its maps."""
-        of_members = ((name, kind.maps(collected.get(name, {}))) for name, kind in cls.kinds.items())
+        of_members = (
+            (name, kind.maps(collected.get(name, {}))) for name, kind in cls.kinds.items()
+        )
         return {f"{name}/{at}": one for name, found in of_members for at, one in found.items()}
 
     @classmethod
@@ -64,12 +82,21 @@ class Ensemble(Seq2Seq):
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
         """See `Seq2Seq.alignment`; the mean over the members."""
-        split = {name: {at.partition("/")[2]: one for at, one in maps.items() if at.startswith(f"{name}/")} for name in cls.kinds}
-        return jnp.stack([kind.alignment(split[name]) for name, kind in cls.kinds.items()]).mean(axis=0)
+        split = {
+            name: {
+                at.partition("/")[2]: one for at, one in maps.items() if at.startswith(f"{name}/")
+            }
+            for name in cls.kinds
+        }
+        return jnp.stack([kind.alignment(split[name]) for name, kind in cls.kinds.items()]).mean(
+            axis=0
+        )
 
 
 def averaged(logits: Sequence[jax.Array]) -> jax.Array:
-    """The logarithm of the mean of the probabilities [...,V] that K logits [...,V] stand for, float32."""
+    """The logarithm of the mean of the probabilities [...,V] that K logits [...,V] stand for,
+    float32.
+    """
     log_probs = [jax.nn.log_softmax(one.astype(jnp.float32), axis=-1) for one in logits]
     return jax.nn.logsumexp(jnp.stack(log_probs), axis=0) - jnp.log(float(len(log_probs)))
 
@@ -78,6 +105,12 @@ def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
     """The systems as one, of a class that knows theirs; it attends if all of them do."""
     kinds = {f"members_{number}": type(one) for number, one in enumerate(members)}
     all_attend = all(kind.needs for kind in kinds.values())
-    needs = {name: need for name, kind in kinds.items() for need in kind.needs.values()} if all_attend else {}
-    one: type[Ensemble] = type("Ensemble", (Ensemble,), {"kinds": kinds, "needs": needs, "__module__": __name__})
+    needs = (
+        {name: need for name, kind in kinds.items() for need in kind.needs.values()}
+        if all_attend
+        else {}
+    )
+    one: type[Ensemble] = type(
+        "Ensemble", (Ensemble,), {"kinds": kinds, "needs": needs, "__module__": __name__}
+    )
     return one(members[0].source_vocabulary, members[0].target_vocabulary, tuple(members))

@@ -1,6 +1,8 @@
-"""What every system offers to training and decoding: sequence-to-sequence systems, language models and classifiers.
+"""What every system offers to training and decoding: sequence-to-sequence systems, language models
+and classifiers.
 
-Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C classes. Ids are int32; 0 is padding.
+Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
+classes. Ids are int32; 0 is padding.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import flax.traverse_util
 import jax
 
 from attnlab.attention.protocol import LOSSES, Need, Reading
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 PAD = 0
 Sequence = Literal["source", "target", "target_in", "hops"]
@@ -27,8 +29,9 @@ class AttentionMap:
 
     Attributes:
       weights: [B,H,Tq,Tk] float32.
-      query: the sequence of the rows; "target" is what a step predicts, "target_in" what it reads (BOS first); "hops" are numbered
-        looks that belong to no token. A language model reads its "source"; a classifier of pairs reads "source" and "target_in".
+      query: the sequence of the rows; "target" is what a step predicts, "target_in" what it reads
+        (BOS first); "hops" are numbered looks that belong to no token. A language model reads its
+        "source"; a classifier of pairs reads "source" and "target_in".
       key: the sequence of the columns.
     """
 
@@ -51,7 +54,8 @@ class Card:
 
 
 def looked(module: nn.Module, reading: Reading) -> jax.Array:
-    """The context of a look of a module; the losses of the look go to the collection "losses" in its name, while that is mutable.
+    """The context of a look of a module; the losses of the look go to the collection "losses" in
+    its name, while that is mutable.
 
     While parameters are made they go nowhere.
     """
@@ -63,8 +67,9 @@ def looked(module: nn.Module, reading: Reading) -> jax.Array:
 class System(nn.Module):
     """Base of all systems.
 
-    A subclass lists in `parts` which of its fields are components and from which table they come, and in `needs` what it asks
-    of the mechanism in each attention slot; a system that needs none does not attend, and has no maps.
+    A subclass lists in `parts` which of its fields are components and from which table they come,
+    and in `needs` what it asks of the mechanism in each attention slot; a system that needs none
+    does not attend, and has no maps.
     """
 
     parts: ClassVar[Mapping[str, Table]] = {}
@@ -73,19 +78,25 @@ class System(nn.Module):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """What is asked of the mechanism in each slot where the fields `chosen` are set: `needs`, and what follows from these fields."""
+        """What is asked of the mechanism in each slot where the fields `chosen` are set: `needs`,
+        and what follows from these fields.
+        """
         return cls.needs
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Every attention map of a pass, by the module's path: what the pass collected under "maps", in one layout.
+        """Every attention map of a pass, by the module's path: what the pass collected under
+        "maps", in one layout.
 
-        A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk] again. Where a mechanism looked
-        several times, the later maps are called "<path>_1" and so on. Looks that belong to no token, "hops", are rows, whichever heads
-        they are of.
+        A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk]
+        again. Where a mechanism looked several times, the later maps are called "<path>_1" and so
+        on. Looks that belong to no token, "hops", are rows, whichever heads they are of.
         """
         found = {}
-        looks = {path[:-1]: weights for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()}
+        looks = {
+            path[:-1]: weights
+            for path, weights in flax.traverse_util.flatten_dict(dict(collected)).items()
+        }
         for path, several in looks.items():
             if any(path[:end] in looks for end in range(len(path))):
                 continue  # a mechanism inside another, which hands out its maps
@@ -93,7 +104,9 @@ class System(nn.Module):
                 name = "/".join(path) + (f"_{number}" if number else "")
                 query, key = cls.between(name)
                 weights = weights[:, :, :, 0] if weights.ndim == 5 else weights
-                found[name] = AttentionMap(weights.swapaxes(1, 2) if query == "hops" else weights, query, key)
+                found[name] = AttentionMap(
+                    weights.swapaxes(1, 2) if query == "hops" else weights, query, key
+                )
         return found
 
     @classmethod
@@ -105,7 +118,8 @@ class System(nn.Module):
 class Seq2Seq(System):
     """Base of the sequence-to-sequence systems.
 
-    Where the bias of the scores is a parameter "bias" [V] of a layer called `out`, `training.output_bias` can start it.
+    Where the bias of the scores is a parameter "bias" [V] of a layer called `out`,
+    `training.output_bias` can start it.
 
     Attributes:
       source_vocabulary: number of source ids.
@@ -116,25 +130,37 @@ class Seq2Seq(System):
     target_vocabulary: int
 
     def encode(self, source: jax.Array) -> Any:
-        """source [B,S] to a memory, every array of it with leading axis B (scalars aside); it stays constant in decoding."""
+        """source [B,S] to a memory, every array of it with leading axis B (scalars aside); it stays
+        constant in decoding.
+        """
         raise NotImplementedError
 
     def decode(self, memory: Any, target_in: jax.Array) -> jax.Array:
-        """Teacher forcing: memory and target_in [B,T] (BOS first) to logits [B,T,V]; position t sees target_in[:, :t+1]."""
+        """Teacher forcing: memory and target_in [B,T] (BOS first) to logits [B,T,V]; position t
+        sees target_in[:, :t+1].
+        """
         raise NotImplementedError
 
     def start(self, memory: Any, length: int) -> Any:
-        """The decoding state before the first token, with room for `length` steps; arrays of rank >= 1 lead with B."""
+        """The decoding state before the first token, with room for `length` steps; arrays of rank
+        >= 1 lead with B.
+        """
         raise NotImplementedError
 
     def step(self, state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
-        """Feed tokens [B] (BOS first) to get the logits [B,V] of the next ones and the next state."""
+        """Feed tokens [B] (BOS first) to get the logits [B,V] of the next ones and the next
+        state.
+        """
         raise NotImplementedError
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """The source weights [B,Tq,S]: of the last layer that looks at the source, averaged over heads."""
-        in_order = sorted(maps.items(), key=lambda item: (len(item[0]), item[0]))  # layer 10 after layer 9
+        """The source weights [B,Tq,S]: of the last layer that looks at the source, averaged over
+        heads.
+        """
+        in_order = sorted(
+            maps.items(), key=lambda item: (len(item[0]), item[0])
+        )  # layer 10 after layer 9
         of_source = [one for _, one in in_order if (one.query, one.key) == ("target", "source")]
         return of_source[-1].weights.mean(axis=1)
 
@@ -153,13 +179,17 @@ class LanguageModel(System):
     vocabulary: int
 
     def start(self, rows: int) -> Any:
-        """The state before the first token of `rows` texts, the same for each; every array leads with that axis."""
+        """The state before the first token of `rows` texts, the same for each; every array leads
+        with that axis.
+        """
         raise NotImplementedError
 
     def read(self, state: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
-        """Feed tokens [B,T] to get the logits [B,T,V], those at t of the token after `tokens[:, t]`, and the state after the last.
+        """Feed tokens [B,T] to get the logits [B,T,V], those at t of the token after `tokens[:,
+        t]`, and the state after the last.
 
-        Reading a text in pieces gives the logits of reading it at once. Padding may only stand at the end of a row; it leaves the state.
+        Reading a text in pieces gives the logits of reading it at once. Padding may only stand at
+        the end of a row; it leaves the state.
         """
         raise NotImplementedError
 
@@ -198,5 +228,7 @@ class Classifier(System):
         return "source", "source"
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may be nothing but padding."""
+        """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may be nothing
+        but padding.
+        """
         raise NotImplementedError

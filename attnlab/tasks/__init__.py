@@ -1,6 +1,6 @@
 """Tasks: what is learned. A task joins data, a system, a loss and its scores."""
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 TASKS = Table(
     "task",

@@ -1,14 +1,18 @@
-"""What a config may add to the loss of a task: penalties on attention, and the training of choices that attention makes by chance.
+"""What a config may add to the loss of a task: penalties on attention, and the training of choices
+that attention makes by chance.
 
-    objective = cross-entropy + sum over n of weight_n penalty_n - sum_t ( weight sg(R_t - b_t) log p(s_t) + entropy H_t )
+    objective = cross-entropy + sum over n of weight_n penalty_n - sum_t ( weight sg(R_t - b_t) log
+    p(s_t) + entropy H_t )
 
-Penalties are the losses that mechanisms hand out, by their names ("hops"), and "doubly_stochastic" of every map between target and
-source. The last sum is there where an alignment samples ("hard"): its choices s_t get no gradient from the words, only from the reward R_t
-they led to (see `reinforce`). b is the moving average of past rewards, with an entry for every step if rewards count from there on; it
-is carried from step to step as part of the training state. What an encoder samples is chosen before the first word, so that its reward
-is the whole sentence's.
-All terms are sums over real tokens of real sentences and divided by what the cross-entropy is divided by, so neither padding nor
-the number of devices changes them. A classifier predicts one thing, its class: that is its target, of length 1, where "hops" stand too.
+Penalties are the losses that mechanisms hand out, by their names ("hops"), and "doubly_stochastic"
+of every map between target and source. The last sum is there where an alignment samples ("hard"):
+its choices s_t get no gradient from the words, only from the reward R_t they led to (see
+`reinforce`). b is the moving average of past rewards, with an entry for every step if rewards count
+from there on; it is carried from step to step as part of the training state. What an encoder
+samples is chosen before the first word, so that its reward is the whole sentence's. All terms are
+sums over real tokens of real sentences and divided by what the cross-entropy is divided by, so
+neither padding nor the number of devices changes them. A classifier predicts one thing, its class:
+that is its target, of length 1, where "hops" stand too.
 
 Axis letters: B batch, T target length, S source length.
 """
@@ -36,10 +40,12 @@ COVERAGE = "doubly_stochastic"
 
 @dataclasses.dataclass(frozen=True)
 class Reinforce:
-    """The config node `reinforce`: how sampled choices are trained; it acts where an alignment samples.
+    """The config node `reinforce`: how sampled choices are trained; it acts where an alignment
+    samples.
 
     Attributes:
-      reward: the log-likelihood of the words from the choice on ("to_go"), or of the whole sentence ("total", the paper's).
+      reward: the log-likelihood of the words from the choice on ("to_go"), or of the whole sentence
+        ("total", the paper's).
       weight: of the reward; 0 leaves the choices untrained.
       entropy: weight of the entropy of the choices, which keeps them open.
       decay: of the baseline, the moving average of rewards.
@@ -53,15 +59,25 @@ class Reinforce:
     def __post_init__(self) -> None:
         for name in ("weight", "entropy"):
             if not 0.0 <= getattr(self, name) < float("inf"):
-                raise UserError(f"reinforce.{name}={getattr(self, name)!r}: expected a number of at least 0")
+                raise UserError(
+                    f"reinforce.{name}={getattr(self, name)!r}: expected a number of at least 0"
+                )
         if not 0.0 <= self.decay < 1.0:
-            raise UserError(f"reinforce.decay={self.decay!r}: expected a number of at least 0 and below 1")
+            raise UserError(
+                f"reinforce.decay={self.decay!r}: expected a number of at least 0 and below 1"
+            )
 
 
 def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
-    """The shapes of what a pass over ids leaves in the collections "losses" and "samples"; parameters and ids may be shapes."""
+    """The shapes of what a pass over ids leaves in the collections "losses" and "samples";
+    parameters and ids may be shapes.
+    """
     watched = [LOSSES, SAMPLES]
-    aside: Mapping[str, Any] = jax.eval_shape(lambda params, *ids: system.apply({"params": params}, *ids, mutable=watched)[1], params, *ids)
+    aside: Mapping[str, Any] = jax.eval_shape(
+        lambda params, *ids: system.apply({"params": params}, *ids, mutable=watched)[1],
+        params,
+        *ids,
+    )
     return aside
 
 
@@ -71,18 +87,22 @@ class Auxiliary:
     Args:
       system: its class; a sequence-to-sequence system or a classifier.
       handed_out: what a pass leaves aside, by collection, as `left_aside` says.
-      config: the whole; read are the nodes `auxiliary`, weights by name (0 is off), `reinforce` and `system`.
+      config: the whole; read are the nodes `auxiliary`, weights by name (0 is off), `reinforce` and
+        `system`.
       length: of the longest target; 1 of a classifier.
 
     Attributes:
-      collections: the variable collections that a pass has to make mutable; empty if nothing is added.
+      collections: the variable collections that a pass has to make mutable; empty if nothing is
+        added.
 
     Raises:
-      UserError: a weight for a loss that nobody hands out, hops without a weight for the penalty that keeps them apart, or settings of
-        `reinforce` out of range.
+      UserError: a weight for a loss that nobody hands out, hops without a weight for the penalty
+        that keeps them apart, or settings of `reinforce` out of range.
     """
 
-    def __init__(self, system: type[System], handed_out: Mapping[str, Any], config: ConfigDict, length: int) -> None:
+    def __init__(
+        self, system: type[System], handed_out: Mapping[str, Any], config: ConfigDict, length: int
+    ) -> None:
         weights: Mapping[str, float | None] = config.get("auxiliary", {})
         looks = flax.traverse_util.flatten_dict(dict(handed_out.get(LOSSES, {}))).values()
         offered = sorted({name for look in looks for losses in look for name in losses})
@@ -90,13 +110,22 @@ class Auxiliary:
         self.weights = {name: weight for name, weight in weights.items() if weight}
         for name, weight in self.weights.items():
             if name not in offered:
-                raise UserError(f"auxiliary.{name}={weight}: nothing in this system hands out such a loss; {nearest(name, offered)}")
+                raise UserError(
+                    f"auxiliary.{name}={weight}: nothing in this system hands out such a loss;"
+                    f" {nearest(name, offered)}"
+                )
         if "hops" in offered:
             _check_hops(weights.get("hops", 0.0), _hops(config.system))
         settings = Reinforce(**config.get("reinforce", {}))
-        self.sampling = settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
+        self.sampling = (
+            settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
+        )
         self.system, self.length = system, length
-        wanted = {LOSSES: self.weights.keys() - {COVERAGE}, MAPS: COVERAGE in self.weights, SAMPLES: self.sampling}
+        wanted = {
+            LOSSES: self.weights.keys() - {COVERAGE},
+            MAPS: COVERAGE in self.weights,
+            SAMPLES: self.sampling,
+        }
         self.collections = [name for name, use in wanted.items() if use]
 
     def carried(self) -> dict[str, jax.Array] | None:
@@ -105,11 +134,19 @@ class Auxiliary:
             return None
         return {"baseline": jnp.zeros(self.length if self.sampling.reward == "to_go" else 1)}
 
-    def follow(self, carried: Mapping[str, jax.Array], tracked: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """The baseline after a batch whose rewards, and the rows that have them, were summed up to `tracked`."""
+    def follow(
+        self, carried: Mapping[str, jax.Array], tracked: Mapping[str, jax.Array]
+    ) -> dict[str, jax.Array]:
+        """The baseline after a batch whose rewards, and the rows that have them, were summed up to
+        `tracked`.
+        """
         assert self.sampling is not None
         mean = tracked["rewards"] / jnp.maximum(tracked["rows"], 1)
-        return {"baseline": reinforce.followed(carried["baseline"], mean[None], tracked["rows"][None] > 0, self.sampling.decay)}
+        return {
+            "baseline": reinforce.followed(
+                carried["baseline"], mean[None], tracked["rows"][None] > 0, self.sampling.decay
+            )
+        }
 
     def __call__(
         self,
@@ -129,60 +166,103 @@ class Auxiliary:
           carried: see `carried`.
           second: [B,T'] bool, of the second text that a classifier reads.
         """
-        real = {"source": source, "target": target, "target_in": target if second is None else second, "hops": target}
+        real = {
+            "source": source,
+            "target": target,
+            "target_in": target if second is None else second,
+            "hops": target,
+        }
         sums: dict[str, Any] = {}
         if LOSSES in self.collections:
-            sums |= {name: loss for name, loss in self._penalties(collected[LOSSES], real).items() if name in self.weights}
+            sums |= {
+                name: loss
+                for name, loss in self._penalties(collected[LOSSES], real).items()
+                if name in self.weights
+            }
         if MAPS in self.collections:
             maps = self.system.maps(collected[MAPS]).values()
             between = [one.weights for one in maps if (one.query, one.key) == ("target", "source")]
-            sums[COVERAGE] = sum((uncovered(weights, target, source).sum() for weights in between), jnp.zeros(()))
+            sums[COVERAGE] = sum(
+                (uncovered(weights, target, source).sum() for weights in between), jnp.zeros(())
+            )
         added = sum((self.weights[name] * loss for name, loss in sums.items()), jnp.zeros(()))
         if self.sampling is None:
             return added, sums
-        episode = reinforce.Episode(log_likelihood, *self._choices(collected[SAMPLES], real, target), target)
+        episode = reinforce.Episode(
+            log_likelihood, *self._choices(collected[SAMPLES], real, target), target
+        )
         of_choices, tracked = self._reward(self.sampling, episode, carried["baseline"])
         entropy = jnp.where(target, episode.entropy, 0.0).sum()
         return added + of_choices, {**sums, "choice_entropy": entropy, "tracked": tracked}
 
-    def _penalties(self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """The losses of all looks by name, summed over real queries; a scan over time gives [B,T,1] for [B,T]."""
+    def _penalties(
+        self, collected: Mapping[str, Any], real: Mapping[str, jax.Array]
+    ) -> dict[str, jax.Array]:
+        """The losses of all looks by name, summed over real queries; a scan over time gives [B,T,1]
+        for [B,T].
+        """
         totals: dict[str, jax.Array] = {}
         for path, looks in flax.traverse_util.flatten_dict(dict(collected)).items():
             counts = real[self._asking(path)]
             for name, loss in ((name, loss) for look in looks for name, loss in look.items()):
-                totals[name] = totals.get(name, jnp.zeros(())) + jnp.where(counts, loss.reshape(counts.shape), 0.0).sum()
+                totals[name] = (
+                    totals.get(name, jnp.zeros(()))
+                    + jnp.where(counts, loss.reshape(counts.shape), 0.0).sum()
+                )
         return totals
 
-    def _choices(self, samples: Mapping[str, Any], real: Mapping[str, jax.Array], target: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """log p and entropy [B,T] of what was chosen at each step; choices in a text that is read all count at the first."""
+    def _choices(
+        self, samples: Mapping[str, Any], real: Mapping[str, jax.Array], target: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """log p and entropy [B,T] of what was chosen at each step; choices in a text that is read
+        all count at the first.
+        """
         log_prob, entropy = jnp.zeros(target.shape), jnp.zeros(target.shape)
         flat = flax.traverse_util.flatten_dict(dict(samples))
         for asking in dict.fromkeys(map(self._asking, flat)):
             group = {path: looks for path, looks in flat.items() if self._asking(path) == asking}
             chosen = reinforce.gathered(flax.traverse_util.unflatten_dict(group))
             in_time = real[asking] is target
-            p, h = chosen if in_time else (_at_first(one, real[asking], target.shape[1]) for one in chosen)
+            p, h = (
+                chosen
+                if in_time
+                else (_at_first(one, real[asking], target.shape[1]) for one in chosen)
+            )
             log_prob, entropy = log_prob + p, entropy + h
         return log_prob, entropy
 
-    def _reward(self, how: Reinforce, episode: reinforce.Episode, baseline: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The summed term of the choices, and sums over rows of the rewards that the baseline is to follow, with their number."""
+    def _reward(
+        self, how: Reinforce, episode: reinforce.Episode, baseline: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The summed term of the choices, and sums over rows of the rewards that the baseline is to
+        follow, with their number.
+        """
         rewards = (reinforce.to_go if how.reward == "to_go" else reinforce.total)(episode)
         words = episode.replace(log_likelihood=jnp.zeros(()))  # type: ignore[attr-defined]  # the cross-entropy has them already
-        term = reinforce.surrogate(words, rewards, baseline[: rewards.shape[1]], how.weight, how.entropy) * len(rewards)
-        counted = episode.valid if how.reward == "to_go" else episode.valid.any(axis=1, keepdims=True)
+        term = reinforce.surrogate(
+            words, rewards, baseline[: rewards.shape[1]], how.weight, how.entropy
+        ) * len(rewards)
+        counted = (
+            episode.valid if how.reward == "to_go" else episode.valid.any(axis=1, keepdims=True)
+        )
         room = (0, len(baseline) - rewards.shape[1])
-        tracked = {"rewards": jnp.where(counted, rewards, 0.0).sum(axis=0), "rows": counted.sum(axis=0)}
+        tracked = {
+            "rewards": jnp.where(counted, rewards, 0.0).sum(axis=0),
+            "rows": counted.sum(axis=0),
+        }
         return term, {name: jnp.pad(values, room) for name, values in tracked.items()}
 
     def _asking(self, path: tuple[str, ...]) -> Sequence:
-        """The sequence in which the queries of the look at this place, by its path in a collection, stand."""
+        """The sequence in which the queries of the look at this place, by its path in a
+        collection, stand.
+        """
         return self.system.between("/".join(path[:-1]))[0]
 
 
 def _at_first(chosen: jax.Array, real: jax.Array, length: int) -> jax.Array:
-    """What was chosen at real positions [B,S] of a text, summed and put at the first of `length` steps, [B,T]."""
+    """What was chosen at real positions [B,S] of a text, summed and put at the first of `length`
+    steps, [B,T].
+    """
     return jnp.where(real, chosen, 0.0).sum(axis=1)[:, None] * (jnp.arange(length) == 0)
 
 
@@ -197,9 +277,11 @@ def _hops(node: ConfigDict) -> int:
 
 
 def _check_hops(weight: float | None, hops: int) -> None:
-    """Several hops that nothing keeps apart may all look at the same; whoever wants that says so by a weight of None."""
+    """Several hops that nothing keeps apart may all look at the same; whoever wants that says so by
+    a weight of None.
+    """
     if hops > 1 and weight is not None and not weight:
         raise UserError(
-            f"config.auxiliary.hops={weight}: {hops} hops without a penalty weight may all look at the same; set one (0.01 in small "
-            "models), or None to train them without"
+            f"config.auxiliary.hops={weight}: {hops} hops without a penalty weight may all look at"
+            " the same; set one (0.01 in small models), or None to train them without"
         )

@@ -1,8 +1,10 @@
-"""Classification: labelled texts, or pairs of them, a system that tells classes apart, cross-entropy, and scores by label.
+"""Classification: labelled texts, or pairs of them, a system that tells classes apart,
+cross-entropy, and scores by label.
 
-One text a row ("source"), as in sentiment, or two ("source" and "target"), as in natural language inference; how many there are follows
-from the source of the data. `label` is k + 1 for class k and 0 for a row of padding. A label that only a split other than training has
-is C + 1: whatever is answered there is wrong, and the loss, which would be infinite, leaves it out.
+One text a row ("source"), as in sentiment, or two ("source" and "target"), as in natural language
+inference; how many there are follows from the source of the data. `label` is k + 1 for class k and
+0 for a row of padding. A label that only a split other than training has is C + 1: whatever is
+answered there is wrong, and the loss, which would be infinite, leaves it out.
 
 Axis letters: B batch, S and T lengths of the first and the second text, C classes.
 """
@@ -22,6 +24,8 @@ from ml_collections import ConfigDict
 
 from attnlab.data import labelled
 from attnlab.data.batching import Batch
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import PAD, Classifier
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.models import cross_entropy
@@ -29,12 +33,15 @@ from attnlab.tasks.protocol import Response
 from attnlab.tasks.texts import TextTask, factory_of, handed_out, sentences_of
 
 
-def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes) -> tuple[Classifier, Auxiliary]:
+def build_system(
+    config: ConfigDict, vocabulary: int, classes: labelled.Classes
+) -> tuple[Classifier, Auxiliary]:
     """The system of a config, and what is added to its loss.
 
     Raises:
-      UserError: another kind of system, one that cannot read so many texts, a mechanism that cannot do what is asked of it, a loss
-        with a weight that nobody hands out, or hops without a weight for the penalty that keeps them apart.
+      UserError: another kind of system, one that cannot read so many texts, a mechanism that cannot
+        do what is asked of it, a loss with a weight that nobody hands out, or hops without a weight
+        for the penalty that keeps them apart.
     """
     factory = factory_of(config, classes.sentences)
     system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names))
@@ -42,7 +49,8 @@ def build_system(config: ConfigDict, vocabulary: int, classes: labelled.Classes)
 
 
 class Classification(TextTask):
-    """Classification: texts, or pairs of them, to one of several labels; see `attnlab.tasks.protocol.Task`.
+    """Classification: texts, or pairs of them, to one of several labels; see
+    `attnlab.tasks.protocol.Task`.
 
     Attributes:
       config: see `configs/classification.py` and `configs/inference.py`.
@@ -50,7 +58,11 @@ class Classification(TextTask):
       system: the model.
     """
 
-    measures: ClassVar[Mapping[str, str]] = {"loss": "min", "accuracy": "max", "macro_f1": "max"}
+    measures: ClassVar[Mapping[str, Measure | str]] = {
+        "loss": Measure("min", low=0.0),
+        "accuracy": share("examples"),
+        "macro_f1": Measure("max", low=0.0, high=1.0),
+    }
     evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy", "macro_f1")
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per example",
@@ -66,12 +78,15 @@ class Classification(TextTask):
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
-        """Build the system with a stand-in vocabulary, so that a bad config fails before data is read."""
+        """Build the system with a stand-in vocabulary, so that a bad config fails before data is
+        read.
+        """
         build_system(config, 8, labelled.Classes(("a", "b", "c"), sentences_of(config)))
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
-        """The task with its data read; vocabulary and labels come from `workdir`, or without one from the training split.
+        """The task with its data read; vocabulary and labels come from `workdir`, or without one
+        from the training split.
 
         Raises:
           UserError: bad config, unreadable data, damaged or lost vocabulary or labels.
@@ -82,19 +97,28 @@ class Classification(TextTask):
     def loss(
         self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """Summed cross-entropy with label smoothing and dropout; sums "tokens" (read), "rows" and "correct" beside it.
+        """Summed cross-entropy with label smoothing and dropout; sums "tokens" (read), "rows" and
+        "correct" beside it.
 
-        With auxiliary terms (see `auxiliary`) these are added to it, and stand beside it with "cross_entropy" under their own names.
-        `smoothing` replaces the configured rate; it may be an array.
+        With auxiliary terms (see `auxiliary`) these are added to it, and stand beside it with
+        "cross_entropy" under their own names. `smoothing` replaces the configured rate; it may be
+        an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
         if not self.auxiliary.collections:
             sums = _summed(self.apply(params, batch, rngs=self.rngs(key)), batch, smoothing)
             return sums.pop("loss"), sums
-        logits, collected = self.apply(params, batch, rngs=self.rngs(key), mutable=self.auxiliary.collections)
-        source, second = (jnp.asarray(batch[side]) != PAD if side in batch else None for side in ("source", "target"))
+        logits, collected = self.apply(
+            params, batch, rngs=self.rngs(key), mutable=self.auxiliary.collections
+        )
+        source, second = (
+            jnp.asarray(batch[side]) != PAD if side in batch else None
+            for side in ("source", "target")
+        )
         label = jnp.asarray(batch["label"])[:, None]
-        likelihood = -cross_entropy(logits[:, None].astype(jnp.float32), jnp.maximum(label - 1, 0), 0.0)
+        likelihood = -cross_entropy(
+            logits[:, None].astype(jnp.float32), jnp.maximum(label - 1, 0), 0.0
+        )
         added, terms = self.auxiliary(collected, source, label > 0, likelihood, carried, second)  # type: ignore[arg-type]
         sums = _summed(logits, batch, smoothing)
         return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
@@ -104,25 +128,66 @@ class Classification(TextTask):
         return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """ "confusion", how often each label (row) got each answer (column), and "label TAB answer" of every example."""
+        """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"
+        of every example.
+        """
         labels = [label for _, label in self.data.rows[split]]
         answers = [best.text for best in self.answers(params, self.data.examples[split])]
         names = self.data.classes.names
         pairs = list(zip(labels, answers, strict=True))
         counts = Counter(pairs)
-        confusion = {label: {answer: counts[label, answer] for answer in names} for label in (*names, *sorted({*labels} - {*names}))}
+        confusion = {
+            label: {answer: counts[label, answer] for answer in names}
+            for label in (*names, *sorted({*labels} - {*names}))
+        }
         return {"confusion": confusion}, [f"{label}\t{answer}" for label, answer in pairs]
 
-    def sums(self, params: Any, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> dict[str, jax.Array]:
-        """The sums of `_summed`, and how often each class got each answer, "confusion" [C+1,C+1], the labels not known last."""
+    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
+        """A row for every example: its loss (none for a label not known), whether it is right, and
+        its label and answer by class.
+        """
+        examples, classes = self.data.examples[split], len(self.data.classes.names)
+        logits = self.outputs_of(params, examples).astype(np.float64)
+        label, answer = np.asarray(examples.label) - 1, logits.argmax(axis=1)
+        known = label < classes
+        wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
+        nats = np.where(known, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
+        of_label, of_answer = (np.eye(classes + 1, dtype=np.uint8)[one] for one in (label, answer))
+        rows = {
+            "loss": ("ratio", np.stack([nats, known], axis=1)),
+            "accuracy": ("ratio", np.stack([label == answer, np.ones_like(known)], axis=1)),
+            "macro_f1": (
+                "macro_f1",
+                np.concatenate([2 * of_label * of_answer, of_label + of_answer], axis=1),
+            ),
+        }
+        return Items.of(rows)
+
+    def sums(
+        self, params: Any, batch: Batch, smoothing: Any = 0.0, rngs: Any = None
+    ) -> dict[str, jax.Array]:
+        """The sums of `_summed`, and how often each class got each answer, "confusion" [C+1,C+1],
+        the labels not known last.
+        """
         logits, label = self.apply(params, batch, rngs=rngs), jnp.asarray(batch["label"])
-        one_hot = functools.partial(jax.nn.one_hot, num_classes=len(self.data.classes.names) + 1, dtype=jnp.int32)
-        return {**_summed(logits, batch, smoothing), "confusion": one_hot(label - 1).T @ one_hot(logits.argmax(axis=-1))}
+        one_hot = functools.partial(
+            jax.nn.one_hot, num_classes=len(self.data.classes.names) + 1, dtype=jnp.int32
+        )
+        return {
+            **_summed(logits, batch, smoothing),
+            "confusion": one_hot(label - 1).T @ one_hot(logits.argmax(axis=-1)),
+        }
 
     def averaged(self, totals: Mapping[str, Any]) -> dict[str, float]:
-        """ "loss" (nats per example with a known label, no smoothing), "accuracy" and "macro_f1" (labels not known count as one class)."""
+        """ "loss" (nats per example with a known label, no smoothing), "accuracy" and "macro_f1"
+        (labels not known count as one class).
+        """
         confusion, accuracy = totals["confusion"], float(totals["correct"]) / float(totals["rows"])
-        return {"loss": float(totals["loss"]) / float(confusion[:-1].sum()), "accuracy": accuracy, "macro_f1": macro_f1(confusion)}
+        return {
+            "loss": float(totals["loss"]) / float(confusion[:-1].sum()),
+            "accuracy": accuracy,
+            "macro_f1": macro_f1(confusion),
+        }
 
     def written(self, outputs: np.ndarray) -> Response:
         """The likeliest class, and its log probability."""
@@ -131,17 +196,27 @@ class Classification(TextTask):
 
 
 def _summed(logits: Any, batch: Batch, smoothing: Any) -> dict[str, jax.Array]:
-    """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens", those that were read."""
+    """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
+    those that were read.
+    """
     label = jnp.asarray(batch["label"])
     real, known = label > 0, (label > 0) & (label <= logits.shape[-1])
     losses = cross_entropy(logits.astype(jnp.float32), jnp.where(known, label - 1, 0), smoothing)
-    read = sum((jnp.asarray(batch[side]) != PAD).sum() for side in ("source", "target") if side in batch)
+    read = sum(
+        (jnp.asarray(batch[side]) != PAD).sum() for side in ("source", "target") if side in batch
+    )
     correct = (logits.argmax(axis=-1) == label - 1) & real
-    return {"loss": jnp.where(known, losses, 0.0).sum(), "tokens": jnp.asarray(read), "rows": real.sum(), "correct": correct.sum()}
+    return {
+        "loss": jnp.where(known, losses, 0.0).sum(),
+        "tokens": jnp.asarray(read),
+        "rows": real.sum(),
+        "correct": correct.sum(),
+    }
 
 
 def macro_f1(confusion: np.ndarray) -> float:
-    """The mean over classes of F1 = 2 TP / (2 TP + FP + FN), from counts [C,C] of label (row) and answer (column).
+    """The mean over classes of F1 = 2 TP / (2 TP + FP + FN), from counts [C,C] of label (row) and
+    answer (column).
 
     A class that is neither there nor answered has nothing to get wrong and is left out.
     """

@@ -1,4 +1,6 @@
-"""How a language model goes on from the beginning of a text: it reads the prompt once, then writes token by token."""
+"""How a language model goes on from the beginning of a text: it reads the prompt once, then writes
+token by token.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from attnlab.systems.protocol import LanguageModel
 
 
 def continuing(system: LanguageModel, settings: Settings) -> Decoder:
-    """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token included.
+    """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
+    included.
 
-    All of it but the last token is read in one pass; that one is fed in the first step, in place of the BOS that decoding begins with
-    and never writes.
+    All of it but the last token is read in one pass; that one is fed in the first step, in place of
+    the BOS that decoding begins with and never writes.
     """
 
     def bind(params: Any) -> Functions:
@@ -30,7 +33,9 @@ def continuing(system: LanguageModel, settings: Settings) -> Decoder:
             _, state = call(call(len(source), method="start"), before, method="read")
             return state, jnp.take_along_axis(source, jnp.maximum(last, 0), axis=1)[:, 0]
 
-        def step(state: tuple[Any, jax.Array], memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, None]:
+        def step(
+            state: tuple[Any, jax.Array], memory: Any, tokens: jax.Array
+        ) -> tuple[jax.Array, Any, None]:
             known, last = state
             logits, known = call(known, jnp.where(tokens == BOS, last, tokens), method="step")
             return logits, (known, last), None

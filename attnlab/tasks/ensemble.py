@@ -1,4 +1,6 @@
-"""Several trained translators as one: a task as the first of them, with an ensemble for a system."""
+"""Several trained translators as one: a task as the first of them, with an ensemble for a
+system.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,39 @@ from attnlab.tasks.translation import Translation
 def together(named: Sequence[tuple[str, Any, Any]]) -> tuple[Translation, Any]:
     """One task of several, and its parameters.
 
-    Data, decoding, scores and everything but the system are those of the first task. The parameters are a mapping of "members_0",
-    "members_1", ... to those of the tasks.
+    Data, decoding, scores and everything but the system are those of the first task. The parameters
+    are a mapping of "members_0", "members_1", ... to those of the tasks.
 
     Args:
       named: of every member the name of its run, its task and its parameters.
 
     Raises:
-      UserError: a task that does not translate, that is another than the first, or that has other vocabularies.
+      UserError: a task that does not translate, that is another than the first, or that has other
+        vocabularies.
     """
     first, task, _ = named[0]
     for name, one, _ in named:
         if not isinstance(one, Translation):
-            raise UserError(f"{name}: no ensembles of the task {one.config.task!r}; they are of runs that translate")
+            raise UserError(
+                f"{name}: no ensembles of the task {one.config.task!r}; they are of runs that"
+                " translate"
+            )
         if one.config.task != task.config.task:
-            raise UserError(f"{name} is a run of task={one.config.task}, {first} of task={task.config.task}; name runs of one task")
-        if any(not _same(own, of_first) for own, of_first in zip(one.vocabularies, task.vocabularies, strict=True)):
-            raise UserError(f"{name} has another vocabulary than {first}; train the members of an ensemble on the same data")
-    joined = type(task)(task.config, task.data)  # no copy: what the first task has compiled holds its own system
+            raise UserError(
+                f"{name} is a run of task={one.config.task}, {first} of task={task.config.task};"
+                " name runs of one task"
+            )
+        if any(
+            not _same(own, of_first)
+            for own, of_first in zip(one.vocabularies, task.vocabularies, strict=True)
+        ):
+            raise UserError(
+                f"{name} has another vocabulary than {first}; train the members of an ensemble on"
+                " the same data"
+            )
+    joined = type(task)(
+        task.config, task.data
+    )  # no copy: what the first task has compiled holds its own system
     joined.system = ensemble([one.system for _, one, _ in named])
     return joined, {f"members_{number}": params for number, (_, _, params) in enumerate(named)}
 

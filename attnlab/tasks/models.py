@@ -1,4 +1,6 @@
-"""What all tasks do to get from a config to a system, how its output bias starts, and the loss that all of them minimise."""
+"""What all tasks do to get from a config to a system, how its output bias starts, and the loss that
+all of them minimise.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import Attention, Reading
+from attnlab.config.registry import build, source
 from attnlab.errors import UserError
-from attnlab.registry import build, source
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import System
 from attnlab.tasks.auxiliary import left_aside
@@ -25,29 +27,39 @@ OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it amon
 
 
 def system_factory(config: ConfigDict, base: type[System]) -> Any:
-    """The system of a config, its fields bound, once it is of the kind that the task can use and its attention slots are checked.
+    """The system of a config, its fields bound, once it is of the kind that the task can use and
+    its attention slots are checked.
 
     Raises:
       UserError: another kind of system, or a mechanism that cannot do what the system asks of it.
     """
     factory: Any = build(SYSTEMS, config.system, "system")
     if not (isinstance(factory.func, type) and issubclass(factory.func, base)):
-        raise UserError(f"system={config.system.name}: expected a class derived from {base.__module__}.{base.__name__}; {_fitting(base)}")
+        raise UserError(
+            f"system={config.system.name}: expected a class derived from"
+            f" {base.__module__}.{base.__name__}; {_fitting(base)}"
+        )
     needs: Mapping[str, Any] = factory.func.asks(factory.keywords)
     for slot, need in needs.items():
         mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
-        if not (isinstance(mechanism, type) and issubclass(mechanism, Attention)):  # a dotted path may lead to anything
-            raise UserError(f"{where}: expected a class derived from {Attention.__module__}.{Attention.__name__}")
+        if not (
+            isinstance(mechanism, type) and issubclass(mechanism, Attention)
+        ):  # a dotted path may lead to anything
+            raise UserError(
+                f"{where}: expected a class derived from"
+                f" {Attention.__module__}.{Attention.__name__}"
+            )
         need.check(mechanism, where, factory.keywords[slot].keywords)
     return factory
 
 
 def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
-    """The parameters that a system has for such inputs, and the losses and samples that a pass leaves aside, by shapes alone.
+    """The parameters that a system has for such inputs, and the losses and samples that a pass
+    leaves aside, by shapes alone.
 
     Raises:
-      UserError: a mechanism reads something else than a `Reading` whose context is as wide as it was asked to be, or there are more
-        parameters than any device holds.
+      UserError: a mechanism reads something else than a `Reading` whose context is as wide as it
+        was asked to be, or there are more parameters than any device holds.
     """
     with nn.intercept_methods(_checked_look):
         params = jax.eval_shape(system.init, jax.random.key(0), *inputs)["params"]
@@ -57,9 +69,14 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
 
 def check_bytes(shapes: Any, what: str, times: int = 1) -> None:
     """Raise `UserError` where arrays of these shapes, so many times, are more than `BYTES`."""
-    size = times * sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    size = times * sum(
+        math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)
+    )
     if size > BYTES:
-        raise UserError(f"config.system: {what} would take {size / 2**30:,.0f} GiB; expected at most {BYTES // 2**30}, take smaller sizes")
+        raise UserError(
+            f"config.system: {what} would take {size / 2**30:,.0f} GiB; expected at most"
+            f" {BYTES // 2**30}, take smaller sizes"
+        )
 
 
 def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
@@ -70,31 +87,46 @@ def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: A
     module, query = context.module, args[0] if args else kwargs["query"]
     where = f"mechanism {type(module).__name__}{source(type(module))}: read gave"
     if not isinstance(result, Reading):
-        raise UserError(f"{where} something of type {type(result).__name__}, expected a {Reading.__module__}.{Reading.__name__}")
+        raise UserError(
+            f"{where} something of type {type(result).__name__}, expected a"
+            f" {Reading.__module__}.{Reading.__name__}"
+        )
     wanted, found = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
     if found != wanted:
-        raise UserError(f"{where} a context of shape {found}, expected {wanted}: that of the queries, with `width` as the last axis")
+        raise UserError(
+            f"{where} a context of shape {found}, expected {wanted}: that of the queries, with"
+            " `width` as the last axis"
+        )
     return result
 
 
 def _fitting(base: type[System]) -> str:
     """The registered systems that derive from `base`, as the tail of an error message."""
-    return "choose from: " + ", ".join(name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base))
+    return "choose from: " + ", ".join(
+        name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), base)
+    )
 
 
 def check_output_bias(config: ConfigDict, params: Any, vocabulary: int) -> None:
-    """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their shapes, do not have."""
+    """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their
+    shapes, do not have.
+    """
     bias = flax.traverse_util.flatten_dict(params).get(OUTPUT_BIAS)
     if _of_frequencies(config) and (bias is None or bias.shape != (vocabulary,)):
-        lacks = f"{config.system.name} has no parameter {'/'.join(OUTPUT_BIAS)} with a number for each token"
+        lacks = (
+            f"{config.system.name} has no parameter {'/'.join(OUTPUT_BIAS)} with a number for each"
+            " token"
+        )
         raise UserError(f"config.training.output_bias='unigram': {lacks}; set it to 'zeros'")
 
 
 def with_output_bias(config: ConfigDict, params: Any, tokens: np.ndarray, vocabulary: int) -> Any:
-    """First parameters, their output bias as `training.output_bias` says, given the target tokens of the training split.
+    """First parameters, their output bias as `training.output_bias` says, given the target tokens
+    of the training split.
 
-    "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws it. From zeros the first updates
-    drive hidden units to their ends to learn just that, and a read-out that ends in a tanh may be long in coming back.
+    "unigram": log((n_v + 1) / (N + V)) for token v, n_v of N being v; "zeros": as the system draws
+    it. From zeros the first updates drive hidden units to their ends to learn just that, and a
+    read-out that ends in a tanh may be long in coming back.
     """
     if not _of_frequencies(config):
         return params
@@ -110,7 +142,8 @@ def _of_frequencies(config: ConfigDict) -> bool:
 
 
 def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.Array:
-    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target [...] to losses [...] in nats.
+    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target
+    [...] to losses [...] in nats.
 
     Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
     """

@@ -1,4 +1,5 @@
-"""Pronunciation: spelled words to phonemes, the translation of a script. What differs from translation is how the answers are scored.
+"""Pronunciation: spelled words to phonemes, the translation of a script. What differs from
+translation is how the answers are scored.
 
     phoneme error rate = sum of edit distances / sum of reference lengths          word error rate = share of words said wrong
 
@@ -7,19 +8,26 @@ A word that the data gives several pronunciations is answered once, and the near
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.decoding.metrics import error_rates
-from attnlab.tasks.translation import Translation
+import numpy as np
+
+from attnlab.decoding.metrics import edits_of, error_rates
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.tasks.translation import TEACHER_FORCED, Translation
 
 
 class Pronunciation(Translation):
-    """Pronunciation: pairs of a word and its phonemes with blanks between them, scored by edits; see `configs/g2p.py`."""
+    """Pronunciation: pairs of a word and its phonemes with blanks between them, scored by edits;
+    see `configs/g2p.py`.
+    """
 
-    measures: Mapping[str, str] = {
-        **{"loss": "min", "perplexity": "min", "accuracy": "max"},
-        **{"phoneme_error_rate": "min", "word_error_rate": "min"},
+    measures: Mapping[str, Measure] = {
+        **TEACHER_FORCED,
+        "phoneme_error_rate": Measure("min", low=0.0),  # there may be more edits than phonemes
+        "word_error_rate": share("words", better="min"),
     }
     units: Mapping[str, str] = {
         "loss": "nats per phoneme, ends of words counted",
@@ -36,11 +44,35 @@ class Pronunciation(Translation):
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
         """Error rates of the words of a split, and what was answered for each pair."""
-        known: dict[str, list[list[str]]] = {}
-        for word, phonemes in self.data.pairs[split]:
-            known.setdefault(word, []).append(self.vocabularies[1].normalize(phonemes).split())
+        known = self._known(split)
         found = [self.text(best[0]) for best in self.translate(params, list(known))]
         answers = dict(zip(known, found, strict=True))
         rates = error_rates([answer.split() for answer in found], list(known.values()))
         scores = {"phoneme_error_rate": rates[0], "word_error_rate": rates[1]}
         return scores, [answers[word] for word, _ in self.data.pairs[split]]
+
+    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
+        """A row for every word: the tokens of all its pronunciations, teacher-forced, and its
+        edits.
+        """
+        known = self._known(split)
+        numbers = {word: number for number, word in enumerate(known)}
+        of_pairs = [numbers[word] for word, _ in self.data.pairs[split]]
+        answers = dict(zip(of_pairs, outputs, strict=True))
+        edits = [edits_of(answers[number].split(), known[word]) for word, number in numbers.items()]
+        rows: dict[str, tuple[str, Any]] = {}
+        for name, (rule, of_pair) in self.teacher_forced(params, split).items():
+            summed = np.zeros((len(known), of_pair.shape[1]), of_pair.dtype)
+            np.add.at(summed, of_pairs, of_pair)
+            rows[name] = rule, summed
+        wrong = [[fewest > 0, 1] for fewest, _ in edits]
+        return Items.of(
+            {**rows, "phoneme_error_rate": ("ratio", edits), "word_error_rate": ("ratio", wrong)}
+        )
+
+    def _known(self, split: str) -> dict[str, list[list[str]]]:
+        """The pronunciations of every word of a split, in its order."""
+        known: dict[str, list[list[str]]] = {}
+        for word, phonemes in self.data.pairs[split]:
+            known.setdefault(word, []).append(self.vocabularies[1].normalize(phonemes).split())
+        return known

@@ -1,7 +1,8 @@
-"""What every task offers to training, to the commands, to sweeps and to reports; it knows its data, its system and its loss.
+"""What every task offers to training, to the commands, to sweeps and to reports; it knows its data,
+its system and its loss.
 
-A task is a class in the table TASKS: `check` and `load` are asked of the class, the rest of its one object for a run.
-Axis letters: B rows of a batch.
+A task is a class in the table TASKS: `check` and `load` are asked of the class, the rest of its one
+object for a run. Axis letters: B rows of a batch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import jax
 from ml_collections import ConfigDict
 
 from attnlab.data.batching import Batch
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure
 from attnlab.systems.protocol import AttentionMap, System
 
 Example = tuple[str, str | None]
@@ -23,7 +26,9 @@ Example = tuple[str, str | None]
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """What a system answers to a line of text: the answer, and what it is sorted by (a log probability as a rule)."""
+    """What a system answers to a line of text: the answer, and what it is sorted by (a log
+    probability as a rule).
+    """
 
     text: str
     score: float
@@ -35,21 +40,26 @@ class Task(Protocol):
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
       reads: the method of a data source that it calls: "pairs", "texts" or "labelled".
-      measures: the scores of a split, those of `evaluate` and `score` together, and which way is better, "min" or "max".
+      measures: the scores of a split, those of `evaluate` and `score` together, each with what is
+        known of it: which way is better, its bounds, and of what it is a share. "min" or "max"
+        alone says which way. Read them by `attnlab.records.measures.declared`. What is known stands
+        in `results.json` and `valid.json` under "measures", with the number of items of each share.
       evaluated: those of them that `evaluate` gives, which are known while a model is trained.
-      units: what stands beside a measure in a table; a measure without one may have its signature in the scores, as "<measure>_signature".
+      units: what stands beside a measure in a table; a measure without one may have its signature
+        in the scores, as "<measure>_signature".
       examples: what the examples of a split are called in a table ("sentences").
-      outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an example.
+      outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an
+        example.
       config: the whole config.
-      data: of the splits that were asked for, with the hash of what was read in `fingerprints`, by split; `kind(config, data)` is the
-        same task for another config of the same data.
+      data: of the splits that were asked for, with the hash of what was read in `fingerprints`, by
+        split; `kind(config, data)` is the same task for another config of the same data.
       system: the model.
       carried, follow: see `attnlab.training.loop.Task`.
     """
 
     systems: ClassVar[type[System]]
     reads: ClassVar[str]
-    measures: ClassVar[Mapping[str, str]]
+    measures: ClassVar[Mapping[str, Measure | str]]
     evaluated: ClassVar[Sequence[str]]
     units: ClassVar[Mapping[str, str]]
     examples: ClassVar[str]
@@ -62,11 +72,15 @@ class Task(Protocol):
 
     @staticmethod
     def check(config: ConfigDict) -> None:
-        """Build all that needs no data, so that a bad config fails before any is read; `UserError`."""
+        """Build all that needs no data, so that a bad config fails before any is read;
+        `UserError`.
+        """
 
     @classmethod
     def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Task:
-        """The task with the data of `splits` read; what was learned from data (a vocabulary) comes from `workdir` if that is given."""
+        """The task with the data of `splits` read; what was learned from data (a vocabulary) comes
+        from `workdir` if that is given.
+        """
 
     # --- training ---
 
@@ -82,7 +96,9 @@ class Task(Protocol):
         """What the summed loss is divided by."""
 
     def batches(self, multiple: int, seed: int | None = None) -> Any:
-        """This process's batch of each step, counted from 0; its rows are divisible by `multiple` over all processes."""
+        """This process's batch of each step, counted from 0; its rows are divisible by `multiple`
+        over all processes.
+        """
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
         """Deterministic scores of a split, "loss" first."""
@@ -105,14 +121,36 @@ class Task(Protocol):
     def size(self, split: str) -> int:
         """The number of examples."""
 
-    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        """Scores beyond `evaluate`, and for each example what goes to `outputs`; ({}, []) where there is nothing beyond.
+    def counts(self, split: str) -> Mapping[str, int]:
+        """How many there are of what a measure is a share of (`Measure.of`), beside the examples:
+        {"tokens": 1821}; {} for nothing.
+        """
 
-        A score that is a table, such as a confusion of classes, is a mapping of row to (column to number).
+    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items | None:
+        """What the scores of a split are made of, example by example, so that they can be
+        resampled; None where nothing is.
+
+        With every example once each measure in it comes out as `evaluate` or `score` gives it; one
+        that does not is left out.
+
+        Args:
+          params: as for `score`.
+          split: of the data.
+          outputs: what `score` has given for the same parameters.
+        """
+
+    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+        """Scores beyond `evaluate`, and for each example what goes to `outputs`; ({}, []) where
+        there is nothing beyond.
+
+        A score that is a table, such as a confusion of classes, is a mapping of row to (column to
+        number).
         """
 
     def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
-        """The answers to each line, best first, none of them blank; `UserError` for a line it cannot read."""
+        """The answers to each line, best first, none of them blank; `UserError` for a line it
+        cannot read.
+        """
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """Which of the lines have more than `limit` tokens; none where length is no matter."""
@@ -121,7 +159,13 @@ class Task(Protocol):
         """At most `number` examples of a split, those whose maps are drawn after training."""
 
     def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
-        """The examples as `maps` can take them: a second text that is missing is written by the system where it can; else `UserError`."""
+        """The examples as `maps` can take them: a second text that is missing is written by the
+        system where it can; else `UserError`.
+        """
 
-    def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
-        """Every attention map of one example, [H,Tq,Tk] arrays, by name; and the tokens of the sequences they lie between."""
+    def maps(
+        self, params: Any, source: str, target: str | None
+    ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        """Every attention map of one example, [H,Tq,Tk] arrays, by name; and the tokens of the
+        sequences they lie between.
+        """

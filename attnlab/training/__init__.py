@@ -1,1 +1,3 @@
-"""Training: one loop, one step function, one file of parallelism, and everything that keeps a run from being lost."""
+"""Training: one loop, one step function, one file of parallelism, and everything that keeps a run
+from being lost.
+"""

@@ -1,7 +1,9 @@
-"""Checkpoints that survive a kill at any instant, notice a flipped bit and walk back to the newest good step.
+"""Checkpoints that survive a kill at any instant, notice a flipped bit and walk back to the newest
+good step.
 
-How one step is stored stands in `orbax_steps.py`; here is which steps stay and which is trusted. Of several processes only the first
-comes here. Names in the folder: `<step>` (committed by a rename), `damaged-<step>` (moved aside), `deleting-<step>` (on its way out).
+How one step is stored stands in `orbax_steps.py`; here is which steps stay and which is trusted. Of
+several processes only the first comes here. Names in the folder: `<step>` (committed by a rename),
+`damaged-<step>` (moved aside), `deleting-<step>` (on its way out).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _MEGABYTE = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """One step read back: `tree` has the structure that was asked for with writable numpy leaves, `meta` what was saved with it."""
+    """One step read back: `tree` has the structure that was asked for with writable numpy leaves,
+    `meta` what was saved with it.
+    """
 
     step: int
     tree: Any
@@ -44,8 +48,9 @@ def print_warning(line: str) -> None:
 class Checkpoints:
     """The checkpoints of one run: the last `keep` steps and the best one.
 
-    Saving goes on in the background: `save` blocks for the checksums and one copy, and an older step is deleted only after the
-    newer one is committed (in the next `save`, `wait` or `close`). At most keep + 2 steps are on disk at any time.
+    Saving goes on in the background: `save` blocks for the checksums and one copy, and an older
+    step is deleted only after the newer one is committed (in the next `save`, `wait` or `close`).
+    At most keep + 2 steps are on disk at any time.
 
     Args:
       directory: where the step folders live; made by the first save.
@@ -57,7 +62,14 @@ class Checkpoints:
       UserError: `keep` is below 1.
     """
 
-    def __init__(self, directory: str | Path, keep: int, *, read_only: bool = False, warn: Callable[[str], None] = print_warning) -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        keep: int,
+        *,
+        read_only: bool = False,
+        warn: Callable[[str], None] = print_warning,
+    ) -> None:
         if keep < 1:
             raise UserError(f"checkpoint.keep={keep}: at least 1 step must be kept")
         self.directory = Path(directory).absolute()
@@ -72,25 +84,35 @@ class Checkpoints:
         self._checked_space = False
 
     def steps(self) -> list[int]:
-        """The committed steps in rising order. Half-written, moved-aside and empty folders do not count."""
+        """The committed steps in rising order. Half-written, moved-aside and empty folders do
+        not count.
+        """
         if not self.directory.is_dir():
             return []
-        folders = [folder for folder in self.directory.iterdir() if folder.name.isdecimal() and folder.is_dir()]
+        folders = [
+            folder
+            for folder in self.directory.iterdir()
+            if folder.name.isdecimal() and folder.is_dir()
+        ]
         return sorted(int(folder.name) for folder in folders if any(folder.iterdir()))
 
     @property
     def best(self) -> int | None:
-        """The best step, as recorded by the newest readable one; None when none was marked or it is no longer there."""
+        """The best step, as recorded by the newest readable one; None when none was marked or it is
+        no longer there.
+        """
         if not self._best_known:
             self._best, self._best_known = self._recorded_best(), True
         return self._best if self._best == self._saving or self._best in self.steps() else None
 
     def save(self, step: int, tree: Any, meta: Mapping[str, Any], best: bool = False) -> bool:
-        """Start saving `tree` as `step`; the arrays are copied, so the caller may change them at once.
+        """Start saving `tree` as `step`; the arrays are copied, so the caller may change them at
+        once.
 
         Args:
           step: the number of updates done.
-          tree: pytree of numpy (or addressable jax) arrays, none of size zero; of its structure only the paths are saved.
+          tree: pytree of numpy (or addressable jax) arrays, none of size zero; of its structure
+            only the paths are saved.
           meta: anything JSON can hold; comes back from `restore`.
           best: this step becomes the best one.
 
@@ -98,7 +120,8 @@ class Checkpoints:
           False if that step is already there (it is left as it is), else True.
 
         Raises:
-          UserError: the disk is full or cannot be written. A failure in the background is raised by the next `save`, `wait` or `close`.
+          UserError: the disk is full or cannot be written. A failure in the background is raised by
+            the next `save`, `wait` or `close`.
         """
         if self.read_only:
             raise RuntimeError("these checkpoints were opened read-only")
@@ -117,10 +140,12 @@ class Checkpoints:
         return True
 
     def wait(self) -> None:
-        """Block until the save under way is committed, then delete the steps that are no longer kept.
+        """Block until the save under way is committed, then delete the steps that are no longer
+        kept.
 
         Raises:
-          UserError: the save failed for lack of space, or the folder cannot be written; the half-written step is removed.
+          UserError: the save failed for lack of space, or the folder cannot be written; the
+            half-written step is removed.
         """
         if self._saving is None:
             return
@@ -148,19 +173,22 @@ class Checkpoints:
     def restore(self, like: Any, step: int | Literal["best"] | None = None) -> Restored | None:
         """Read the newest good step, or the one asked for.
 
-        A step that cannot be read, or whose content differs from its checksums, is reported by a warning and the next older one
-        is tried; once a good one is found, the damaged are renamed `damaged-<step>`, so that the run can save them again.
+        A step that cannot be read, or whose content differs from its checksums, is reported by a
+        warning and the next older one is tried; once a good one is found, the damaged are renamed
+        `damaged-<step>`, so that the run can save them again.
 
         Args:
           like: pytree of arrays or `jax.ShapeDtypeStruct`: the wanted structure, shapes and dtypes.
-          step: None for the newest; a number or "best" for just that step, never another in its place.
+          step: None for the newest; a number or "best" for just that step, never another in its
+            place.
 
         Returns:
           The step, or None when nothing was ever saved here.
 
         Raises:
-          UserError: steps are there but none is readable; the wanted one is missing or damaged; the saved tree does not fit `like`
-            (first path, what was saved, what is wanted, how many more).
+          UserError: steps are there but none is readable; the wanted one is missing or damaged; the
+            saved tree does not fit `like` (first path, what was saved, what is wanted, how many
+            more).
         """
         self.wait()
         if step is not None:
@@ -173,11 +201,17 @@ class Checkpoints:
                 self._best_known = False  # the moved ones have no say in it
                 return restored
             damaged[candidate] = restored
-            self._warn(f"checkpoint {self._folder(candidate)} is damaged ({restored}): trying the one before")
-        if damaged:  # nothing is moved: a second try must not find an empty folder and start from scratch
+            self._warn(
+                f"checkpoint {self._folder(candidate)} is damaged ({restored}): trying the one"
+                " before"
+            )
+        if (
+            damaged
+        ):  # nothing is moved: a second try must not find an empty folder and start from scratch
             listed = "; ".join(f"step {number}: {reason}" for number, reason in damaged.items())
             raise UserError(
-                f"no readable checkpoint in {self.directory} ({listed}); put back a good copy, or start anew in another --workdir"
+                f"no readable checkpoint in {self.directory} ({listed}); put back a good copy, or"
+                " start anew in another --workdir"
             )
         return None
 
@@ -189,18 +223,23 @@ class Checkpoints:
             raise UserError(f"checkpoints in {self.directory}: {what}; steps there: {there}")
         restored = self._read(wanted, like)
         if isinstance(restored, str):
-            raise UserError(f"checkpoint {self._folder(wanted)} is damaged ({restored}); steps there: {there}")
+            raise UserError(
+                f"checkpoint {self._folder(wanted)} is damaged ({restored}); steps there: {there}"
+            )
         return restored
 
     def _read(self, step: int, like: Any) -> Restored | str:
-        """One step, verified, or in words what is wrong with it. Raises `UserError` if it is sound but does not fit `like`."""
+        """One step, verified, or in words what is wrong with it. Raises `UserError` if it is sound
+        but does not fit `like`.
+        """
         try:
             record = self._store().read_record(step)
             compare(self._folder(step), record["arrays"], like)
             arrays = self._store().read_arrays(step, record["arrays"])
         except (UserError, MemoryError):
             raise
-        except Exception as error:  # orbax has no error of its own for damage: anything from KeyError to bare Exception
+        # orbax has no error of its own for damage: anything from KeyError to bare Exception
+        except Exception as error:
             self._check_readable(step, error)
             return _reason(error)
         leaves = [arrays[path] for path in leaves_by_path(like)]
@@ -216,17 +255,24 @@ class Checkpoints:
         return None
 
     def _check_readable(self, step: int, cause: Exception) -> None:
-        """Raise `UserError` where a step could not be read because this process may not: that is no damage, and no older one will do."""
+        """Raise `UserError` where a step could not be read because this process may not: that is no
+        damage, and no older one will do.
+        """
         try:
             for parent, _, names in os.walk(self._folder(step), onerror=_raise):
                 for name in names:
                     open(os.path.join(parent, name), "rb").close()
         except OSError as error:
             if isinstance(error, PermissionError) or error.errno in (errno.EMFILE, errno.ENFILE):
-                raise UserError(f"cannot read checkpoint {self._folder(step)}, which need not be damaged: {told(error)}") from cause
+                raise UserError(
+                    f"cannot read checkpoint {self._folder(step)}, which need not be damaged:"
+                    f" {told(error)}"
+                ) from cause
 
     def _prepare(self, step: int, size: int) -> None:
-        """Before a save: clear what a killed run left; before the first one, see that there is room."""
+        """Before a save: clear what a killed run left; before the first one, see that there is
+        room.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._folder(step).is_dir():
             self._folder(step).rmdir()  # it is empty, else `steps` would list it
@@ -234,7 +280,8 @@ class Checkpoints:
         self.check_space(size)
 
     def check_space(self, size: int) -> None:
-        """See, once, that the disk can hold keep + 2 steps of `size` bytes; called before training so that no hour of it is lost.
+        """See, once, that the disk can hold keep + 2 steps of `size` bytes; called before training
+        so that no hour of it is lost.
 
         Raises:
           UserError: it cannot, with both numbers.
@@ -246,27 +293,38 @@ class Checkpoints:
         free = shutil.disk_usage(self.directory).free
         if free < needed:
             raise UserError(
-                f"not enough disk space for checkpoints in {self.directory}: {needed / _MEGABYTE:.1f} MB needed "
-                f"(checkpoint.keep={self.keep}), {free / _MEGABYTE:.1f} MB free"
+                f"not enough disk space for checkpoints in {self.directory}:"
+                f" {needed / _MEGABYTE:.1f} MB needed (checkpoint.keep={self.keep}),"
+                f" {free / _MEGABYTE:.1f} MB free"
             )
         self._checked_space = True
 
     def _failed(self, step: int, error: Exception) -> None:
-        """Remove what the failed save left; raise `UserError` if the user can mend the cause, else the error itself."""
+        """Remove what the failed save left; raise `UserError` if the user can mend the cause, else
+        the error itself.
+        """
         self._saving, self._told = None, True
         self._sweep(_TEMPORARY)
-        last = f"the last good step is {self.steps()[-1]}" if self.steps() else "no step is saved yet"
+        last = (
+            f"the last good step is {self.steps()[-1]}" if self.steps() else "no step is saved yet"
+        )
         if _disk_full(error):
-            raise UserError(f"no space left on the disk of {self.directory}: step {step} was not saved; {last}") from error
+            raise UserError(
+                f"no space left on the disk of {self.directory}: step {step} was not saved; {last}"
+            ) from error
         if refusal := _refusal(error):
-            raise UserError(f"cannot write checkpoint {step} in {self.directory}: {told(refusal)}; {last}") from error
+            raise UserError(
+                f"cannot write checkpoint {step} in {self.directory}: {told(refusal)}; {last}"
+            ) from error
         raise error
 
     def _folder(self, step: int) -> Path:
         return self.directory / str(step)
 
     def _store(self) -> OrbaxSteps:
-        """orbax, opened on first use: commands that never touch a checkpoint do not wait for its import."""
+        """orbax, opened on first use: commands that never touch a checkpoint do not wait for its
+        import.
+        """
         if self._opened is None:
             self._opened = OrbaxSteps(self.directory)
         return self._opened
@@ -286,7 +344,10 @@ class Checkpoints:
 
     def _sweep(self, suffix: str = "") -> None:
         """Delete the folders that are on their way out and, given the suffix, half-written ones."""
-        for folder in [*self.directory.glob("deleting-*"), *(self.directory.glob(f"*{suffix}") if suffix else [])]:
+        for folder in [
+            *self.directory.glob("deleting-*"),
+            *(self.directory.glob(f"*{suffix}") if suffix else []),
+        ]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -295,17 +356,23 @@ def _raise(error: OSError) -> None:
 
 
 def _disk_full(error: BaseException | None) -> bool:
-    """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it only as text."""
+    """Whether lack of space (or quota) is anywhere in the chain of causes; tensorstore reports it
+    only as text.
+    """
     while error is not None:
         words = ("No space left", "RESOURCE_EXHAUSTED", "Disk quota exceeded")
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(word in str(error) for word in words):
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
+            word in str(error) for word in words
+        ):
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
 def _refusal(error: BaseException | None) -> OSError | None:
-    """What the system refused, by the chain of causes; tensorstore tells the number of it in a text."""
+    """What the system refused, by the chain of causes; tensorstore tells the number of it in a
+    text.
+    """
     while error is not None:
         if isinstance(error, OSError):
             return error

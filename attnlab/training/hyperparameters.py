@@ -1,9 +1,11 @@
-"""Which settings of a config are mere numbers to a training step, so that trials that differ in nothing else can share one program.
+"""Which settings of a config are mere numbers to a training step, so that trials that differ in
+nothing else can share one program.
 
-These are the seed, every fraction among the fields of `optimizer` and `schedule` (not the whole numbers: a length of warm-up shapes the
-program), and three of `training`. Where 0 leaves a part of the program out, being 0 or not is no mere number. A component of a user's
-own ("package.module:name") may do anything with its fields, so none of them counts.
-Needs no jax: who groups trials is not who trains them.
+These are the seed, every fraction among the fields of `optimizer` and `schedule` (not the whole
+numbers: a length of warm-up shapes the program), and three of `training`. Where 0 leaves a part of
+the program out, being 0 or not is no mere number. A component of a user's own
+("package.module:name") may do anything with its fields, so none of them counts. Needs no jax: who
+groups trials is not who trains them.
 """
 
 from __future__ import annotations
@@ -12,23 +14,37 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.training.manifest import plain
+from attnlab.records.manifest import plain
 
 SMOOTHING = "training.label_smoothing"
-SWITCHES = ("training.clip", "training.ema", SMOOTHING, "optimizer.momentum")  # 0 leaves a part of the program out
+SWITCHES = (
+    "training.clip",
+    "training.ema",
+    SMOOTHING,
+    "optimizer.momentum",
+)  # 0 leaves a part of the program out
 
 
 def numbers(config: Mapping[str, Any]) -> dict[str, float]:
     """The settings that may differ besides the seed, by dotted name."""
-    found = {f"training.{name}": value for name, value in config["training"].items() if f"training.{name}" in SWITCHES}
+    found = {
+        f"training.{name}": value
+        for name, value in config["training"].items()
+        if f"training.{name}" in SWITCHES
+    }
     for node in ("optimizer", "schedule"):
         own = ":" in config[node]["name"]
-        found |= {f"{node}.{name}": value for name, value in config[node].items() if type(value) is float and not own}
+        found |= {
+            f"{node}.{name}": value
+            for name, value in config[node].items()
+            if type(value) is float and not own
+        }
     return found
 
 
 def signature(config: Mapping[str, Any]) -> str:
-    """All that makes the program and its data what they are, as canonical text: equal for trials that can be stacked.
+    """All that makes the program and its data what they are, as canonical text: equal for trials
+    that can be stacked.
 
     Args:
       config: nested mappings of JSON values.
@@ -39,7 +55,10 @@ def signature(config: Mapping[str, Any]) -> str:
         node, _, field = name.partition(".")
         del rest[node][field]
     del rest["seed"]
-    return json.dumps([rest, sorted(name for name, value in free.items() if name in SWITCHES and value)], sort_keys=True)
+    return json.dumps(
+        [rest, sorted(name for name, value in free.items() if name in SWITCHES and value)],
+        sort_keys=True,
+    )
 
 
 def differing(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

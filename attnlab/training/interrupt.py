@@ -1,4 +1,6 @@
-"""Signals that ask a run to save and leave: SIGTERM (a scheduler's preemption), SIGINT (Ctrl-C) and SIGHUP (the terminal is gone)."""
+"""Signals that ask a run to save and leave: SIGTERM (a scheduler's preemption), SIGINT (Ctrl-C) and
+SIGHUP (the terminal is gone).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ REPEAT = 1.0
 
 
 class Interrupt:
-    """While entered, the first of the signals is only remembered; a second one, unless it follows at once, acts as it always did.
+    """While entered, the first of the signals is only remembered; a second one, unless it follows
+    at once, acts as it always did.
 
     SIGHUP that is ignored (under nohup) stays ignored.
 
@@ -27,11 +30,20 @@ class Interrupt:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
-        wanted = [number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+        wanted = [
+            number
+            for number in _SIGNALS
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+        ]
         self._before = {number: signal.signal(number, self._remember) for number in wanted}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._restore()
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,9 @@
-"""Optimizers and learning-rate schedules by name: plain functions over optax whose keyword defaults are the config fields.
+"""Optimizers and learning-rate schedules by name: plain functions over optax whose keyword defaults
+are the config fields.
 
-A schedule maps `count`, the updates done before this one (what optax passes), to the learning rate of update t = count + 1:
-the first update already moves, and warm-up reaches its peak at update `warmup`, as in the papers.
+A schedule maps `count`, the updates done before this one (what optax passes), to the learning rate
+of update t = count + 1: the first update already moves, and warm-up reaches its peak at update
+`warmup`, as in the papers.
 """
 
 from __future__ import annotations
@@ -15,21 +17,34 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from attnlab.config.registry import Table, build
 from attnlab.errors import UserError, place, said
-from attnlab.registry import Table, build
 
 OPTIMIZERS = Table(
     "optimizer",
-    {name: f"{__name__}:{name}" for name in ("adam", "adamw", "adafactor", "sgd", "adadelta", "adagrad")},
+    {
+        name: f"{__name__}:{name}"
+        for name in ("adam", "adamw", "adafactor", "sgd", "adadelta", "adagrad")
+    },
     given=("learning_rate",),
 )
 SCHEDULES = Table(
-    "schedule", {name: f"{__name__}:{name}" for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")}, given=("steps",)
+    "schedule",
+    {
+        name: f"{__name__}:{name}"
+        for name in ("constant", "inverse_sqrt", "cosine", "linear", "stepped")
+    },
+    given=("steps",),
 )
 
 
 def build_optimizer(
-    optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int, clip: float, instead: Mapping[str, Any] | None = None
+    optimizer: Mapping[str, Any],
+    schedule: Mapping[str, Any],
+    *,
+    steps: int,
+    clip: float,
+    instead: Mapping[str, Any] | None = None,
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
     """The optimizer of a config, behind clipping of the global gradient norm.
 
@@ -38,11 +53,13 @@ def build_optimizer(
       schedule: config node, `{"name": "cosine", ...}`.
       steps: updates of the whole run; where the decaying schedules end.
       clip: gradients are scaled down to this global L2 norm when longer; 0 leaves them alone.
-      instead: values by dotted name ("schedule.peak", "training.clip") that replace those of the config, unchecked: an array that is
-        traced, so that one program serves all values. It switches nothing on or off: where the config says 0 it has to be 0.
+      instead: values by dotted name ("schedule.peak", "training.clip") that replace those of the
+        config, unchecked: an array that is traced, so that one program serves all values. It
+        switches nothing on or off: where the config says 0 it has to be 0.
 
     Returns:
-      The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for logging.
+      The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for
+      logging.
 
     Raises:
       UserError: an unknown name or field, a value of the wrong type or out of range.
@@ -51,20 +68,29 @@ def build_optimizer(
     _require(steps >= 1, f"training.steps={steps}", "at least 1")
     instead = instead or {}
     with _naming("schedule", schedule):
-        rate = build(SCHEDULES, schedule, "schedule")(steps=steps, **_fields_of("schedule", instead))
+        rate = build(SCHEDULES, schedule, "schedule")(
+            steps=steps, **_fields_of("schedule", instead)
+        )
     with _naming("optimizer", optimizer):
-        transform = build(OPTIMIZERS, optimizer, "optimizer")(learning_rate=rate, **_fields_of("optimizer", instead))
+        transform = build(OPTIMIZERS, optimizer, "optimizer")(
+            learning_rate=rate, **_fields_of("optimizer", instead)
+        )
         if not callable(getattr(transform, "update", None)):
-            raise UserError(f"optimizer={optimizer['name']}: makes a {type(transform).__name__}, expected an optax.GradientTransformation")
+            raise UserError(
+                f"optimizer={optimizer['name']}: makes a {type(transform).__name__}, expected an"
+                " optax.GradientTransformation"
+            )
     longest = instead.get("training.clip", clip)
     return (optax.chain(optax.clip_by_global_norm(longest), transform) if clip else transform), rate
 
 
 def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, steps: int) -> None:
-    """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by shapes alone.
+    """Try a schedule and an optimizer that a config names by dotted path on two small arrays, by
+    shapes alone.
 
     Raises:
-      UserError: they raise an error, the rate is no number, or the updates are not shaped as the parameters are.
+      UserError: they raise an error, the rate is no number, or the updates are not shaped as the
+        parameters are.
     """
     if not any(":" in node["name"] for node in (optimizer, schedule)):
         return
@@ -72,17 +98,30 @@ def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, step
     with _naming("schedule", schedule):
         number = jax.eval_shape(rate, jax.ShapeDtypeStruct((), jnp.int32))
         if getattr(number, "shape", None) != ():
-            raise UserError(f"schedule={schedule['name']}: the learning rate of an update must be one number, this is {number}")
-    params = {"kernel": jax.ShapeDtypeStruct((2, 3), jnp.float32), "bias": jax.ShapeDtypeStruct((3,), jnp.float32)}
+            raise UserError(
+                f"schedule={schedule['name']}: the learning rate of an update must be one number,"
+                f" this is {number}"
+            )
+    params = {
+        "kernel": jax.ShapeDtypeStruct((2, 3), jnp.float32),
+        "bias": jax.ShapeDtypeStruct((3,), jnp.float32),
+    }
     with _naming("optimizer", optimizer):
-        updates, _ = jax.eval_shape(lambda one: transform.update(one, transform.init(one), one), params)
+        updates, _ = jax.eval_shape(
+            lambda one: transform.update(one, transform.init(one), one), params
+        )
         if updates != params:
-            raise UserError(f"optimizer={optimizer['name']}: updates must be shaped as the parameters {params} are, these are {updates}")
+            raise UserError(
+                f"optimizer={optimizer['name']}: updates must be shaped as the parameters {params}"
+                f" are, these are {updates}"
+            )
 
 
 @contextlib.contextmanager
 def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
-    """What a schedule or optimizer of a dotted path raises becomes a `UserError` that names it; those of ours raise none but these."""
+    """What a schedule or optimizer of a dotted path raises becomes a `UserError` that names it;
+    those of ours raise none but these.
+    """
     try:
         yield
     except (UserError, KeyboardInterrupt):
@@ -90,11 +129,16 @@ def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
     except BaseException as error:
         if ":" not in spec["name"]:
             raise
-        raise UserError(f"{node}={spec['name']}: {f'{place(error)}: {said(error)}'.removeprefix(': ')}") from error
+        raise UserError(
+            f"{node}={spec['name']}: {f'{place(error)}: {said(error)}'.removeprefix(': ')}"
+        ) from error
 
 
-def adam(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> optax.GradientTransformation:
-    """Adam (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1): -lr m^ / (sqrt(v^) + eps), bias-corrected moments of decay b1, b2.
+def adam(
+    learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+) -> optax.GradientTransformation:
+    """Adam (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1): -lr m^ / (sqrt(v^) + eps),
+    bias-corrected moments of decay b1, b2.
 
     Vaswani 2017 uses b2 = 0.98 and eps = 1e-9.
     """
@@ -103,20 +147,37 @@ def adam(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps:
 
 
 def adamw(
-    learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01
+    learning_rate: optax.Schedule,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
 ) -> optax.GradientTransformation:
-    """Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101): adds -lr weight_decay w for the weights in `decay_mask`."""
+    """Adam with decoupled decay (Loshchilov & Hutter 2019, arXiv:1711.05101): adds -lr weight_decay
+    w for the weights in `decay_mask`.
+    """
     _check_moments(b1, b2, eps)
-    _require(_traced(weight_decay) or weight_decay >= 0, f"optimizer.weight_decay={weight_decay}", "0 or above")
-    return optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=decay_mask)
+    _require(
+        _traced(weight_decay) or weight_decay >= 0,
+        f"optimizer.weight_decay={weight_decay}",
+        "0 or above",
+    )
+    return optax.adamw(
+        learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=decay_mask
+    )
 
 
 def adafactor(
-    learning_rate: optax.Schedule, decay: float = 0.8, clipping: float = 1.0, minimum_factored: int = 128
+    learning_rate: optax.Schedule,
+    decay: float = 0.8,
+    clipping: float = 1.0,
+    minimum_factored: int = 128,
 ) -> optax.GradientTransformation:
-    """Adafactor (Shazeer & Stern 2018, arXiv:1804.04235): second moments kept as row and column means, no momentum.
+    """Adafactor (Shazeer & Stern 2018, arXiv:1804.04235): second moments kept as row and column
+    means, no momentum.
 
-    The learning rate is relative: the step is scaled by max(1e-3, RMS(w)) (section 8 there), so peaks of 1e-3 to 1e-2 fit.
+    The learning rate is relative: the step is scaled by max(1e-3, RMS(w)) (section 8 there), so
+    peaks of 1e-3 to 1e-2 fit.
 
     Args:
       learning_rate: schedule, supplied by code.
@@ -127,25 +188,50 @@ def adafactor(
     _require(_traced(decay) or 0 < decay <= 1, f"optimizer.decay={decay}", "in (0, 1]")
     _require(_traced(clipping) or clipping > 0, f"optimizer.clipping={clipping}", "above 0")
     _require(minimum_factored >= 1, f"optimizer.minimum_factored={minimum_factored}", "at least 1")
-    return optax.adafactor(learning_rate, min_dim_size_to_factor=minimum_factored, decay_rate=decay, clipping_threshold=clipping)
+    return optax.adafactor(
+        learning_rate,
+        min_dim_size_to_factor=minimum_factored,
+        decay_rate=decay,
+        clipping_threshold=clipping,
+    )
 
 
-def sgd(learning_rate: optax.Schedule, momentum: float = 0.0, nesterov: bool = False) -> optax.GradientTransformation:
-    """Gradient descent; with momentum u <- momentum u + g the step is -lr u, with Nesterov's look-ahead -lr (g + momentum u)."""
+def sgd(
+    learning_rate: optax.Schedule, momentum: float = 0.0, nesterov: bool = False
+) -> optax.GradientTransformation:
+    """Gradient descent; with momentum u <- momentum u + g the step is -lr u, with Nesterov's
+    look-ahead -lr (g + momentum u).
+    """
     _require(_traced(momentum) or 0 <= momentum < 1, f"optimizer.momentum={momentum}", "in [0, 1)")
-    _require(_traced(momentum) or momentum > 0 or not nesterov, "optimizer.nesterov=True", "used with optimizer.momentum above 0")
-    return optax.sgd(learning_rate, momentum=momentum if _traced(momentum) or momentum else None, nesterov=nesterov)
+    _require(
+        _traced(momentum) or momentum > 0 or not nesterov,
+        "optimizer.nesterov=True",
+        "used with optimizer.momentum above 0",
+    )
+    return optax.sgd(
+        learning_rate,
+        momentum=momentum if _traced(momentum) or momentum else None,
+        nesterov=nesterov,
+    )
 
 
-def adadelta(learning_rate: optax.Schedule, rho: float = 0.95, eps: float = 1e-6) -> optax.GradientTransformation:
-    """Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g; RNNsearch's, with a learning rate of 1."""
+def adadelta(
+    learning_rate: optax.Schedule, rho: float = 0.95, eps: float = 1e-6
+) -> optax.GradientTransformation:
+    """Adadelta (Zeiler 2012, arXiv:1212.5701): -lr RMS(past steps) / RMS(gradients) g; RNNsearch's,
+    with a learning rate of 1.
+    """
     _require(_traced(rho) or 0 <= rho < 1, f"optimizer.rho={rho}", "in [0, 1)")
     _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
     return optax.adadelta(learning_rate, rho=rho, eps=eps)
 
 
-def adagrad(learning_rate: optax.Schedule, initial: float = 0.0, eps: float = 1e-7) -> optax.GradientTransformation:
-    """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12): -lr g / sqrt(initial + sum of all squared gradients so far + eps)."""
+def adagrad(
+    learning_rate: optax.Schedule, initial: float = 0.0, eps: float = 1e-7
+) -> optax.GradientTransformation:
+    """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12): -lr g / sqrt(initial + sum of all squared
+    gradients so far + eps).
+    """
     _require(_traced(initial) or initial >= 0, f"optimizer.initial={initial}", "0 or above")
     _require(_traced(eps) or eps > 0, f"optimizer.eps={eps}", "above 0")
     return optax.adagrad(learning_rate, initial_accumulator_value=initial, eps=eps)
@@ -158,7 +244,9 @@ def constant(steps: int, peak: float = 1e-3, warmup: int = 0) -> optax.Schedule:
 
 
 def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Schedule:
-    """peak min(t / warmup, sqrt(warmup / t)); with peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5, t warmup^-1.5) of Vaswani 2017 (3)."""
+    """peak min(t / warmup, sqrt(warmup / t)); with peak = (d warmup)^-0.5 it is d^-0.5 min(t^-0.5,
+    t warmup^-1.5) of Vaswani 2017 (3).
+    """
     _check_schedule(peak, warmup)
     flat = max(1, warmup)
 
@@ -170,62 +258,102 @@ def inverse_sqrt(steps: int, peak: float = 1e-3, warmup: int = 4000) -> optax.Sc
 
 
 def cosine(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
-    """Linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p = (t - warmup) / (steps - warmup).
+    """Linear warm-up, then floor + (peak - floor) (1 + cos(pi p)) / 2 with p = (t - warmup) /
+    (steps - warmup).
 
-    `floor` is a learning rate, reached at update `steps`. Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts.
+    `floor` is a learning rate, reached at update `steps`. Loshchilov & Hutter 2017,
+    arXiv:1608.03983, without restarts.
     """
     _check_schedule(peak, warmup, floor, steps)
-    return _after_warmup(optax.cosine_decay_schedule(peak, max(1, steps - warmup), alpha=floor / peak), peak, warmup)
+    return _after_warmup(
+        optax.cosine_decay_schedule(peak, max(1, steps - warmup), alpha=floor / peak), peak, warmup
+    )
 
 
 def linear(steps: int, peak: float = 1e-3, warmup: int = 0, floor: float = 0.0) -> optax.Schedule:
-    """Linear warm-up, then peak + (floor - peak) p with p = (t - warmup) / (steps - warmup); `floor` is a learning rate."""
+    """Linear warm-up, then peak + (floor - peak) p with p = (t - warmup) / (steps - warmup);
+    `floor` is a learning rate.
+    """
     _check_schedule(peak, warmup, floor, steps)
     return _after_warmup(optax.linear_schedule(peak, floor, max(1, steps - warmup)), peak, warmup)
 
 
-def stepped(steps: int, peak: float = 1.0, warmup: int = 0, hold: int = 1000, every: int = 1000, factor: float = 0.5) -> optax.Schedule:
-    """peak min(1, t / warmup) factor^k, k = 0 up to update `hold` (or `warmup`), and one more with each `every` updates begun after it.
+def stepped(
+    steps: int,
+    peak: float = 1.0,
+    warmup: int = 0,
+    hold: int = 1000,
+    every: int = 1000,
+    factor: float = 0.5,
+) -> optax.Schedule:
+    """peak min(1, t / warmup) factor^k, k = 0 up to update `hold` (or `warmup`), and one more with
+    each `every` updates begun after it.
 
-    How the recurrent systems were trained: the rate is kept for some epochs, and falls by the same factor with each of those after.
+    How the recurrent systems were trained: the rate is kept for some epochs, and falls by the same
+    factor with each of those after.
     """
     _check_schedule(peak, warmup)
     _require(hold >= 0, f"schedule.hold={hold}", "0 or above")
     _require(every >= 1, f"schedule.every={every}", "at least 1")
-    _require(_traced(factor) or 0 < factor <= 1, f"schedule.factor={factor}", "above 0 and at most 1")
+    _require(
+        _traced(factor) or 0 < factor <= 1, f"schedule.factor={factor}", "above 0 and at most 1"
+    )
 
     def rate(count: jax.typing.ArrayLike) -> jax.Array:
         update = jnp.asarray(count, jnp.int32) + 1
         falls = jnp.maximum(update - max(hold, warmup) + every - 1, 0) // every
-        return peak * jnp.minimum(1.0, update / max(1, warmup)) * jnp.asarray(factor, jnp.float32) ** falls
+        return (
+            peak
+            * jnp.minimum(1.0, update / max(1, warmup))
+            * jnp.asarray(factor, jnp.float32) ** falls
+        )
 
     return rate
 
 
 def decay_mask(params: Any) -> Any:
-    """True where weight decay belongs: not on biases, norms (rank below 2, or so named when stacked by a scan) and embeddings.
+    """True where weight decay belongs: not on biases, norms (rank below 2, or so named when stacked
+    by a scan) and embeddings.
 
     Returns a pytree of bool like `params`.
     """
 
     def decays(path: tuple[Any, ...], leaf: Any) -> bool:
         names = jax.tree_util.keystr(path, simple=True, separator="/").lower().split("/")
-        return leaf.ndim >= 2 and names[-1] not in ("bias", "scale") and not any("embed" in name for name in names)
+        return (
+            leaf.ndim >= 2
+            and names[-1] not in ("bias", "scale")
+            and not any("embed" in name for name in names)
+        )
 
     return jax.tree_util.tree_map_with_path(decays, params)
 
 
 def _after_warmup(decay: optax.Schedule, peak: float, warmup: int) -> optax.Schedule:
-    """peak t / warmup up to update `warmup`, then `decay` counted from there; optax's count starts at 0, ours at t = 1."""
-    joined = optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), decay], [warmup]) if warmup else decay
+    """peak t / warmup up to update `warmup`, then `decay` counted from there; optax's count starts
+    at 0, ours at t = 1.
+    """
+    joined = (
+        optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), decay], [warmup])
+        if warmup
+        else decay
+    )
     return lambda count: joined(count + 1)
 
 
 def _check_schedule(peak: float, warmup: int, floor: float = 0.0, steps: int | None = None) -> None:
     _require(_traced(peak) or 0 < peak < math.inf, f"schedule.peak={peak}", "above 0")
     _require(warmup >= 0, f"schedule.warmup={warmup}", "0 or above")
-    _require(_traced(peak, floor) or 0 <= floor <= peak, f"schedule.floor={floor}", f"between 0 and schedule.peak={peak}")
-    _require(steps is None or warmup <= steps, f"schedule.warmup={warmup}", f"at most training.steps={steps}, where the decay ends")
+    _require(
+        _traced(peak, floor) or 0 <= floor <= peak,
+        f"schedule.floor={floor}",
+        f"between 0 and schedule.peak={peak}",
+    )
+    _require(
+        steps is None or warmup <= steps,
+        f"schedule.warmup={warmup}",
+        f"at most training.steps={steps}, where the decay ends",
+    )
 
 
 def _check_moments(b1: float, b2: float, eps: float) -> None:
@@ -236,7 +364,11 @@ def _check_moments(b1: float, b2: float, eps: float) -> None:
 
 def _fields_of(node: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `values` that are fields of a config node, by the field's name."""
-    return {name.removeprefix(f"{node}."): value for name, value in values.items() if name.startswith(f"{node}.")}
+    return {
+        name.removeprefix(f"{node}."): value
+        for name, value in values.items()
+        if name.startswith(f"{node}.")
+    }
 
 
 def _traced(*values: Any) -> bool:

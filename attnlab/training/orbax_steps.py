@@ -1,8 +1,9 @@
 """One folder per step, written and read by orbax, with a sha256 per array that orbax itself lacks.
 
-`<directory>/<step>` appears by a rename, so it is whole or absent. It holds the arrays (`state`) and a JSON item (`meta`)
-with path, shape, dtype and checksum of every array, under a checksum of its own. Arrays are host numpy without a device
-axis, so any number of devices can read what any other number wrote.
+`<directory>/<step>` appears by a rename, so it is whole or absent. It holds the arrays (`state`)
+and a JSON item (`meta`) with path, shape, dtype and checksum of every array, under a checksum of
+its own. Arrays are host numpy without a device axis, so any number of devices can read what any
+other number wrote.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _LATE = "Event loop is closed"
 
 
 class OrbaxSteps:
-    """Writes in the background, reads and verifies single steps; knows nothing of which steps to keep.
+    """Writes in the background, reads and verifies single steps; knows nothing of which steps to
+    keep.
 
     Args:
       directory: an existing folder.
@@ -35,37 +37,62 @@ class OrbaxSteps:
 
     def __init__(self, directory: Path) -> None:
         self._ocp = _import_orbax()
-        alone = self._ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}) if jax.process_count() > 1 else None
-        more = {"multiprocessing_options": alone} if alone else {}  # of several processes only the first comes here
-        options = self._ocp.CheckpointManagerOptions(max_to_keep=None, create=False, save_root_metadata=False, **more)
+        alone = (
+            self._ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
+            if jax.process_count() > 1
+            else None
+        )
+        more = (
+            {"multiprocessing_options": alone} if alone else {}
+        )  # of several processes only the first comes here
+        options = self._ocp.CheckpointManagerOptions(
+            max_to_keep=None, create=False, save_root_metadata=False, **more
+        )
         self._manager = self._ocp.CheckpointManager(directory, options=options)
 
     def write(self, step: int, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
-        """Start writing; blocks for the checksums and orbax's copy of the arrays. `record` is anything JSON can hold."""
+        """Start writing; blocks for the checksums and orbax's copy of the arrays. `record` is
+        anything JSON can hold.
+        """
         prints = {path: fingerprint(array) for path, array in arrays.items()}
-        # Through JSON once, so that the checksum is of what reading gives back: lists for tuples, strings for keys.
+        # Through JSON once, so that the checksum is of what reading gives back: lists for tuples,
+        # strings for keys.
         content = json.loads(json.dumps({"step": step, "arrays": prints, **record}))
         meta = self._ocp.args.JsonSave({"content": content, "sha256": _text_digest(content)})
-        items = self._ocp.args.Composite(state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta)
+        items = self._ocp.args.Composite(
+            state=self._ocp.args.StandardSave(_nest(arrays)), meta=meta
+        )
         self._manager.save(step, args=items, force=True)
 
     def wait(self) -> None:
-        """Block until the write under way is committed; raises what went wrong in the background."""
+        """Block until the write under way is committed; raises what went wrong in the
+        background.
+        """
         with _without_late_callbacks():
             self._manager.wait_until_finished()
 
     def read_record(self, step: int) -> dict[str, Any]:
-        """What `write` was given, and "step" and "arrays". Any exception means that the step is damaged."""
-        meta = self._manager.restore(step, args=self._ocp.args.Composite(meta=self._ocp.args.JsonRestore()))["meta"]
+        """What `write` was given, and "step" and "arrays". Any exception means that the step is
+        damaged.
+        """
+        meta = self._manager.restore(
+            step, args=self._ocp.args.Composite(meta=self._ocp.args.JsonRestore())
+        )["meta"]
         content = meta["content"]
         if _text_digest(content) != meta["sha256"] or content["step"] != step:
             raise ValueError("checksum of meta differs")
         return content
 
     def read_arrays(self, step: int, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The arrays of one step by path, each checked against `saved` (`record["arrays"]`). Any exception means damage."""
-        # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no memory.
-        targets = {path: np.broadcast_to(np.zeros((), np.dtype(one["dtype"])), one["shape"]) for path, one in saved.items()}
+        """The arrays of one step by path, each checked against `saved` (`record["arrays"]`). Any
+        exception means damage.
+        """
+        # A numpy target makes orbax ignore the devices that saved; a broadcast scalar costs no
+        # memory.
+        targets = {
+            path: np.broadcast_to(np.zeros((), np.dtype(one["dtype"])), one["shape"])
+            for path, one in saved.items()
+        }
         items = self._ocp.args.Composite(state=self._ocp.args.StandardRestore(_nest(targets)))
         with _without_late_callbacks():
             state = self._manager.restore(step, args=items)["state"]
@@ -85,14 +112,18 @@ class OrbaxSteps:
 
 
 class _NotFromOrbax(logging.Filter):
-    """Drops orbax's own log lines: every failure reaches the user through an exception, in our words."""
+    """Drops orbax's own log lines: every failure reaches the user through an exception, in our
+    words.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         return "orbax" not in Path(record.pathname).parts
 
 
 class _NotLate(logging.Filter):
-    """Drops asyncio's word on reads that fail beside the one that is reported, which newer versions of orbax leave to it."""
+    """Drops asyncio's word on reads that fail beside the one that is reported, which newer versions
+    of orbax leave to it.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         return "exception was never retrieved" not in record.getMessage()
@@ -100,14 +131,18 @@ class _NotLate(logging.Filter):
 
 @contextlib.contextmanager
 def _without_late_callbacks() -> Iterator[None]:
-    """Keep quiet about the reads and writes still under way when one of many fails: each prints a traceback about a closed event loop."""
+    """Keep quiet about the reads and writes still under way when one of many fails: each prints a
+    traceback about a closed event loop.
+    """
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
 
     def of_unraisable(event: sys.UnraisableHookArgs) -> None:
         if str(event.exc_value) != _LATE:
             unraisable(event)
 
-    def of_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def of_uncaught(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         if str(error) != _LATE:
             uncaught(kind, error, trace)
 
@@ -133,12 +168,19 @@ def _import_orbax() -> Any:
 
 
 def leaves_by_path(tree: Any) -> dict[str, Any]:
-    """Path ("params/encoder/kernel") to leaf, in the tree's own order; works for arrays and `jax.ShapeDtypeStruct`."""
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    """Path ("params/encoder/kernel") to leaf, in the tree's own order; works for arrays and
+    `jax.ShapeDtypeStruct`.
+    """
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 def fingerprint(array: np.ndarray) -> dict[str, Any]:
-    """What is remembered of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16 has no buffer, hence the view)."""
+    """What is remembered of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
+    has no buffer, hence the view).
+    """
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
 
@@ -152,10 +194,14 @@ def compare(folder: Path, saved: Mapping[str, Any], wanted: Any) -> None:
       wanted: pytree of arrays or `jax.ShapeDtypeStruct`.
 
     Raises:
-      UserError: a path is missing or not wanted, a shape or dtype differs: the first of them, and how many more.
+      UserError: a path is missing or not wanted, a shape or dtype differs: the first of them, and
+        how many more.
     """
     new = {path: _describe(leaf) for path, leaf in leaves_by_path(wanted).items()}
-    pairs = [(path, _spec(saved.get(path)), _spec(new.get(path))) for path in dict.fromkeys([*new, *saved])]
+    pairs = [
+        (path, _spec(saved.get(path)), _spec(new.get(path)))
+        for path in dict.fromkeys([*new, *saved])
+    ]
     wrong = [f"{path}: saved {have}, wanted {want}" for path, have, want in pairs if have != want]
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

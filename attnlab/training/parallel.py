@@ -1,10 +1,13 @@
-"""All parallelism there is: two ways to run the same step function on several devices, with the same checkpoints.
+"""All parallelism there is: two ways to run the same step function on several devices, with the
+same checkpoints.
 
-`pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh` compiles the step once for all devices with
-`jit` and shards the batch over the mesh axis "data". What a training state remembers of the rows of the batch goes with those rows.
-Neither leaves a device axis in what is saved. Several processes, on one host or many: each feeds its own rows of the global batch
-(`process_index`, `process_count`) and drives its own devices; what they must agree on goes through `largest` and `of_first`.
-`Spread` is for stacked trials: whole trials are dealt to the devices, in one process.
+`pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh`
+compiles the step once for all devices with `jit` and shards the batch over the mesh axis "data".
+What a training state remembers of the rows of the batch goes with those rows. Neither leaves a
+device axis in what is saved. Several processes, on one host or many: each feeds its own rows of the
+global batch (`process_index`, `process_count`) and drives its own devices; what they must agree on
+goes through `largest` and `of_first`. `Spread` is for stacked trials: whole trials are dealt to the
+devices, in one process.
 """
 
 from __future__ import annotations
@@ -45,13 +48,17 @@ class Backend(Protocol):
         """Any placed tree (a state or metrics) to host numpy arrays, without a device axis."""
 
     def one(self, tree: Any) -> Any:
-        """A placed tree as plain arrays for work on one device (evaluation), without copying where it can."""
+        """A placed tree as plain arrays for work on one device (evaluation), without copying
+        where it can.
+        """
 
     def feed(self, batch: dict[str, np.ndarray]) -> Any:
         """This process's rows of the global batch, as the compiled step wants them."""
 
     def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-        """Compile `step(state, batch, axis_name)` for these shapes; the state's buffers are donated."""
+        """Compile `step(state, batch, axis_name)` for these shapes; the state's buffers are
+        donated.
+        """
 
 
 class PmapBackend:
@@ -71,7 +78,9 @@ class PmapBackend:
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
         def dealt(rows: Any) -> jax.Array:
-            mine = np.asarray(rows).reshape(jax.process_count(), len(self.local), -1, *rows.shape[1:])[jax.process_index()]
+            mine = np.asarray(rows).reshape(
+                jax.process_count(), len(self.local), -1, *rows.shape[1:]
+            )[jax.process_index()]
             return jax.device_put(mine, sharding)
 
         return _joined(placed, jax.tree.map(dealt, of_rows))
@@ -81,7 +90,9 @@ class PmapBackend:
         rest, of_rows = _apart(tree)
 
         def collected(x: jax.Array) -> np.ndarray:
-            return _of_all_processes(np.concatenate([_of_one_device(x, number) for number in range(len(self.local))]))
+            return _of_all_processes(
+                np.concatenate([_of_one_device(x, number) for number in range(len(self.local))])
+            )
 
         return _joined(jax.device_get(self.one(rest)), jax.tree.map(collected, of_rows))
 
@@ -91,19 +102,32 @@ class PmapBackend:
 
     def feed(self, batch: dict[str, np.ndarray]) -> Any:
         """See `Backend.feed`."""
-        return {name: rows.reshape(len(self.local), -1, *rows.shape[1:]) for name, rows in batch.items()}
+        return {
+            name: rows.reshape(len(self.local), -1, *rows.shape[1:]) for name, rows in batch.items()
+        }
 
     def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """See `Backend.compile`."""
-        axis = AXIS if self.count > 1 else None  # alone, the step is that of the mesh to the last bit
-        mapped = jax.pmap(functools.partial(step, axis_name=axis), axis_name=AXIS, donate_argnums=0, devices=self.devices)
-        if jax.process_count() > 1:  # a program compiled ahead asks for arrays over all processes, which only pmap's own call makes
+        axis = (
+            AXIS if self.count > 1 else None
+        )  # alone, the step is that of the mesh to the last bit
+        mapped = jax.pmap(
+            functools.partial(step, axis_name=axis),
+            axis_name=AXIS,
+            donate_argnums=0,
+            devices=self.devices,
+        )
+        if (
+            jax.process_count() > 1
+        ):  # a program compiled ahead asks for arrays over all processes, which only pmap's own call makes
             return mapped
         return mapped.lower(state, batch).compile()
 
 
 class MeshBackend:
-    """Data parallelism with `jax.jit` over a mesh: state replicated, but for what goes with rows; rows sharded over the axis "data"."""
+    """Data parallelism with `jax.jit` over a mesh: state replicated, but for what goes with rows;
+    rows sharded over the axis "data".
+    """
 
     def __init__(self, devices: list[jax.Device]) -> None:
         self.mesh = Mesh(np.array(devices), (AXIS,))
@@ -133,24 +157,35 @@ class MeshBackend:
 
     def feed(self, batch: dict[str, np.ndarray]) -> Any:
         """See `Backend.feed`."""
-        return jax.tree.map(lambda rows: jax.make_array_from_process_local_data(self.rows, rows), batch)
+        return jax.tree.map(
+            lambda rows: jax.make_array_from_process_local_data(self.rows, rows), batch
+        )
 
     def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         """See `Backend.compile`."""
         of_state = self._shardings(state)
-        compiled = jax.jit(step, donate_argnums=0, in_shardings=(of_state, self.rows), out_shardings=(of_state, self.of_state))
+        compiled = jax.jit(
+            step,
+            donate_argnums=0,
+            in_shardings=(of_state, self.rows),
+            out_shardings=(of_state, self.of_state),
+        )
         return compiled.lower(state, batch).compile()
 
     def _shardings(self, state: Any) -> Any:
         """Where each array of a state lies."""
         rest, of_rows = _apart(state)
-        return _joined(jax.tree.map(lambda _: self.of_state, rest), jax.tree.map(lambda _: self.rows, of_rows))
+        return _joined(
+            jax.tree.map(lambda _: self.of_state, rest), jax.tree.map(lambda _: self.rows, of_rows)
+        )
 
 
 class Spread(MeshBackend):
-    """Stacked trials: state, batch and metrics all have a leading trial axis, dealt to the devices; `count` divides its length.
+    """Stacked trials: state, batch and metrics all have a leading trial axis, dealt to the devices;
+    `count` divides its length.
 
-    `fetch` and `one` keep the trial axis. Devices have nothing to tell each other, so none waits for another within a step.
+    `fetch` and `one` keep the trial axis. Devices have nothing to tell each other, so none waits
+    for another within a step.
 
     Attributes:
       trials: how many there are; the axis may be longer.
@@ -168,8 +203,14 @@ class Spread(MeshBackend):
 
 
 def _apart(tree: Any) -> tuple[Any, Any]:
-    """A tree without what it remembers of the rows of the batch, and that; only a training state remembers anything."""
-    return (tree.replace(remembered=None), tree.remembered) if isinstance(tree, TrainState) else (tree, None)
+    """A tree without what it remembers of the rows of the batch, and that; only a training state
+    remembers anything.
+    """
+    return (
+        (tree.replace(remembered=None), tree.remembered)
+        if isinstance(tree, TrainState)
+        else (tree, None)
+    )
 
 
 def _joined(rest: Any, of_rows: Any) -> Any:
@@ -178,24 +219,32 @@ def _joined(rest: Any, of_rows: Any) -> Any:
 
 
 def _of_one_device(x: jax.Array, number: int = 0) -> jax.Array:
-    """What a device of this process has of an array of pmap, whose device axis may be in it still."""
+    """What a device of this process has of an array of pmap, whose device axis may be in it
+    still.
+    """
     data = x.addressable_data(number)
     return data[0] if data.ndim == x.ndim else data
 
 
 def _of_all_processes(rows: Any) -> np.ndarray:
-    """Rows of the global batch on the host, in their order: of a global array, or of each process's own."""
+    """Rows of the global batch on the host, in their order: of a global array, or of each process's
+    own.
+    """
     if jax.process_count() == 1:
         return np.asarray(rows)
     return np.asarray(multihost_utils.process_allgather(rows, tiled=True))
 
 
 AUTO = "auto"
-BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {"pmap": PmapBackend, "mesh": MeshBackend}
+BACKENDS: dict[str, Callable[[list[jax.Device]], Backend]] = {
+    "pmap": PmapBackend,
+    "mesh": MeshBackend,
+}
 
 
 def spread(trials: int, devices: int = 0) -> Spread:
-    """Where that many stacked trials go: to the first `devices` devices (0: all), but to no more than there are trials.
+    """Where that many stacked trials go: to the first `devices` devices (0: all), but to no more
+    than there are trials.
 
     Raises:
       UserError: more devices than there are.
@@ -204,10 +253,12 @@ def spread(trials: int, devices: int = 0) -> Spread:
 
 
 def backend(name: str, devices: int = 0) -> Backend:
-    """The backend called `name` on the first `devices` devices (0: all). "auto" is pmap: the state of every system fits on one device.
+    """The backend called `name` on the first `devices` devices (0: all). "auto" is pmap: the state
+    of every system fits on one device.
 
     Raises:
-      UserError: unknown name, more devices than there are, or not as many of each of several processes.
+      UserError: unknown name, more devices than there are, or not as many of each of several
+        processes.
     """
     if name not in (AUTO, *BACKENDS):
         raise UserError(f"parallel.backend={name!r}; {nearest(name, (AUTO, *BACKENDS))}")
@@ -215,7 +266,9 @@ def backend(name: str, devices: int = 0) -> Backend:
 
 
 def largest(values: Sequence[int]) -> list[int]:
-    """The largest of each value over all processes, the same in all of them; every process must come here."""
+    """The largest of each value over all processes, the same in all of them; every process must
+    come here.
+    """
     if jax.process_count() == 1:
         return list(values)
     mine = np.broadcast_to(np.asarray(values, np.int32), (jax.local_device_count(), len(values)))
@@ -229,22 +282,30 @@ def _maximum() -> Callable[[np.ndarray], jax.Array]:
 
 def equal_to_first(texts: Sequence[str]) -> list[bool]:
     """Which of these texts are those of process 0; every process must come here with as many."""
-    mine = np.stack([np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts])
+    mine = np.stack(
+        [np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts]
+    )
     return [bool(same) for same in (of_first(mine) == mine).all(axis=1)]
 
 
 def of_first(tree: Any) -> Any:
-    """What process 0 has, in all processes, bit for bit; every process must come here with arrays of these shapes and dtypes."""
+    """What process 0 has, in all processes, bit for bit; every process must come here with arrays
+    of these shapes and dtypes.
+    """
     if jax.process_count() == 1:
         return tree
     leaves, structure = jax.tree.flatten(tree)
     arrays = [np.ascontiguousarray(leaf).reshape(np.shape(leaf)) for leaf in leaves]
-    content = b"".join(array.tobytes() for array in arrays)  # as bits: a sum over processes would turn -0.0 into 0.0
+    content = b"".join(
+        array.tobytes() for array in arrays
+    )  # as bits: a sum over processes would turn -0.0 into 0.0
     words = np.frombuffer(content + bytes(-len(content) % 4), np.uint32)
     content = np.asarray(multihost_utils.broadcast_one_to_all(words)).tobytes()
     found, begin = [], 0
     for array in arrays:
-        found.append(np.frombuffer(content, array.dtype, array.size, begin).reshape(array.shape).copy())
+        found.append(
+            np.frombuffer(content, array.dtype, array.size, begin).reshape(array.shape).copy()
+        )
         begin += array.nbytes
     return jax.tree.unflatten(structure, found)
 
@@ -253,10 +314,20 @@ def _first(devices: int) -> list[jax.Device]:
     """The first `devices` devices, as many of each process; all for 0."""
     known, processes = jax.devices(), jax.process_count()
     if not 0 <= devices <= len(known):
-        raise UserError(f"parallel.devices={devices}, but there are {len(known)} of kind {known[0].platform!r}; 0 takes all")
-    of_process = [[device for device in known if device.process_index == index] for index in range(processes)]
+        raise UserError(
+            f"parallel.devices={devices}, but there are {len(known)} of kind {known[0].platform!r};"
+            " 0 takes all"
+        )
+    of_process = [
+        [device for device in known if device.process_index == index] for index in range(processes)
+    ]
     share = (devices or len(known)) // processes
-    if share * processes != (devices or len(known)) or any(len(some) < share for some in of_process):
+    if share * processes != (devices or len(known)) or any(
+        len(some) < share for some in of_process
+    ):
         counts = ", ".join(str(len(some)) for some in of_process)
-        raise UserError(f"parallel.devices={devices}: as many of each of {processes} processes are needed; they have {counts}")
+        raise UserError(
+            f"parallel.devices={devices}: as many of each of {processes} processes are needed; they"
+            f" have {counts}"
+        )
     return [device for some in of_process for device in some[:share]]

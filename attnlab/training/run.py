@@ -1,4 +1,5 @@
-"""One run from its config to the end of training: what the `train` command and the trials of a sweep share.
+"""One run from its config to the end of training: what the `train` command and the trials of a
+sweep share.
 
 jax is imported by the functions, not by the module: the command line imports this for `--help` too.
 """
@@ -11,29 +12,32 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from attnlab import provenance
-from attnlab.config_tree import to_dict
+from attnlab.config.tree import to_dict
 from attnlab.errors import UserError, nearest
-from attnlab.files import expanded
 from attnlab.progress import Progress
-from attnlab.provenance import Changed, Code
+from attnlab.records import provenance
+from attnlab.records.attempts import Attempt
+from attnlab.records.files import expanded
+from attnlab.records.manifest import Manifest, vocabulary_prints
+from attnlab.records.measures import counted, declared
+from attnlab.records.provenance import Changed, Code
+from attnlab.records.sealed import check_test_split
+from attnlab.records.stream import State
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.manifest import Manifest, vocabulary_prints
-from attnlab.training.records import State, Status
-from attnlab.training.sealed import check_test_split
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
 
 
 def start_jax() -> None:
-    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`; empty, or no home, turns it off.
+    """Import jax with the persistent compile cache on: `$ATTNLAB_CACHE`, else `~/.cache/attnlab`;
+    empty, or no home, turns it off.
 
     Raises:
       UserError: `$ATTNLAB_CACHE` begins with "~", and there is no home.
@@ -42,7 +46,9 @@ def start_jax() -> None:
 
     folder = os.environ.get("ATTNLAB_CACHE")
     if folder is None:
-        with contextlib.suppress(RuntimeError):  # neither $HOME nor an entry of the user, as in many containers
+        with contextlib.suppress(
+            RuntimeError
+        ):  # neither $HOME nor an entry of the user, as in many containers
             folder = str(Path.home() / ".cache" / "attnlab")
     if folder:
         jax.config.update("jax_compilation_cache_dir", str(expanded(folder) / "jax"))
@@ -54,23 +60,35 @@ def check(kind: Any, config: ConfigDict) -> None:
     """Check all of a config that needs no data, for a class of tasks.
 
     Raises:
-      UserError: a checkpoint chosen by a score that is not known while training, or what task, optimizer and schedule find wrong.
+      UserError: a measure that is declared wrongly, a checkpoint chosen by one that is not known
+        while training, or what task, optimizer and schedule find wrong.
     """
     from attnlab.training.optimizers import build_optimizer, check_own
 
+    declared(kind)
     if config.checkpoint.by not in kind.evaluated:
-        raise UserError(f"config.checkpoint.by={config.checkpoint.by!r}; {nearest(config.checkpoint.by, kind.evaluated)}")
+        raise UserError(
+            f"config.checkpoint.by={config.checkpoint.by!r};"
+            f" {nearest(config.checkpoint.by, kind.evaluated)}"
+        )
     kind.check(config)
-    build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
+    build_optimizer(
+        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
+    )
     check_own(config.optimizer, config.schedule, steps=config.training.steps)
 
 
 def check_scores(task: Any) -> None:
-    """Check that a task has, of the data it has read, the score that chooses the checkpoint; `UserError`."""
+    """Check that a task has, of the data it has read, the score that chooses the checkpoint, and
+    counts its shares; `UserError`.
+    """
     by = task.config.checkpoint.by
     if by not in task.measures:
         known = [name for name in task.evaluated if name in task.measures]
-        raise UserError(f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, known)}")
+        raise UserError(
+            f"config.checkpoint.by={by!r}: this data has no such score; {nearest(by, known)}"
+        )
+    counted(task, "valid")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +101,8 @@ class Prepared:
       task: with the data of the splits it was asked to read.
       batches: this process's share of each step's.
       place: the parallel backend.
-      code: the user's code that the config names, as it was when it was imported; None to look for it now.
+      code: the user's code that the config names, as it was when it was imported; None to look for
+        it now.
     """
 
     config: ConfigDict
@@ -94,7 +113,14 @@ class Prepared:
     code: Code | None = None
 
     @classmethod
-    def prepare(cls, kind: Any, config: ConfigDict, workdir: Path, splits: Sequence[str], code: Code | None = None) -> Prepared:
+    def prepare(
+        cls,
+        kind: Any,
+        config: ConfigDict,
+        workdir: Path,
+        splits: Sequence[str],
+        code: Code | None = None,
+    ) -> Prepared:
         """Check the config, find the devices and read the data; writes nothing.
 
         Args:
@@ -105,7 +131,8 @@ class Prepared:
           code: see `Prepared`.
 
         Raises:
-          UserError: anything wrong with config, devices or data, or `workdir` holds a run of another config or another vocabulary.
+          UserError: anything wrong with config, devices or data, or `workdir` holds a run of
+            another config or another vocabulary.
         """
         if "test" in splits:
             check_test_split(workdir)
@@ -116,25 +143,53 @@ class Prepared:
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         check_scores(task)
-        return cls(config, workdir, task, task.batches(place.count * config.training.accumulate), place, code)
+        return cls(
+            config,
+            workdir,
+            task,
+            task.batches(place.count * config.training.accumulate),
+            place,
+            code,
+        )
 
-    def fit(self, progress: Progress, interrupt: Interrupt, began: float, until: int | None = None) -> Outcome:
-        """Train to the end, or until told to stop; `status.json` says how it ended. The caller holds the lock of `workdir`.
+    def fit(
+        self,
+        progress: Progress,
+        interrupt: Interrupt,
+        began: float,
+        until: int | None = None,
+        attempt: Attempt | None = None,
+    ) -> Outcome:
+        """Train to the end, or until told to stop; `events.jsonl` says how it went. The caller
+        holds the lock of `workdir`.
 
         Args:
           progress: entered.
           interrupt: entered.
           began: `time.perf_counter()` at the start of the command.
           until: save and leave after this step, None for the last.
+          attempt: one that the caller has begun and ends; None for one that begins with the first
+            step and ends here.
 
         Raises:
-          UserError: data that has changed since the run began, a checkpoint that cannot be used, a full disk.
+          UserError: data that has changed since the run began, a checkpoint that cannot be used, a
+            full disk.
         """
         import jax
 
         from attnlab.training.loop import train
 
-        arguments = (self.config, self.task, self.batches, self.workdir, self.place, progress, interrupt, began, until)
+        arguments = (
+            self.config,
+            self.task,
+            self.batches,
+            self.workdir,
+            self.place,
+            progress,
+            interrupt,
+            began,
+            until,
+        )
         if jax.process_index() == 0:
             self.describe(progress)
             for line in self.task.notes(self.batches):
@@ -142,13 +197,17 @@ class Prepared:
         self.compare()
         if jax.process_index() > 0:
             return train(*arguments)
-        with _FailureRecorded(self.workdir, self.config):
-            outcome = train(*arguments)
-            Status(self.workdir, self.config.training.steps).update(outcome.state, outcome.step, outcome.message)
+        if attempt is not None:
+            return train(*arguments, attempt)
+        own = Attempt(self.workdir)
+        with _failure_recorded(own):
+            outcome = train(*arguments, own)
+        own.end(outcome.state, outcome.step, outcome.message, outcome.seconds_to_first_step)
         return outcome
 
     def compare(self) -> None:
-        """See that all of several processes have the config, the user's code, the data and the vocabularies of the first.
+        """See that all of several processes have the config, the user's code, the data and the
+        vocabularies of the first.
 
         Raises:
           UserError: this one has others.
@@ -160,13 +219,22 @@ class Prepared:
         if jax.process_count() == 1:
             return
         code = (self.code or provenance.of(self.config)).digests
-        mine = {"config": to_dict(self.config), "code": code, "data": dict(self.task.data.fingerprints), "vocabulary": _kept(self.task)}
+        mine = {
+            "config": to_dict(self.config),
+            "code": code,
+            "data": dict(self.task.data.fingerprints),
+            "vocabulary": _kept(self.task),
+        }
         equal = equal_to_first([json.dumps(one, sort_keys=True) for one in mine.values()])
         if others := ", ".join(name for name, same in zip(mine, equal, strict=True) if not same):
-            raise UserError(f"not the {others} of process 0: every host needs the same files; is an older run in {self.workdir} here?")
+            raise UserError(
+                f"not the {others} of process 0: every host needs the same files; is an older run"
+                f" in {self.workdir} here?"
+            )
 
     def describe(self, progress: Progress) -> None:
-        """Write vocabularies, the user's code and manifest of a new run; of a resumed one, check the data and tell what else has changed.
+        """Write vocabularies, the user's code and manifest of a new run; of a resumed one, check
+        the data and tell what else has changed.
 
         Raises:
           Changed: data or code is not what the run began with.
@@ -174,8 +242,18 @@ class Prepared:
         import jax
 
         previous, code = _begun(self.workdir, self.config), self.code or provenance.of(self.config)
-        devices = {"kind": jax.devices()[0].device_kind, "count": self.place.count, "processes": jax.process_count(), **self.place.about}
-        manifest = Manifest.build(self.config, devices=devices, data=dict(self.task.data.fingerprints), own_code=code.record())
+        devices = {
+            "kind": jax.devices()[0].device_kind,
+            "count": self.place.count,
+            "processes": jax.process_count(),
+            **self.place.about,
+        }
+        manifest = Manifest.build(
+            self.config,
+            devices=devices,
+            data=dict(self.task.data.fingerprints),
+            own_code=code.record(),
+        )
         changes = self._resumed(previous, manifest, code, progress) if previous is not None else []
         if not (previous and self.task.saved(self.workdir)):
             self._save_vocabulary(previous)
@@ -183,15 +261,25 @@ class Prepared:
             code.keep(self.workdir)
             manifest = dataclasses.replace(manifest, vocabulary=vocabulary_prints(self.workdir))
             manifest.write(self.workdir)  # last: a workdir with a manifest is complete
-        elif changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps:  # else nothing is trained with it
+        elif (
+            changes and (step := provenance.saved_step(self.workdir)) != self.config.training.steps
+        ):  # else nothing is trained with it
             before = previous.own_code if step is not None else None
             if before is None:  # nothing of the code before is in this run
                 code.keep(self.workdir)
-            record = code.record() if before is None else provenance.accepted(before, code, self.workdir, step)
+            record = (
+                code.record()
+                if before is None
+                else provenance.accepted(before, code, self.workdir, step)
+            )
             dataclasses.replace(previous, own_code=record).write(self.workdir)
 
-    def _resumed(self, previous: Manifest, manifest: Manifest, code: Code, progress: Progress) -> list[provenance.Change]:
-        """Check data and code of a run that goes on, and tell what else has changed; the changes of code."""
+    def _resumed(
+        self, previous: Manifest, manifest: Manifest, code: Code, progress: Progress
+    ) -> list[provenance.Change]:
+        """Check data and code of a run that goes on, and tell what else has changed; the changes
+        of code.
+        """
         previous.check_data(manifest.data, self.workdir)
         if provenance.saved_step(self.workdir) is not None:
             provenance.check(previous.own_code, code, self.workdir)
@@ -202,7 +290,8 @@ class Prepared:
         return provenance.changes(previous.own_code, code)
 
     def _save_vocabulary(self, previous: Manifest | None) -> None:
-        """Keep what was learned from the data; one that was lost is learned again, for it is a function of the data.
+        """Keep what was learned from the data; one that was lost is learned again, for it is a
+        function of the data.
 
         Raises:
           Changed: what was learned again is not what was lost.
@@ -211,7 +300,10 @@ class Prepared:
             with tempfile.TemporaryDirectory(prefix="attnlab-") as folder:
                 self.task.save(Path(folder))
                 if previous.vocabulary not in (None, vocabulary_prints(folder)):
-                    raise Changed(f"{self.workdir} has lost its vocabulary, and the data gives another one now; put back a good copy")
+                    raise Changed(
+                        f"{self.workdir} has lost its vocabulary, and the data gives another one"
+                        " now; put back a good copy"
+                    )
         self.task.save(self.workdir)
 
 
@@ -232,19 +324,17 @@ def _kept(task: Any) -> list[str]:
         return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
 
 
-class _FailureRecorded:
-    """Leaves "failed" and the error's text in `status.json` if the block raises after the run has begun; the error goes on."""
-
-    def __init__(self, workdir: Path, config: ConfigDict) -> None:
-        self.workdir, self.steps = workdir, config.training.steps
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        status = Status.read(self.workdir) or {}
-        if error is None or status.get("pid") != os.getpid():
-            return  # refused before the first step: the folder stays as it was
+@contextlib.contextmanager
+def _failure_recorded(attempt: Attempt) -> Iterator[None]:
+    """Record "failed" and the error's text if the block raises after the attempt has begun; the
+    error goes on.
+    """
+    try:
+        yield
+    except BaseException as error:
         state: State = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        with contextlib.suppress(UserError, OSError):  # where the disk is full, the first error is the one to tell
-            Status(self.workdir, self.steps).update(state, status["step"], f"{type(error).__name__}: {error}")
+        with contextlib.suppress(
+            UserError, OSError
+        ):  # where the disk is full, the first error is the one to tell
+            attempt.end(state, attempt.step, f"{type(error).__name__}: {error}")
+        raise

@@ -1,15 +1,18 @@
-"""Several trials as one program: the step function under `vmap`, with a leading trial axis in state, batch and metrics.
+"""Several trials as one program: the step function under `vmap`, with a leading trial axis in
+state, batch and metrics.
 
     state_i, sums_i = step(numbers_i, state_i, batch_i)    for all trials i at once; who does not move keeps its state
 
-The trials differ in their seed and in `hyperparameters.numbers`, which are inputs of the program. Each keeps the batches, records and
-checkpoints it would have alone, in a folder of its own, and may go on alone, or with others, from any of them. What differs is rounding:
-products of matrices are summed in another order, and numbers are float32 where a program of one trial computes with constants in
-float64 (1 - b2 then has a relative error of 3e-5 for b2 = 0.999).
+The trials differ in their seed and in `hyperparameters.numbers`, which are inputs of the program.
+Each keeps the batches, records and checkpoints it would have alone, in a folder of its own, and may
+go on alone, or with others, from any of them. What differs is rounding: products of matrices are
+summed in another order, and numbers are float32 where a program of one trial computes with
+constants in float64 (1 - b2 then has a relative error of 3e-5 for b2 = 0.999).
 
-Where a loss draws random numbers (dropout) they depend on the shape of the batch, so that batches cannot be padded: in each turn
-those trials move whose next batch has the shape that most of them wait for. Otherwise smaller batches are padded with zeros to the
-largest where they fit into it, and all move. So the trials are not always at the same step; one that is to be evaluated or saved waits
+Where a loss draws random numbers (dropout) they depend on the shape of the batch, so that batches
+cannot be padded: in each turn those trials move whose next batch has the shape that most of them
+wait for. Otherwise smaller batches are padded with zeros to the largest where they fit into it, and
+all move. So the trials are not always at the same step; one that is to be evaluated or saved waits
 until no other can move, and then all that wait are evaluated at once.
 """
 
@@ -31,9 +34,22 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.progress import Progress
+from attnlab.records.attempts import Attempt
+from attnlab.records.measures import declared
 from attnlab.training.hyperparameters import SMOOTHING, differing, signature
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import Batches, Journal, Outcome, Task, first_states, remembered, saved_like, shapes_of, spoken, why_stopped
+from attnlab.training.loop import (
+    Batches,
+    Journal,
+    Outcome,
+    Task,
+    first_states,
+    remembered,
+    saved_like,
+    shapes_of,
+    spoken,
+    why_stopped,
+)
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import Spread, Step
 from attnlab.training.step import Sums, make_step
@@ -44,8 +60,12 @@ Batch = dict[str, np.ndarray]
 class Stackable(Task, Protocol):
     """A task that several models can learn at once."""
 
-    def loss(self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None) -> tuple[jax.Array, Sums]:
-        """See `step.Loss`; `smoothing`, an array, replaces the configured label smoothing. Given only where trials differ in it."""
+    def loss(
+        self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None
+    ) -> tuple[jax.Array, Sums]:
+        """See `step.Loss`; `smoothing`, an array, replaces the configured label smoothing. Given
+        only where trials differ in it.
+        """
 
     def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
         """`evaluate` for each of several models, whose parameters have a leading axis."""
@@ -81,8 +101,10 @@ def train(
     progress: Progress,
     interrupt: Interrupt,
     began: float,
+    attempts: Sequence[Attempt] = (),
 ) -> list[Outcome]:
-    """Train all trials to `training.steps`, each from the newest good checkpoint in its own folder; see `loop.train`.
+    """Train all trials to `training.steps`, each from the newest good checkpoint in its own folder;
+    see `loop.train`.
 
     Args:
       configs: one for each trial, of equal `hyperparameters.signature`.
@@ -93,6 +115,8 @@ def train(
       progress: shows the trial that is furthest behind.
       interrupt: entered; a remembered signal makes all trials save and leave.
       began: `time.perf_counter()` at the start of the command.
+      attempts: this process's at each trial, () for some of their own; their ends are for the
+        caller to record.
 
     Returns:
       The outcome of each trial. One that diverges is left behind; the others go on.
@@ -106,11 +130,22 @@ def train(
     with contextlib.ExitStack() as files:
         members, hosts = [], []
         like, fresh = saved_like(configs[0], task), first_states(configs[0], task)
-        for config, workdir, own in zip(configs, workdirs, batches, strict=True):
-            journal = files.enter_context(contextlib.closing(_journal(config, task, workdir, progress)))
+        told = attempts or [Attempt(workdir) for workdir in workdirs]
+        for config, attempt, own in zip(configs, told, batches, strict=True):
+            journal = files.enter_context(
+                contextlib.closing(_journal(config, task, attempt, progress))
+            )
             hosts.append(journal.begin(like, fresh))
             step = int(hosts[-1].step)
-            members.append(Member(journal, own, step, own(step), outcome=Outcome("done", step) if step == config.training.steps else None))
+            members.append(
+                Member(
+                    journal,
+                    own,
+                    step,
+                    own(step),
+                    outcome=Outcome("done", step) if step == config.training.steps else None,
+                )
+            )
             journal.running(step)
         stack, first = Stack(configs, task, members, hosts, place, progress), None
         while any(member.outcome is None for member in members):
@@ -119,7 +154,11 @@ def train(
             elif not stack.advance():
                 stack.settle()
             first = first or time.perf_counter() - began
-    return [dataclasses.replace(member.outcome, seconds_to_first_step=first) for member in members if member.outcome]
+    return [
+        dataclasses.replace(member.outcome, seconds_to_first_step=first)
+        for member in members
+        if member.outcome
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +166,8 @@ class Feed:
     """What the program takes besides the state.
 
     Attributes:
-      slots: length of the trial axis; behind the trials there may be idle ones, so that devices have equally many.
+      slots: length of the trial axis; behind the trials there may be idle ones, so that devices
+        have equally many.
       numbers: those that differ, [slots] float32 by dotted name.
     """
 
@@ -137,14 +177,26 @@ class Feed:
     @classmethod
     def of(cls, configs: Sequence[ConfigDict], slots: int) -> Feed:
         """For these trials; an idle slot has the numbers of the first."""
-        columns = {name: [*values, *values[:1] * (slots - len(values))] for name, values in differing(configs).items()}
-        return cls(slots, {name: np.asarray(values, np.float32) for name, values in columns.items()})
+        columns = {
+            name: [*values, *values[:1] * (slots - len(values))]
+            for name, values in differing(configs).items()
+        }
+        return cls(
+            slots, {name: np.asarray(values, np.float32) for name, values in columns.items()}
+        )
 
     def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Any]:
         """The batches of those that move, padded to the largest, who they are, and the numbers."""
         one = next(iter(batches.values()))
-        room = {name: tuple(map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True))) for name in one}
-        together = {name: np.zeros((self.slots, *shape), one[name].dtype) for name, shape in room.items()}
+        room = {
+            name: tuple(
+                map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True))
+            )
+            for name in one
+        }
+        together = {
+            name: np.zeros((self.slots, *shape), one[name].dtype) for name, shape in room.items()
+        }
         moves = np.zeros(self.slots, bool)
         for i, batch in batches.items():
             moves[i] = True
@@ -163,7 +215,13 @@ class Stack:
     """
 
     def __init__(
-        self, configs: Sequence[ConfigDict], task: Stackable, members: list[Member], hosts: Sequence[Any], place: Spread, progress: Progress
+        self,
+        configs: Sequence[ConfigDict],
+        task: Stackable,
+        members: list[Member],
+        hosts: Sequence[Any],
+        place: Spread,
+        progress: Progress,
     ) -> None:
         self.task, self.members, self.place, self.progress = task, members, place, progress
         self._feed = Feed.of(configs, -(-len(members) // place.count) * place.count)
@@ -175,7 +233,11 @@ class Stack:
 
     def advance(self) -> bool:
         """One update of as many trials as can move together. Returns whether any could."""
-        batches = {i: one.batch for i, one in enumerate(self.members) if one.outcome is None and not one.waits}
+        batches = {
+            i: one.batch
+            for i, one in enumerate(self.members)
+            if one.outcome is None and not one.waits
+        }
         if not batches:
             return False
         moving = turn({i: sum(shapes_of(batch), ()) for i, batch in batches.items()}, self._pads)
@@ -184,23 +246,48 @@ class Stack:
         clock = time.perf_counter()
         self._state, sums = program(self._state, fed)
         for member in (self.members[i] for i in moving):
-            member.batch = member.batches(member.step + 1)  # the next ones, while the devices are at work
+            member.batch = member.batches(
+                member.step + 1
+            )  # the next ones, while the devices are at work
         sums = self.place.fetch(sums)
         seconds = time.perf_counter() - clock
         for i in moving:
-            self._stepped(self.members[i], {name: float(values[i]) for name, values in sums.items()}, seconds, len(moving))
+            self._stepped(
+                self.members[i],
+                {name: float(values[i]) for name, values in sums.items()},
+                seconds,
+                len(moving),
+            )
         under_way = [member.step for member in self.members if member.outcome is None]
-        pace = {"step_seconds": seconds * len(under_way) / len(moving), "tokens_per_second": float(sums["tokens"][moving].sum()) / seconds}
-        self.progress.update(min(under_way, default=self.members[0].step), loss=float(np.mean(sums["loss"][moving])), **pace)
+        pace = {
+            "step_seconds": seconds * len(under_way) / len(moving),
+            "tokens_per_second": float(sums["tokens"][moving].sum()) / seconds,
+        }
+        self.progress.update(
+            min(under_way, default=self.members[0].step),
+            loss=float(np.mean(sums["loss"][moving])),
+            **pace,
+        )
         return True
 
     def settle(self) -> None:
         """Evaluate and save the trials that wait for it; those at their last step are done."""
         waiting = {i: member for i, member in enumerate(self.members) if member.waits}
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
-        scores = self.task.evaluate_stacked(self.place.one(self._state.averaged), "valid") if evaluated else []
+        scores = (
+            self.task.evaluate_stacked(self.place.one(self._state.averaged), "valid")
+            if evaluated
+            else []
+        )
         improved = {i for i in evaluated if waiting[i].journal.scored(waiting[i].step, scores[i])}
-        self._save([i for i, member in waiting.items() if i in improved or member.journal.saves(member.step)], improved)
+        self._save(
+            [
+                i
+                for i, member in waiting.items()
+                if i in improved or member.journal.saves(member.step)
+            ],
+            improved,
+        )
         for member in waiting.values():
             member.waits = False
             if member.outcome is None and member.step == member.journal.last:
@@ -209,7 +296,10 @@ class Stack:
     def leave(self, why: str) -> None:
         """Save all trials that are under way, and end them."""
         self.settle()
-        self._save([i for i, member in enumerate(self.members) if member.outcome is None and member.step], set())
+        self._save(
+            [i for i, member in enumerate(self.members) if member.outcome is None and member.step],
+            set(),
+        )
         for member in self.members:
             member.outcome = member.outcome or Outcome("interrupted", member.step, message=why)
 
@@ -221,11 +311,19 @@ class Stack:
             if wrong := member.journal.save(member.step, own, i in best):
                 member.outcome = Outcome("diverged", member.step, message=wrong)
 
-    def _stepped(self, member: Member, values: dict[str, float], seconds: float, together: int) -> None:
-        """What follows an update of a trial, one of `together` that took these seconds; its share of them is its pace."""
+    def _stepped(
+        self, member: Member, values: dict[str, float], seconds: float, together: int
+    ) -> None:
+        """What follows an update of a trial, one of `together` that took these seconds; its share
+        of them is its pace.
+        """
         member.step += 1
         share = seconds / together
-        pace = {"step_seconds": share, "tokens_per_second": values["tokens"] / share, "together": together}
+        pace = {
+            "step_seconds": share,
+            "tokens_per_second": values["tokens"] / share,
+            "together": together,
+        }
         if wrong := member.journal.stepped(member.step, values, pace):
             member.outcome = Outcome("diverged", member.step, message=wrong)
             return
@@ -253,15 +351,32 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
       task: see `train`.
 
     Returns:
-      The step. `fed` holds "batch", "moves" (bool, whether a trial makes an update) and "numbers" (those that differ, by dotted name).
+      The step. `fed` holds "batch", "moves" (bool, whether a trial makes an update) and "numbers"
+      (those that differ, by dotted name).
     """
 
     def one(state: Any, fed: Mapping[str, Any]) -> tuple[Any, Any]:
         numbers, settings = fed["numbers"], config.training
-        optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=settings.steps, clip=settings.clip, instead=numbers)
-        loss = functools.partial(task.loss, smoothing=numbers[SMOOTHING]) if SMOOTHING in numbers else task.loss
-        how = {"accumulate": settings.accumulate, "ema": numbers.get("training.ema", settings.ema), "compute": settings.compute}
-        after, sums = make_step(loss, task.weight, optimizer, follow=task.follow, **how)(state, fed["batch"])
+        optimizer, _ = build_optimizer(
+            config.optimizer,
+            config.schedule,
+            steps=settings.steps,
+            clip=settings.clip,
+            instead=numbers,
+        )
+        loss = (
+            functools.partial(task.loss, smoothing=numbers[SMOOTHING])
+            if SMOOTHING in numbers
+            else task.loss
+        )
+        how = {
+            "accumulate": settings.accumulate,
+            "ema": numbers.get("training.ema", settings.ema),
+            "compute": settings.compute,
+        }
+        after, sums = make_step(loss, task.weight, optimizer, follow=task.follow, **how)(
+            state, fed["batch"]
+        )
         return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
 
     return jax.vmap(one)
@@ -270,7 +385,9 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
 def draws(task: Task, params: Any, batch: Batch) -> bool:
     """Whether the loss draws random numbers."""
     kept = {"carried": task.carried(), "remembered": remembered(task)}
-    loss: Any = functools.partial(task.loss, **{name: one for name, one in kept.items() if one is not None})
+    loss: Any = functools.partial(
+        task.loss, **{name: one for name, one in kept.items() if one is not None}
+    )
     return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
 
 
@@ -282,12 +399,27 @@ def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
       pads: batches may be padded.
     """
     largest = max(waiting.values(), key=math.prod)
-    if pads and all(size <= most for shape in waiting.values() for size, most in zip(shape, largest, strict=True)):
+    if pads and all(
+        size <= most
+        for shape in waiting.values()
+        for size, most in zip(shape, largest, strict=True)
+    ):
         return list(waiting)
     ((most_wanted, _),) = collections.Counter(waiting.values()).most_common(1)
     return [i for i, shape in waiting.items() if shape == most_wanted]
 
 
-def _journal(config: ConfigDict, task: Task, workdir: Path, progress: Progress) -> Journal:
-    _, schedule = build_optimizer(config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip)
-    return Journal(config, workdir, schedule, progress, task.measures, f"{workdir.parent.name}/{workdir.name}, ")
+def _journal(config: ConfigDict, task: Task, attempt: Attempt, progress: Progress) -> Journal:
+    workdir = attempt.workdir
+    _, schedule = build_optimizer(
+        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
+    )
+    return Journal(
+        config,
+        workdir,
+        schedule,
+        progress,
+        declared(task),
+        f"{workdir.parent.name}/{workdir.name}, ",
+        attempt,
+    )

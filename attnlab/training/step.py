@@ -1,7 +1,7 @@
 """The training state and the one step function, the same under every parallel backend.
 
-A step is a pure function of (state, batch). Randomness is folded from (seed, step), both in the state: nothing else needs saving, and
-runs that differ in their seed share one compiled program.
+A step is a pure function of (state, batch). Randomness is folded from (seed, step), both in the
+state: nothing else needs saving, and runs that differ in their seed share one compiled program.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ Part = tuple[Batch, Any]
 
 
 class Loss(Protocol):
-    """What a task asks to be minimised: a sum over the batch, so that devices and microbatches can be added up."""
+    """What a task asks to be minimised: a sum over the batch, so that devices and microbatches can
+    be added up.
+    """
 
-    def __call__(self, params: Any, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any) -> tuple[jax.Array, Sums]:
+    def __call__(
+        self, params: Any, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any
+    ) -> tuple[jax.Array, Sums]:
         """Summed loss, and sums to report beside it ("correct", "tokens", ...).
 
-        A loss that carries something from step to step gets it as the keyword `carried`, and adds "tracked": a tree of sums for `follow`.
-        One that goes on reading where the step before ended gets what it remembers of each row as the keyword `remembered`, and adds
-        "remembered": the same of these rows afterwards. It is no sum, and no gradient goes through it.
+        A loss that carries something from step to step gets it as the keyword `carried`, and adds
+        "tracked": a tree of sums for `follow`. One that goes on reading where the step before ended
+        gets what it remembers of each row as the keyword `remembered`, and adds "remembered": the
+        same of these rows afterwards. It is no sum, and no gradient goes through it.
         """
 
 
@@ -43,8 +48,8 @@ class TrainState(flax.struct.PyTreeNode):
       opt_state: the optimizer's.
       ema: exponential moving average of the parameters, None if not asked for.
       carried: what the loss keeps from step to step (a baseline, say), None for nothing.
-      remembered: what the model keeps of each row of the batch for the next one (a language model's state), None for nothing; arrays
-        lead with the rows of the global batch, in their order.
+      remembered: what the model keeps of each row of the batch for the next one (a language model's
+        state), None for nothing; arrays lead with the rows of the global batch, in their order.
       seed: [] uint32, of the run; None in what is saved, for the config has it.
     """
 
@@ -63,16 +68,31 @@ class TrainState(flax.struct.PyTreeNode):
 
 
 def seed_array(seed: int) -> np.ndarray:
-    """A run's seed as the state holds it: [] uint32, the low 32 bits, which are all that `jax.random.key` uses of a number."""
+    """A run's seed as the state holds it: [] uint32, the low 32 bits, which are all that
+    `jax.random.key` uses of a number.
+    """
     return np.asarray(seed % 2**32, np.uint32)
 
 
 def first_state(
-    params: Any, optimizer: optax.GradientTransformation, ema: float, carried: Any = None, seed: int = 0, remembered: Any = None
+    params: Any,
+    optimizer: optax.GradientTransformation,
+    ema: float,
+    carried: Any = None,
+    seed: int = 0,
+    remembered: Any = None,
 ) -> TrainState:
     """The state before the first update. The moving average starts at the parameters."""
     average = params if ema else None
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params), average, carried, remembered, jnp.asarray(seed_array(seed)))
+    return TrainState(
+        jnp.zeros((), jnp.int32),
+        params,
+        optimizer.init(params),
+        average,
+        carried,
+        remembered,
+        jnp.asarray(seed_array(seed)),
+    )
 
 
 def make_step(
@@ -87,8 +107,9 @@ def make_step(
 ) -> Callable[..., tuple[TrainState, Sums]]:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
 
-    The objective is sum(loss) / sum(weight) over the whole batch: over devices (`axis_name`, if the step runs under `pmap`) and
-    over `accumulate` microbatches alike, so that neither changes the result beyond rounding.
+    The objective is sum(loss) / sum(weight) over the whole batch: over devices (`axis_name`, if the
+    step runs under `pmap`) and over `accumulate` microbatches alike, so that neither changes the
+    result beyond rounding.
 
     Args:
       loss: the task's summed loss.
@@ -97,20 +118,34 @@ def make_step(
       accumulate: microbatches per update; must divide the rows of a device.
       ema: decay of the moving average of parameters, where the state has one.
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
-      follow: `follow(carried, tracked)` to what is carried on, where the state carries something for the loss.
+      follow: `follow(carried, tracked)` to what is carried on, where the state carries something
+        for the loss.
 
     Returns:
-      The step; its metrics are "loss" (per weight), "grad_norm" (before clipping) and the loss's sums.
+      The step; its metrics are "loss" (per weight), "grad_norm" (before clipping) and the loss's
+      sums.
     """
 
-    def objective(loss: Loss, params: Any, part: Part, key: jax.Array, total: jax.Array) -> tuple[jax.Array, tuple[Sums, Any]]:
+    def objective(
+        loss: Loss, params: Any, part: Part, key: jax.Array, total: jax.Array
+    ) -> tuple[jax.Array, tuple[Sums, Any]]:
         batch, remembered = part
-        lowered = jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
-        summed, sums = loss(lowered, batch, key) if remembered is None else loss(lowered, batch, key, remembered=remembered)
-        after = jax.tree.map(lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered)
+        lowered = (
+            jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
+        )
+        summed, sums = (
+            loss(lowered, batch, key)
+            if remembered is None
+            else loss(lowered, batch, key, remembered=remembered)
+        )
+        after = jax.tree.map(
+            lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
+        )
         return summed / total, ({"loss": summed / total, **sums}, after)
 
-    def step(state: TrainState, batch: Batch, axis_name: str | None = None) -> tuple[TrainState, Sums]:
+    def step(
+        state: TrainState, batch: Batch, axis_name: str | None = None
+    ) -> tuple[TrainState, Sums]:
         key = jax.random.fold_in(jax.random.key(state.seed), state.step)
         total = weight(batch)
         if axis_name is not None:
@@ -119,27 +154,48 @@ def make_step(
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
         differentiate = jax.grad(functools.partial(objective, carrying), has_aux=True)
         part = (dict(batch), state.remembered)
-        grads, metrics, remembered = _gradients(differentiate, accumulate, state.params, part, key, jnp.maximum(total, 1))
+        grads, metrics, remembered = _gradients(
+            differentiate, accumulate, state.params, part, key, jnp.maximum(total, 1)
+        )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        average = None if state.ema is None else jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params)
-        carried = state.carried if follow is None or state.carried is None else follow(state.carried, metrics.pop("tracked"))
-        return TrainState(state.step + 1, params, opt_state, average, carried, remembered, state.seed), metrics
+        average = (
+            None
+            if state.ema is None
+            else jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params)
+        )
+        carried = (
+            state.carried
+            if follow is None or state.carried is None
+            else follow(state.carried, metrics.pop("tracked"))
+        )
+        return (
+            TrainState(state.step + 1, params, opt_state, average, carried, remembered, state.seed),
+            metrics,
+        )
 
     return step
 
 
 def _gradients(
-    differentiate: Callable[..., Any], accumulate: int, params: Any, part: Part, key: jax.Array, total: jax.Array
+    differentiate: Callable[..., Any],
+    accumulate: int,
+    params: Any,
+    part: Part,
+    key: jax.Array,
+    total: jax.Array,
 ) -> tuple[Any, Sums, Any]:
-    """Gradients, sums, and what the rows remember after a batch that is taken in `accumulate` microbatches."""
+    """Gradients, sums, and what the rows remember after a batch that is taken in `accumulate`
+    microbatches.
+    """
     if accumulate == 1:
         grads, (sums, after) = differentiate(params, part, key, total)
         return grads, sums, after
-    # Every accumulate-th row: so each device has its share of each microbatch, and no row has to move to another device.
+    # Every accumulate-th row: so each device has its share of each microbatch, and no row has to
+    # move to another device.
     parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), part)
 
     def add(carry: Any, one: tuple[Part, jax.Array]) -> tuple[Any, Any]:
@@ -147,7 +203,9 @@ def _gradients(
         return jax.tree.map(jnp.add, carry, (grads, sums)), after
 
     keys = jax.random.split(key, accumulate)
-    shapes = jax.eval_shape(differentiate, params, jax.tree.map(lambda x: x[0], parts), keys[0], total)
+    shapes = jax.eval_shape(
+        differentiate, params, jax.tree.map(lambda x: x[0], parts), keys[0], total
+    )
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes[0], shapes[1][0]))
     (grads, sums), after = jax.lax.scan(add, zeros, (parts, keys))
     return grads, sums, jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), after)

@@ -1,9 +1,11 @@
-"""JoeyNMT's beam search over the test split: seconds of search and batching, start-up and loading apart, and BLEU.
+"""JoeyNMT's beam search over the test split: seconds of search and batching, start-up and loading
+apart, and BLEU.
 
     python REPOSITORY/benchmarks/joeynmt/decode.py REPOSITORY/benchmarks/joeynmt/rnn.yaml      (in prepare.py's folder, after training)
 
-Decodes with the best checkpoint and the beam of the config (5, length penalty 1, batch 64). Prints `seconds X`, so that it can follow
-`--versus` of benchmarks/decoding.py, and `bleu X` as attnlab computes it.
+Decodes with the best checkpoint and the beam of the config (5, length penalty 1, batch 64). Prints
+`seconds X`, so that it can follow `--versus` of benchmarks/decoding.py, and `bleu X` as attnlab
+computes it.
 """
 
 from __future__ import annotations
@@ -36,11 +38,15 @@ model.loss_function = ("crossentropy", config["training"]["label_smoothing"])
 
 how = {"device": arguments.device, "n_gpu": 0, "compute_loss": False, "normalization": "tokens"}
 clock = time.perf_counter()
-hypotheses = joeynmt.prediction.predict(model=model, data=test, args=arguments.test, autocast=arguments.autocast, **how)[2]
+hypotheses = joeynmt.prediction.predict(
+    model=model, data=test, args=arguments.test, autocast=arguments.autocast, **how
+)[2]
 seconds = time.perf_counter() - clock
 references = Path("reference.en").read_text(encoding="utf-8").split("\n")[:-1]
 score = BLEU(lowercase=True).corpus_score(hypotheses, [references])
-Path(f"hypotheses.{config['name']}.en").write_text("".join(line + "\n" for line in hypotheses), encoding="utf-8")
+Path(f"hypotheses.{config['name']}.en").write_text(
+    "".join(line + "\n" for line in hypotheses), encoding="utf-8"
+)
 print("parameters", sum(leaf.numel() for leaf in model.parameters()))
 print("sentences", len(hypotheses))
 print("bleu", f"{score.score:.6g}")

@@ -1,9 +1,11 @@
-"""Multi30k for JoeyNMT: the very pieces that attnlab trains on, as files of words, and their vocabulary.
+"""Multi30k for JoeyNMT: the very pieces that attnlab trains on, as files of words, and their
+vocabulary.
 
     python -m benchmarks.joeynmt.prepare MULTI30K FOLDER        (in attnlab's environment, from the repository's root)
 
-Writes FOLDER/data/{train,val,test_2016_flickr}.{de,en} and FOLDER/data/vocab.txt with the vocabulary of configs/multi30k.py (lower-cased
-byte-pair pieces, shared by both languages), and FOLDER/reference.en, the lower-cased references that BLEU is computed on.
+Writes FOLDER/data/{train,val,test_2016_flickr}.{de,en} and FOLDER/data/vocab.txt with the
+vocabulary of configs/multi30k.py (lower-cased byte-pair pieces, shared by both languages), and
+FOLDER/reference.en, the lower-cased references that BLEU is computed on.
 """
 
 from __future__ import annotations
@@ -25,11 +27,17 @@ def main(multi30k: str, folder: str) -> None:
     data.mkdir(parents=True, exist_ok=True)
     for split, pairs in found.pairs.items():
         for side, language in enumerate((config.data.source, config.data.target)):
-            lines = [" ".join(vocabulary.tokens(ids)) for ids in vocabulary.encode_all(pair[side] for pair in pairs)]
+            lines = [
+                " ".join(vocabulary.tokens(ids))
+                for ids in vocabulary.encode_all(pair[side] for pair in pairs)
+            ]
             write(data / f"{config.data[split]}.{language}", lines)
     pieces = vocabulary.tokens(range(len(SPECIAL), vocabulary.size))
     write(data / "vocab.txt", ["<unk>", "<pad>", "<s>", "</s>", *pieces])  # in JoeyNMT's order
-    write(Path(folder) / "reference.en", [vocabulary.normalize(target) for _, target in found.pairs["test"]])
+    write(
+        Path(folder) / "reference.en",
+        [vocabulary.normalize(target) for _, target in found.pairs["test"]],
+    )
 
 
 def write(path: Path, lines: list[str]) -> None:

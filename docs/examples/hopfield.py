@@ -12,10 +12,10 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card
-from attnlab.attention.precision import inner_dtype
-from attnlab.attention.projections import Dense
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
 from attnlab.attention.visibility import EVERYTHING
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype
 
 
 @flax.struct.dataclass
@@ -36,7 +36,13 @@ class Hopfield(Attention):
     steps: int = 2
     beta: float = 0.5
     capabilities = Capabilities()
-    card = Card("associative memory", 2021, "Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021", "T^2 d + T d^2", "T d")
+    card = Card(
+        "associative memory",
+        2021,
+        "Ramsauer et al., Hopfield Networks is All You Need, ICLR 2021",
+        "T^2 d + T d^2",
+        "T d",
+    )
 
     def setup(self):
         self.w_query, self.w_key, self.out = (Dense(self.width, use_bias=False) for _ in range(3))
@@ -50,11 +56,18 @@ class Hopfield(Attention):
         return memory.appended(valid, keys=self.w_key(source)[:, None])
 
     def read(self, query, memory, visibility=EVERYTHING, weights=False):
-        rules = visibility.mask(query.shape[1], memory.valid.shape[1], memory.length)  # [B,H,Tq,Tk], or None if all may be seen
+        rules = visibility.mask(
+            query.shape[1], memory.valid.shape[1], memory.length
+        )  # [B,H,Tq,Tk], or None if all may be seen
         mask = memory.valid[:, None, None] & (True if rules is None else rules)
         state = self.w_query(query)[:, None]
         for _ in range(self.steps):
-            scores = self.beta * jnp.einsum("bhqd,bhkd->bhqk", state, memory.keys, preferred_element_type=inner_dtype(state, memory.keys))
+            scores = self.beta * jnp.einsum(
+                "bhqd,bhkd->bhqk",
+                state,
+                memory.keys,
+                preferred_element_type=inner_dtype(state, memory.keys),
+            )
             found = softmax(scores, mask)
             state = jnp.einsum("bhqk,bhkd->bhqd", found.astype(state.dtype), memory.keys)
         return Reading(self.out(state[:, 0]), self.capture(found, memory, weights))

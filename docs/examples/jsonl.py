@@ -54,6 +54,8 @@ class JsonLines:
                 raise UserError(f"{path}, line {number}: expected an object, {{...}}")
             for field in fields:
                 if field not in record:
-                    raise UserError(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
+                    raise UserError(
+                        f"{path}, line {number}: no field {field!r}; {nearest(field, record)}"
+                    )
             rows.append(tuple(str(record[field]) for field in fields))
         return rows

@@ -13,7 +13,9 @@ from attnlab.errors import UserError
 from attnlab.training.optimizers import decay_mask
 
 
-def lion(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.99, weight_decay: float = 0.1) -> optax.GradientTransformation:
+def lion(
+    learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.99, weight_decay: float = 0.1
+) -> optax.GradientTransformation:
     """Lion (Chen et al. 2023): the sign of a momentum; peaks of a third to a tenth of Adam's fit.
 
     Weights decay but for biases, norms and embeddings.
@@ -25,7 +27,9 @@ def lion(learning_rate: optax.Schedule, b1: float = 0.9, b2: float = 0.99, weigh
     )
 
 
-def stay_and_fall(steps: int, peak: float = 1e-3, warmup: int = 0, share: float = 0.2, floor: float = 0.0) -> optax.Schedule:
+def stay_and_fall(
+    steps: int, peak: float = 1e-3, warmup: int = 0, share: float = 0.2, floor: float = 0.0
+) -> optax.Schedule:
     """peak min(1, t / warmup), and in the last `share` of all updates t a straight line down to `floor`, reached at update `steps`."""
     if not 0 < share <= 1:
         raise UserError(f"schedule.share={share} must be above 0 and at most 1")
@@ -34,6 +38,8 @@ def stay_and_fall(steps: int, peak: float = 1e-3, warmup: int = 0, share: float 
     def rate(count):
         update = count + 1  # optax counts the updates before this one
         left = jnp.clip((steps - update) / length, 0.0, 1.0)
-        return jnp.minimum(peak * jnp.minimum(1.0, update / max(1, warmup)), floor + (peak - floor) * left)
+        return jnp.minimum(
+            peak * jnp.minimum(1.0, update / max(1, warmup)), floor + (peak - floor) * left
+        )
 
     return rate

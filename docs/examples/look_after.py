@@ -10,8 +10,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.projections import Dense, Dropout
 from attnlab.attention.protocol import Attention, Need
+from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.recurrent import BidirectionalGRU, GRULayer
 from attnlab.systems.protocol import PAD, Seq2Seq, looked
 
@@ -39,13 +39,21 @@ class LookAfter(Seq2Seq):
         self.embed_source, self.embed_target = (nn.Embed(size, self.embedding) for size in both)
         self.reader, self.writer = BidirectionalGRU(self.width // 2), GRULayer(self.width)
         self.search = self.attention(width=self.width)
-        self.combine, self.out, self.drop = Dense(self.width, use_bias=False), Dense(self.target_vocabulary), Dropout(self.dropout)
+        self.combine, self.out, self.drop = (
+            Dense(self.width, use_bias=False),
+            Dense(self.target_vocabulary),
+            Dropout(self.dropout),
+        )
 
     def encode(self, source):
-        return self.search.remember(self.reader(self.embed_source(source), source != PAD), source != PAD)
+        return self.search.remember(
+            self.reader(self.embed_source(source), source != PAD), source != PAD
+        )
 
     def decode(self, memory, target_in):
-        return self._logits(self.writer(self.embed_target(target_in), jnp.ones(target_in.shape, bool)), memory)
+        return self._logits(
+            self.writer(self.embed_target(target_in), jnp.ones(target_in.shape, bool)), memory
+        )
 
     def start(self, memory, length):
         return jnp.zeros((len(memory.valid), self.width))
@@ -56,4 +64,6 @@ class LookAfter(Seq2Seq):
 
     def _logits(self, states, memory):
         contexts = looked(self, self.search.read(states, memory))
-        return self.out(self.drop(jnp.tanh(self.combine(jnp.concatenate([contexts, states], axis=-1)))))
+        return self.out(
+            self.drop(jnp.tanh(self.combine(jnp.concatenate([contexts, states], axis=-1))))
+        )

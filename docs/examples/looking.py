@@ -8,7 +8,13 @@ from attnlab.experiments import Budget, Claim, Experiment, better, grid, rows
 
 AFTER = {"system": "look_after:LookAfter", "system.embedding": 16}
 VARIANTS = {
-    "before": {"system": "rnnsearch", "system.embedding": 16, "system.encoder": 16, "system.decoder": 32, "system.attention.score": "dot"},
+    "before": {
+        "system": "rnnsearch",
+        "system.embedding": 16,
+        "system.encoder": 16,
+        "system.decoder": 32,
+        "system.attention.score": "dot",
+    },
     "after": {**AFTER, "system.attention": "single", "system.attention.score": "dot"},
     "after, heads": {**AFTER, "system.attention": "multihead", "system.attention.heads": 2},
     "after, twice": {**AFTER, "system.attention": "hopfield:Hopfield"},
@@ -39,6 +45,11 @@ def get_experiment(argument: str = "") -> Experiment:
         baseline="before",
         select=("loss", "min"),
         measure=("exact", "max"),
-        budget=Budget(match="parameters", knob="system.width", within=0.05, knobs={"before": "system.maxout"}),
-        claim=Claim("Several heads get at least a twentieth more of the dates right than one", (better("after, heads", "after", by=0.05),)),
+        budget=Budget(
+            match="parameters", knob="system.width", within=0.05, knobs={"before": "system.maxout"}
+        ),
+        claim=Claim(
+            "Several heads get at least a twentieth more of the dates right than one",
+            (better("after, heads", "after", by=0.05),),
+        ),
     )

@@ -19,11 +19,19 @@ class Phrases(tfds.core.GeneratorBasedBuilder):
 
     def _info(self):
         text = tfds.features.Text()
-        features = {"source": text, "target": text, "label": text, "words": tfds.features.Scalar(dtype=np.int32)}
+        features = {
+            "source": text,
+            "target": text,
+            "label": text,
+            "words": tfds.features.Scalar(dtype=np.int32),
+        }
         return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
 
     def _split_generators(self, dl_manager):
-        return {"train": self._generate_examples("train.jsonl"), "validation": self._generate_examples("valid.jsonl")}
+        return {
+            "train": self._generate_examples("train.jsonl"),
+            "validation": self._generate_examples("valid.jsonl"),
+        }
 
     def _generate_examples(self, path):
         for number, line in enumerate(pathlib.Path(path).read_text(encoding="utf-8").splitlines()):
@@ -33,6 +41,8 @@ class Phrases(tfds.core.GeneratorBasedBuilder):
 
 
 if __name__ == "__main__":
-    builder = Phrases(data_dir=sys.argv[1], file_format="array_record")  # the format that is read without TensorFlow
+    builder = Phrases(
+        data_dir=sys.argv[1], file_format="array_record"
+    )  # the format that is read without TensorFlow
     builder.download_and_prepare()
     print(f"prepared in {builder.data_dir}")

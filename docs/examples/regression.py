@@ -22,7 +22,11 @@ class Regression(TextTask):
 
     measures = {"loss": "min", "absolute_error": "min", "correlation": "max"}
     evaluated = tuple(measures)
-    units = {"loss": "mean squared error", "absolute_error": "mean", "correlation": "Pearson's, of guesses and labels"}
+    units = {
+        "loss": "mean squared error",
+        "absolute_error": "mean",
+        "correlation": "Pearson's, of guesses and labels",
+    }
     numbers = 1
 
     @staticmethod
@@ -38,7 +42,11 @@ class Regression(TextTask):
     @functools.cached_property
     def middle(self):
         """A number near the labels. A correlation is the same without it, and squares in float32 keep what labels differ by."""
-        return float(np.concatenate([one.label for one in self.data.examples.values()]).mean(dtype=np.float64))
+        return float(
+            np.concatenate([one.label for one in self.data.examples.values()]).mean(
+                dtype=np.float64
+            )
+        )
 
     def sums(self, params, batch, smoothing=0.0, rngs=None):
         guess = self.apply(params, batch, rngs=rngs)[:, 0].astype(jnp.float32)
@@ -52,9 +60,15 @@ class Regression(TextTask):
         mean = {name: total / totals["rows"] for name, total in totals.items()}
         covariance = mean["products"] - np.outer(mean["pair"], mean["pair"])
         variances = covariance.diagonal()
-        known = (variances > 1e-5 * mean["products"].diagonal()).all()  # a smaller one is nothing but rounding of float32
+        known = (
+            variances > 1e-5 * mean["products"].diagonal()
+        ).all()  # a smaller one is nothing but rounding of float32
         correlation = covariance[0, 1] / np.sqrt(variances.prod()) if known else 0.0
-        return {"loss": float(mean["loss"]), "absolute_error": float(mean["absolute_error"]), "correlation": float(correlation)}
+        return {
+            "loss": float(mean["loss"]),
+            "absolute_error": float(mean["absolute_error"]),
+            "correlation": float(correlation),
+        }
 
     def written(self, outputs):
         return Response(f"{outputs[0]:.4f}", 0.0)

@@ -45,7 +45,9 @@ def test_a_corpus_is_scored_as_one_set_and_not_as_a_mean_of_sentences() -> None:
     found = [{(0, 0)}, {(0, 1), (1, 0), (2, 0)}]
     sure, links = alignment.pooled(gold), alignment.pooled(found)
     assert links == {(0, 0, 0), (1, 0, 1), (1, 1, 0), (1, 2, 0)}
-    assert alignment.error_rate(links, sure, sure) == pytest.approx(1 - 2 / 8)  # the mean over sentences would be 1/2
+    assert alignment.error_rate(links, sure, sure) == pytest.approx(
+        1 - 2 / 8
+    )  # the mean over sentences would be 1/2
 
 
 def test_precision_is_a_share_of_what_was_found() -> None:
@@ -56,7 +58,10 @@ def test_precision_is_a_share_of_what_was_found() -> None:
 @pytest.mark.quick
 def test_links_go_to_the_largest_weight_of_each_target_word_source_index_first() -> None:
     weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
-    assert alignment.links(weights) == {(2, 0), (0, 1)}  # the first of equals; a word that looked nowhere has no link
+    assert alignment.links(weights) == {
+        (2, 0),
+        (0, 1),
+    }  # the first of equals; a word that looked nowhere has no link
     assert alignment.links(np.zeros((2, 0))) == set()
 
 
@@ -72,7 +77,9 @@ def test_diagonal_of_hand_made_lengths() -> None:
 def test_chance_is_the_mean_over_all_ways_to_link() -> None:
     golds = [Gold(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))]
     sure, possible = golds[0].sure, golds[0].possible
-    every = [alignment.error_rate({(a, 0), (b, 1)}, sure, possible) for a in range(3) for b in range(3)]
+    every = [
+        alignment.error_rate({(a, 0), (b, 1)}, sure, possible) for a in range(3) for b in range(3)
+    ]
     assert alignment.chance(golds, [(3, 2)]) == pytest.approx(float(np.mean(every)))
     assert alignment.chance([], []) == 0.0
 
@@ -94,13 +101,26 @@ def test_words_may_be_cut_elsewhere_than_the_text_was() -> None:
 
 def test_a_blank_of_its_own_belongs_to_the_word_it_precedes() -> None:
     assert alignment.membership(["▁va", "▁", "!"], ["va", "!"]).tolist() == [[1, 0], [0, 1], [0, 1]]
-    assert alignment.membership(["v", "a", "␣", "!"], ["va", "!"]).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
+    assert alignment.membership(["v", "a", "␣", "!"], ["va", "!"]).tolist() == [
+        [1, 0],
+        [1, 0],
+        [0, 1],
+        [0, 1],
+    ]
 
 
 def test_unknown_pieces_stand_for_what_the_others_leave() -> None:
-    assert alignment.membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"]).tolist() == [[1, 0]] + 4 * [[0, 1]]
-    assert alignment.membership(["▁a", "<unk>", "▁b"], ["a", "unseen", "b"]).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    first = alignment.membership(["<unk>", "▁b", "<unk>"], ["q", "b", "rbs"])  # the first "b" is taken for the known piece
+    assert alignment.membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"]).tolist() == [
+        [1, 0]
+    ] + 4 * [[0, 1]]
+    assert alignment.membership(["▁a", "<unk>", "▁b"], ["a", "unseen", "b"]).tolist() == [
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+    ]
+    first = alignment.membership(
+        ["<unk>", "▁b", "<unk>"], ["q", "b", "rbs"]
+    )  # the first "b" is taken for the known piece
     assert first.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
@@ -123,23 +143,34 @@ def test_pieces_of_another_text_are_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "char"])
 def test_every_vocabulary_spells_what_it_was_given(kind: str) -> None:
-    """Unseen words and characters, punctuation that stands apart or not, capitals, a decomposed accent."""
-    vocabulary = Vocabulary.train(["let us go .", "l'homme va !", "Do not go, us!"] * 3, kind, 60, 1, lowercase=True)
+    """Unseen words and characters, punctuation that stands apart or not, capitals, a decomposed
+    accent.
+    """
+    vocabulary = Vocabulary.train(
+        ["let us go .", "l'homme va !", "Do not go, us!"] * 3, kind, 60, 1, lowercase=True
+    )
     gold = ["Let", "us", "o\u0302ter", ",", "l'", "homme", "№", "2", "!"]
     for text in ("Let us o\u0302ter , l' homme № 2 !", "Let us o\u0302ter, l'homme №2 !"):
         pieces = vocabulary.tokens([*vocabulary.encode_all([text])[0], EOS])
         shares = alignment.membership(pieces, [vocabulary.normalize(word) for word in gold])
         assert shares.shape == (len(pieces), len(gold))
-        assert shares[:-1].sum(axis=1) == pytest.approx(np.ones(len(pieces) - 1)) and not shares[-1].any()
+        assert (
+            shares[:-1].sum(axis=1) == pytest.approx(np.ones(len(pieces) - 1))
+            and not shares[-1].any()
+        )
         assert (shares.sum(axis=0) > 0).all()
 
 
 def test_words_add_up_source_pieces_and_average_target_pieces() -> None:
     source = alignment.membership(["▁a", "b", "▁c", "</s>"], ["ab", "c"])
     target = alignment.membership(["▁x", "▁y", "z", "</s>"], ["x", "yz"])
-    weights = np.array([[0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]])
+    weights = np.array(
+        [[0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]]
+    )
     found = alignment.words(weights, source, target)
-    assert found == pytest.approx(np.array([[0.6, 0.4], [0.1, 0.5]]))  # what lies on the end mark is gone
+    assert found == pytest.approx(
+        np.array([[0.6, 0.4], [0.1, 0.5]])
+    )  # what lies on the end mark is gone
     assert alignment.links(found) == {(0, 0), (1, 1)}  # the pieces alone would link x to c
 
 

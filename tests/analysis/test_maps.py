@@ -37,7 +37,9 @@ def test_a_map_is_drawn_with_target_rows_and_source_columns(tmp_path: pathlib.Pa
     others = np.all(np.abs(picture[..., :3] - purple[:3]) < 0.01, axis=-1)
     assert cells.sum() > 500 and others.sum() > 5 * cells.sum()
     left = others[:, : picture.shape[1] * 2 // 3]
-    (row, column), (middle_row, middle_column) = (np.median(np.nonzero(found), axis=1) for found in (cells, left))
+    (row, column), (middle_row, middle_column) = (
+        np.median(np.nonzero(found), axis=1) for found in (cells, left)
+    )
     assert row > middle_row and column < middle_column
 
 
@@ -50,18 +52,37 @@ def test_the_same_map_gives_the_same_file_and_leaves_nothing_else(tmp_path: path
 
 
 def test_colours_mean_the_same_in_every_picture(tmp_path: pathlib.Path) -> None:
-    """A map of halves must not be stretched to the full scale; values beyond take the end colour and NaN is red."""
+    """A map of halves must not be stretched to the full scale; values beyond take the end colour
+    and NaN is red.
+    """
     import matplotlib
 
     half, top = matplotlib.colormaps["viridis"]([0.5, 1.0])
     maps.save_map(tmp_path / "half.png", np.full((1, 2), 0.5), ["a", "b"], ["c"])
     assert count(pixels(tmp_path / "half.png"), half) > 5000
     maps.save_map(tmp_path / "beyond.png", np.array([[7.0, np.nan]]), ["a", "b"], ["c"])
-    assert count(pixels(tmp_path / "beyond.png"), top) > 2000 and count(pixels(tmp_path / "beyond.png"), (1, 0, 0)) > 2000
+    assert (
+        count(pixels(tmp_path / "beyond.png"), top) > 2000
+        and count(pixels(tmp_path / "beyond.png"), (1, 0, 0)) > 2000
+    )
 
 
 def test_any_token_can_be_drawn_without_a_warning(tmp_path: pathlib.Path) -> None:
-    tokens = ["$", "$x^2$", "$\\frac{$", "你好", "\U0001f9ff", "a\nb", "\t", " ", "", "\ud800", "▁der", "x" * 300, "</s>"]
+    tokens = [
+        "$",
+        "$x^2$",
+        "$\\frac{$",
+        "你好",
+        "\U0001f9ff",
+        "a\nb",
+        "\t",
+        " ",
+        "",
+        "\ud800",
+        "▁der",
+        "x" * 300,
+        "</s>",
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         maps.save_map(tmp_path / "map.png", np.eye(len(tokens)), tokens, tokens, "$\\frac{$ costs")
@@ -90,19 +111,28 @@ def test_shapes_that_do_not_go_with_the_tokens_are_refused(tmp_path: pathlib.Pat
 
 
 def test_arrays_come_back_without_pickle(tmp_path: pathlib.Path) -> None:
-    weights = {"decoder/0/cross": np.random.default_rng(0).random((2, 3, 4), np.float32), "encoder/0": np.ones((1, 4, 4))}
+    weights = {
+        "decoder/0/cross": np.random.default_rng(0).random((2, 3, 4), np.float32),
+        "encoder/0": np.ones((1, 4, 4)),
+    }
     maps.save_arrays(tmp_path / "maps.npz", weights, ["a", "你", "", "</s>"], ["x", "yy", "z"])
     with np.load(tmp_path / "maps.npz", allow_pickle=False) as stored:
         assert set(stored) == {*weights, "source_tokens", "target_tokens"}
         np.testing.assert_array_equal(stored["decoder/0/cross"], weights["decoder/0/cross"])
         assert stored["decoder/0/cross"].dtype == np.float32
-        assert stored["source_tokens"].tolist() == ["a", "你", "", "</s>"] and stored["target_tokens"].tolist() == ["x", "yy", "z"]
+        assert stored["source_tokens"].tolist() == ["a", "你", "", "</s>"] and stored[
+            "target_tokens"
+        ].tolist() == ["x", "yy", "z"]
     with pytest.raises(ValueError, match="source_tokens"):
         maps.save_arrays(tmp_path / "other.npz", {"source_tokens": np.ones(1)}, ["a"], ["b"])
 
 
 def test_a_curve_is_drawn_with_every_series(tmp_path: pathlib.Path) -> None:
-    series = {"train $\\frac{$": [(i, 5 / (1 + i)) for i in range(50)], "_valid": [(0, 5.0), (40, float("nan")), (49, 1.0)], "empty": []}
+    series = {
+        "train $\\frac{$": [(i, 5 / (1 + i)) for i in range(50)],
+        "_valid": [(0, 5.0), (40, float("nan")), (49, 1.0)],
+        "empty": [],
+    }
     maps.save_curve(tmp_path / "loss.png", series, "run_1 $\\frac{$")
     maps.save_curve(tmp_path / "nothing.png", {})
     picture = pixels(tmp_path / "loss.png")
@@ -115,8 +145,9 @@ def test_pyplot_is_not_touched(tmp_path: pathlib.Path) -> None:
     import sys
 
     code = (
-        "import sys, numpy as np; from attnlab.analysis import maps; assert 'matplotlib' not in sys.modules;"
-        f"maps.save_map({str(tmp_path / 'm.png')!r}, np.eye(2), ['a', 'b'], ['c', 'd']); sys.exit('matplotlib.pyplot' in sys.modules)"
+        "import sys, numpy as np; from attnlab.analysis import maps; assert 'matplotlib' not in"
+        f" sys.modules;maps.save_map({str(tmp_path / 'm.png')!r}, np.eye(2), ['a', 'b'], ['c',"
+        " 'd']); sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -124,9 +155,18 @@ def test_pyplot_is_not_touched(tmp_path: pathlib.Path) -> None:
 def test_arcs_are_the_looks_at_others_strongest_last(tmp_path: pathlib.Path) -> None:
     weights = np.array([[1.0, 0.0, 0.0], [0.7, 0.3, 0.0], [0.04, 0.9, 0.06]])
     assert maps.arcs(weights) == [(1, 0, 0.7), (2, 1, 0.9)]
-    assert maps.arcs(weights.T) == [(0, 1, 0.7), (1, 2, 0.9)] and maps.arcs(np.full((2, 2), np.nan)) == []
-    for name, one in (("back", weights), ("both", np.stack([weights, weights.T])), ("single", np.ones((1, 1)))):
-        maps.save_arcs(tmp_path / f"{name}.png", one, ["a", "bb", "你"][: one.shape[-1]], title=name)
+    assert (
+        maps.arcs(weights.T) == [(0, 1, 0.7), (1, 2, 0.9)]
+        and maps.arcs(np.full((2, 2), np.nan)) == []
+    )
+    for name, one in (
+        ("back", weights),
+        ("both", np.stack([weights, weights.T])),
+        ("single", np.ones((1, 1))),
+    ):
+        maps.save_arcs(
+            tmp_path / f"{name}.png", one, ["a", "bb", "你"][: one.shape[-1]], title=name
+        )
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     maps.save_arcs(tmp_path / "again.png", weights, ["a", "bb", "你"], title="back")
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "back.png").read_bytes()
@@ -135,7 +175,38 @@ def test_arcs_are_the_looks_at_others_strongest_last(tmp_path: pathlib.Path) -> 
 
 
 @pytest.mark.parametrize(("here", "there", "side"), [(4, 1, 1), (1, 4, -1)])
-def test_an_arc_leads_from_token_to_token_over_or_under_the_line(here: int, there: int, side: int) -> None:
+def test_an_arc_leads_from_token_to_token_over_or_under_the_line(
+    here: int, there: int, side: int
+) -> None:
     points = maps._arc(here, there, np.linspace(0, np.pi, 33), 5)
     np.testing.assert_allclose(points[[0, -1]], [[4, 0], [1, 0]], atol=1e-12)
     assert (side * points[1:-1, 1] > 0).all() and np.abs(points[:, 1]).max() == pytest.approx(3 / 4)
+
+
+@pytest.mark.quick
+def test_weights_below_zero_are_told_from_weights_of_zero(tmp_path: pathlib.Path) -> None:
+    """A map with negative weights (differential, talking heads) has colours of its own, zero in
+    their middle, and its bar says so.
+    """
+    import matplotlib
+
+    maps.save_map(tmp_path / "signed.png", np.array([[-0.5, 0.0, 0.5]]), ["a", "b", "c"], ["d"])
+    picture = pixels(tmp_path / "signed.png")
+    shades = [count(picture, matplotlib.colormaps["RdBu"](place)) for place in (0.25, 0.5, 0.75)]
+    assert min(shades) > 1000 and count(picture, matplotlib.colormaps["viridis"](0.0)) == 0
+    maps.save_map(
+        tmp_path / "dust.png", np.array([[-1e-9, 0.0, 0.5]]), ["a", "b", "c"], ["d"]
+    )  # rounding below zero is zero
+    assert count(pixels(tmp_path / "dust.png"), matplotlib.colormaps["viridis"](0.0)) > 1000
+
+
+def test_a_picture_has_a_byte_for_a_pixel(tmp_path: pathlib.Path) -> None:
+    """Reports hold many of them: byte 25 of a PNG says how its colours are kept, 3 is a palette."""
+    maps.save_map(
+        tmp_path / "map.png",
+        np.random.default_rng(0).random((4, 20, 20)),
+        ["token"] * 20,
+        ["token"] * 20,
+    )
+    data = (tmp_path / "map.png").read_bytes()
+    assert data[25] == 3 and len(data) < 40_000

@@ -1,4 +1,6 @@
-"""What a finished run shows, from a stand-in task: tables, curves, pictures of the first test examples."""
+"""What a finished run shows, from a stand-in task: tables, curves, pictures of the first test
+examples.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.analysis.results import LEGIBLE, PICTURED, curves, draw, pictures_of_test, report, scores, show
+from attnlab.analysis.results import (
+    LEGIBLE,
+    PICTURED,
+    curves,
+    draw,
+    pictures_of_test,
+    report,
+    resampled,
+    scores,
+    show,
+)
+from attnlab.records.items import FILE, Items
 from attnlab.systems.protocol import AttentionMap
 
 
@@ -18,10 +31,17 @@ class Stand:
     """Five sentences; two maps, of which one looks at the source."""
 
     system = SimpleNamespace(
-        needs={"attention": None}, between=lambda name: ("target", "source") if name.endswith("look") else ("target_in", "target_in")
+        needs={"attention": None},
+        between=lambda name: (
+            ("target", "source") if name.endswith("look") else ("target_in", "target_in")
+        ),
     )
     examples = "sentences"
-    units = {"loss": "nats per target token", "exact": "share of sentences right as a whole", "confusion": "label"}
+    units = {
+        "loss": "nats per target token",
+        "exact": "share of sentences right as a whole",
+        "confusion": "label",
+    }
 
     def size(self, split: str) -> int:
         return 5
@@ -33,42 +53,77 @@ class Stand:
         return {"loss": 1.5, "perplexity": 4.5, "accuracy": 0.25}
 
     def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-        return {"bleu": 12.0, "chrf": 34.0, "exact": 0.2, "bleu_signature": "nrefs:1|x", "chrf_signature": "nc:6"}, ["a"] * 5
+        return {
+            "bleu": 12.0,
+            "chrf": 34.0,
+            "exact": 0.2,
+            "bleu_signature": "nrefs:1|x",
+            "chrf_signature": "nc:6",
+        }, ["a"] * 5
 
-    def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+    def maps(
+        self, params: Any, source: str, target: str | None
+    ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
         assert target is not None
-        tokens = {"source": [source, "</s>"], "target": [target, "!", "</s>"], "target_in": ["<s>", target, "!"]}
+        tokens = {
+            "source": [source, "</s>"],
+            "target": [target, "!", "</s>"],
+            "target_in": ["<s>", target, "!"],
+        }
         cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
-        return {"decoder_0/look": cross, "decoder_0/self": AttentionMap(np.eye(3)[None], "target_in", "target_in")}, tokens  # type: ignore[arg-type]
+        return {
+            "decoder_0/look": cross,
+            "decoder_0/self": AttentionMap(np.eye(3)[None], "target_in", "target_in"),
+        }, tokens  # type: ignore[arg-type]
 
 
 def test_scores_join_both_kinds_and_count() -> None:
     results, translations = scores(Stand(), None, "test")
-    assert list(results)[:6] == ["split", "sentences", "loss", "perplexity", "accuracy", "bleu"] and translations == ["a"] * 5
+    assert (
+        list(results)[:6] == ["split", "sentences", "loss", "perplexity", "accuracy", "bleu"]
+        and translations == ["a"] * 5
+    )
     assert results["sentences"] == 5 and results["decoding_seconds"] >= 0 and json.dumps(results)
 
 
 @pytest.mark.quick
 def test_every_measure_has_its_row_and_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    """Signatures stand beside the numbers they belong to, and a score that is a table is one of its own."""
+    """Signatures stand beside the numbers they belong to, and a score that is a table is one of its
+    own.
+    """
     results, _ = scores(Stand(), None, "test")
     confusion = {"yes": {"yes": 3, "no": 1}, "no": {"yes": 0, "no": 2}}
     show("a run, test split", {**results, "confusion": confusion}, Stand.units)
     printed, _, table = capsys.readouterr().out.partition("\n\nconfusion\n")
-    assert [line.split() for line in table.splitlines()][::2] == [["label", "yes", "no"], ["yes", "3", "1"]]
+    assert [line.split() for line in table.splitlines()][::2] == [
+        ["label", "yes", "no"],
+        ["yes", "3", "1"],
+    ]
     title, _, _, *rows = printed.splitlines()
     found = {row.split()[0]: row for row in rows}
-    assert title == "a run, test split" and set(found) == {name for name in results if not name.endswith("_signature")}
-    for name, unit in {"loss": "nats per target token", "bleu": "nrefs:1|x", "chrf": "nc:6", "exact": "share of sentences"}.items():
+    assert title == "a run, test split" and set(found) == {
+        name for name in results if not name.endswith("_signature")
+    }
+    for name, unit in {
+        "loss": "nats per target token",
+        "bleu": "nrefs:1|x",
+        "chrf": "nc:6",
+        "exact": "share of sentences",
+    }.items():
         assert unit in found[name]
 
 
 def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path: Path) -> None:
     paths = pictures_of_test(Stand(), None, tmp_path)
-    assert [path.name for path in paths] == [f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")]
+    assert [path.name for path in paths] == [
+        f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")
+    ]
     drawn = draw(Stand(), None, "s", "t", tmp_path / "deeper" / "0")
     assert list(drawn) == ["decoder_0/look", "decoder_0/self", "decoder_0/self-arcs", "arrays"]
-    assert all(path.stat().st_size for path in drawn.values()) and drawn["decoder_0/self-arcs"].name == "0-decoder_0-self-arcs.png"
+    assert (
+        all(path.stat().st_size for path in drawn.values())
+        and drawn["decoder_0/self-arcs"].name == "0-decoder_0-self-arcs.png"
+    )
     assert np.load(drawn["arrays"])["decoder_0/look"].shape == (2, 3, 2)
 
 
@@ -80,62 +135,142 @@ def test_a_system_that_does_not_look_has_no_pictures(tmp_path: Path) -> None:
 
 
 def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path) -> None:
-    """No second text, no map between two: all are worth a look. Without answers nothing is timed."""
+    """No second text, no map between two: all are worth a look. Without answers nothing is
+    timed.
+    """
 
     class Alone(Stand):
-        system = SimpleNamespace(needs={"attention": None}, between=lambda name: ("source", "source"))
+        system = SimpleNamespace(
+            needs={"attention": None}, between=lambda name: ("source", "source")
+        )
 
         def pictured(self, split: str, number: int) -> list[tuple[str, str | None]]:
             return [("s", None)]
 
-        def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        def maps(
+            self, params: Any, source: str, target: str | None
+        ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
             assert target is None
-            return {"look": AttentionMap(np.eye(2)[None], "source", "source")}, {"source": [source, "</s>"]}  # type: ignore[arg-type]
+            return {"look": AttentionMap(np.eye(2)[None], "source", "source")}, {
+                "source": [source, "</s>"]
+            }  # type: ignore[arg-type]
 
         def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
             return {}, []
 
     paths = pictures_of_test(Alone(), None, tmp_path)
-    assert [path.name for path in paths] == ["test0-look.png", "test0-look-arcs.png", "test0.npz"] and np.load(paths[2])[
-        "target_tokens"
-    ].size == 0
+    assert [path.name for path in paths] == [
+        "test0-look.png",
+        "test0-look-arcs.png",
+        "test0.npz",
+    ] and np.load(paths[2])["target_tokens"].size == 0
     results, outputs = scores(Alone(), None, "test")
-    assert outputs == [] and list(results) == ["split", "sentences", "loss", "perplexity", "accuracy"]
+    assert outputs == [] and list(results) == [
+        "split",
+        "sentences",
+        "loss",
+        "perplexity",
+        "accuracy",
+    ]
 
 
 def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
     class Long(Stand):
-        def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        def maps(
+            self, params: Any, source: str, target: str | None
+        ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
             many = LEGIBLE + 1
-            return {"look": AttentionMap(np.eye(many)[None], "source", "source")}, {"source": ["a"] * many}  # type: ignore[arg-type]
+            return {"look": AttentionMap(np.eye(many)[None], "source", "source")}, {
+                "source": ["a"] * many
+            }  # type: ignore[arg-type]
 
     paths = draw(Long(), None, "s", None, tmp_path / "one")
-    assert list(paths) == ["arrays"] and np.load(paths["arrays"])["look"].shape == (1, LEGIBLE + 1, LEGIBLE + 1)
+    assert list(paths) == ["arrays"] and np.load(paths["arrays"])["look"].shape == (
+        1,
+        LEGIBLE + 1,
+        LEGIBLE + 1,
+    )
 
 
-def test_a_picture_that_fails_costs_no_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The scores are on the disk before anything is drawn; the failure is a warning, and gone when drawing works again."""
+def test_a_picture_that_fails_costs_no_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scores are on the disk before anything is drawn; the failure is a warning, and gone when
+    drawing works again.
+    """
     scored = tmp_path / "results.json"
+    (tmp_path / FILE).write_bytes(b"old")
 
     class Shy(Stand):
-        config = SimpleNamespace(system=SimpleNamespace(name="stand"), data=SimpleNamespace(name="none"))
+        config = SimpleNamespace(
+            system=SimpleNamespace(name="stand"), data=SimpleNamespace(name="none")
+        )
         outputs = "translations.txt"
 
-        def maps(self, params: Any, source: str, target: str | None) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
-            assert json.loads(scored.read_text())["bleu"] == 12.0
+        def maps(
+            self, params: Any, source: str, target: str | None
+        ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+            assert (
+                json.loads(scored.read_text())["bleu"] == 12.0 and not (tmp_path / FILE).exists()
+            )  # one of an earlier evaluation
             raise ValueError("no such\nmap")
 
-    monkeypatch.setattr("attnlab.training.loop.best_params", lambda config, task, workdir: ({"w": np.zeros(3)}, 7))
+    monkeypatch.setattr(
+        "attnlab.training.loop.best_params", lambda config, task, workdir: ({"w": np.zeros(3)}, 7)
+    )
     report(Shy.config, Shy(), tmp_path)
     err = capsys.readouterr().err
     assert err == "warning: pictures not drawn, maps: ValueError: no such map\n"
     assert (tmp_path / "pictures_failed.txt").read_text() == "maps: ValueError: no such map\n"
     assert json.loads(scored.read_text())["step"] == 7 and (tmp_path / "curves.png").exists()
+    kept = json.loads(
+        (tmp_path / "examples.json").read_text()
+    )  # what the first lines of the outputs answer
+    assert (
+        kept["outputs"] == "translations.txt"
+        and len((tmp_path / "translations.txt").read_text().splitlines()) == 5
+    )
+    assert kept["examples"] == [{"source": f"s{one}", "target": f"t{one}"} for one in range(5)]
     report(Shy.config, type("Able", (Shy,), {"maps": Stand.maps})(), tmp_path)
     assert capsys.readouterr().err == "" and not (tmp_path / "pictures_failed.txt").exists()
 
 
+def test_a_score_that_does_not_come_out_of_its_examples_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task with nothing to draw from, or nothing that agrees, leaves no file."""
+    rows = {"accuracy": ("ratio", [[1, 4], [1, 4]]), "exact": ("ratio", [[1, 1]] * 2)}
+
+    class Itemised(Stand):
+        def items(self, params: Any, split: str, outputs: list[str]) -> Items | None:
+            assert outputs == ["a"] * 5
+            return Items.of(rows)
+
+    results, outputs = scores(Itemised(), None, "test")
+    items = resampled(Itemised(), None, "test", outputs, results)
+    assert (
+        items is not None and set(items.rules) == {"accuracy"} and items.score("accuracy") == 0.25
+    )
+    assert (
+        capsys.readouterr().err
+        == "warning: exact is 0.2, its examples give 1.0; it is left out of items.npz\n"
+    )
+    del rows["accuracy"]
+    assert (
+        resampled(Itemised(), None, "test", outputs, results)
+        is None
+        is resampled(Stand(), None, "test", outputs, results)
+    )
+
+
 def test_curves_of_a_metric_stream(tmp_path: Path) -> None:
-    lines = [{"step": step, "split": split, "loss": 1 / step} for step in (1, 2, 3) for split in ("train", "valid")]
+    lines = [
+        {"step": step, "split": split, "loss": 1 / step}
+        for step in (1, 2, 3)
+        for split in ("train", "valid")
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert curves(tmp_path).read_bytes().startswith(b"\x89PNG") and curves(tmp_path) == tmp_path / "curves.png"
+    assert (
+        curves(tmp_path).read_bytes().startswith(b"\x89PNG")
+        and curves(tmp_path) == tmp_path / "curves.png"
+    )

@@ -26,9 +26,16 @@ def run(runs: Callable[[str], tuple[Path, Called]]) -> attnlab.Run:
 @pytest.mark.quick
 def test_it_says_what_it_is_in_one_line(run: attnlab.Run, searched: Path) -> None:
     """Config, task, parameters and step of the best checkpoint; parameters are not printed."""
-    assert run.config.system.name == "rnnsearch" and run.task.config is run.config and run.workdir == searched
+    assert (
+        run.config.system.name == "rnnsearch"
+        and run.task.config is run.config
+        and run.workdir == searched
+    )
     assert run.step == json.loads((searched / "results.json").read_text())["step"]
-    assert repr(run) == f"Run({str(searched)!r}, system='rnnsearch', data='dates', step={run.step}, parameters={run.parameters})"
+    assert (
+        repr(run) == f"Run({str(searched)!r}, system='rnnsearch', data='dates', step={run.step},"
+        f" parameters={run.parameters})"
+    )
     assert run.parameters == json.loads((searched / "results.json").read_text())["parameters"]
 
 
@@ -37,37 +44,67 @@ def test_generate_gives_what_the_command_writes(run: attnlab.Run, searched: Path
     expected = (searched / "translations.txt").read_text().splitlines()
     assert run.generate([TEXTS[0], " ", *TEXTS[1:]]) == [expected[0], "", *expected[1:]]
     answers = run.respond([TEXTS[0], ""])
-    assert [one.text for one in answers[0]] == expected[:1] and answers[1] == [] and answers[0][0].score < 0
+    assert (
+        [one.text for one in answers[0]] == expected[:1]
+        and answers[1] == []
+        and answers[0][0].score < 0
+    )
     assert run.generate([]) == [] and run.longer(["x" * 40, "", "x", "y" * 32]) == [0, 3]
 
 
 def test_overrides_of_its_use_give_several_hypotheses(searched: Path) -> None:
-    run = attnlab.load(searched, {"decoding.method": "beam", "decoding.beam": 20, "decoding.n_best": 3})
-    ended = called(
-        ["generate", f"--workdir={searched}", *(f"--config.decoding.{one}" for one in ("method=beam", "beam=20", "n_best=3"))], "4.5.1999\n"
+    run = attnlab.load(
+        searched, {"decoding.method": "beam", "decoding.beam": 20, "decoding.n_best": 3}
     )
-    assert "".join(f"1\t{one.score:.4f}\t{one.text}\n" for one in run.respond(["4.5.1999"])[0]) == ended.out != ""
+    ended = called(
+        [
+            "generate",
+            f"--workdir={searched}",
+            *(f"--config.decoding.{one}" for one in ("method=beam", "beam=20", "n_best=3")),
+        ],
+        "4.5.1999\n",
+    )
+    assert (
+        "".join(f"1\t{one.score:.4f}\t{one.text}\n" for one in run.respond(["4.5.1999"])[0])
+        == ended.out
+        != ""
+    )
 
 
 def test_scores_are_log_probabilities(run: attnlab.Run, searched: Path) -> None:
     """As `generate --score` prints them; one alone as among others."""
     pairs = [("4.5.1999", "1999-05-04"), (TEXTS[0], "x")]
-    ended = called(["generate", f"--workdir={searched}", "--score"], "".join(f"{source}\t{target}\n" for source, target in pairs))
+    ended = called(
+        ["generate", f"--workdir={searched}", "--score"],
+        "".join(f"{source}\t{target}\n" for source, target in pairs),
+    )
     assert (
-        "".join(f"{score:.6f}\t{source}\t{target}\n" for score, (source, target) in zip(run.scores(pairs), pairs, strict=True)) == ended.out
+        "".join(
+            f"{score:.6f}\t{source}\t{target}\n"
+            for score, (source, target) in zip(run.scores(pairs), pairs, strict=True)
+        )
+        == ended.out
     )
     assert run.score(*pairs[0]) == pytest.approx(run.scores(pairs)[0], rel=1e-6)
     assert run.scores([]) == [] and max(run.scores(pairs)) < 0
 
 
 def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: Path) -> None:
-    """The arrays that `inspect` keeps; without a target the system writes its own; a notebook shows a map as a picture."""
+    """The arrays that `inspect` keeps; without a target the system writes its own; a notebook shows
+    a map as a picture.
+    """
     flags = ["--source=3 of may 1967", "--target=1967-05-03", f"--output={tmp_path}"]
     assert called(["inspect", f"--workdir={run.workdir}", *flags]).code == 0
     kept = np.load(tmp_path / "0.npz")
     (name, one), *others = run.maps("3 of may 1967", "1967-05-03").items()
-    assert (name, others) == ("search", []) and np.array_equal(one.weights, kept["search"]) and isinstance(one.weights, np.ndarray)
-    assert one.keys == kept["source_tokens"].tolist() and one.queries == kept["target_tokens"].tolist()
+    assert (
+        (name, others) == ("search", [])
+        and np.array_equal(one.weights, kept["search"])
+        and isinstance(one.weights, np.ndarray)
+    )
+    assert (
+        one.keys == kept["source_tokens"].tolist() and one.queries == kept["target_tokens"].tolist()
+    )
     assert one._repr_png_() == (tmp_path / "0-search.png").read_bytes()
     own = run.maps("3 of may 1967")["search"]
     assert "".join(own.queries[:-1]) == run.generate(["3 of may 1967"])[0].replace(" ", "\u2423")
@@ -77,46 +114,94 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
 def test_evaluate_gives_what_the_command_prints(split: str, run: attnlab.Run) -> None:
     ended = called(["evaluate", f"--workdir={run.workdir}", f"--split={split}", "--json"])
     found, printed = run.evaluate(split), json.loads(ended.out)
-    assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0} and found["split"] == split
+    assert {**found, "decoding_seconds": 0} == {**printed, "decoding_seconds": 0} and found[
+        "split"
+    ] == split
 
 
 def test_runs_together(run: attnlab.Run, tmp_path: Path) -> None:
     """The ensemble of the commands; a run and its copy know what the run knows."""
     copy = Path(shutil.copytree(run.workdir, tmp_path / "copy"))
     both = attnlab.load(run.workdir, ensemble=[copy])
-    assert set(both.params) == {"members_0", "members_1"} and both.parameters == 2 * run.parameters and str(copy) in repr(both)
-    ended = called(["evaluate", f"--workdir={run.workdir}", f"--ensemble={copy}", "--json", "--split=valid"])
-    assert both.evaluate("valid")["loss"] == json.loads(ended.out)["loss"] == pytest.approx(run.evaluate("valid")["loss"], rel=1e-5)
+    assert (
+        set(both.params) == {"members_0", "members_1"}
+        and both.parameters == 2 * run.parameters
+        and str(copy) in repr(both)
+    )
+    ended = called(
+        ["evaluate", f"--workdir={run.workdir}", f"--ensemble={copy}", "--json", "--split=valid"]
+    )
+    assert (
+        both.evaluate("valid")["loss"]
+        == json.loads(ended.out)["loss"]
+        == pytest.approx(run.evaluate("valid")["loss"], rel=1e-5)
+    )
     assert both.generate(TEXTS) == run.generate(TEXTS)
 
 
 @pytest.mark.parametrize(
     ("use", "words"),
     [
-        (lambda run: run.generate("3 of may"), "generate takes a list of texts, not one text: write generate(['3 of may'])"),
+        (
+            lambda run: run.generate("3 of may"),
+            "generate takes a list of texts, not one text: write generate(['3 of may'])",
+        ),
         (lambda run: run.evaluate("tset"), "split 'tset'; did you mean 'test'?"),
-        (lambda run: attnlab.load(run.workdir, splits="tset"), "split 'tset'; did you mean 'test'?"),
+        (
+            lambda run: attnlab.load(run.workdir, splits="tset"),
+            "split 'tset'; did you mean 'test'?",
+        ),
         (lambda run: run.score("a", " "), "pair 1: expected a source and a target, both not empty"),
         (lambda run: run.maps(" "), "source=' ': expected a text that is not empty"),
-        (lambda run: attnlab.load(run.workdir, {"training.steps": 8}), "config.training.steps cannot change after training; these can: "),
-        (lambda run: attnlab.load(run.workdir, {"decoding.bean": 8}), "config.decoding.bean: no such key; did you mean 'decoding.beam'"),
-        (lambda run: attnlab.load(run.workdir, {"decoding.beam": 1.5}), "config.decoding.beam='1.5': expected int"),
-        (lambda run: attnlab.load(run.workdir, "decoding.beam=8"), "overrides: expected {key: value}, got 'decoding.beam=8'"),
-        (lambda run: attnlab.load(run.workdir.parent / "no"), "no holds no run; train one there with 'train --config=... --workdir="),
-        (lambda run: attnlab.load(run.workdir, ensemble=[run.workdir]), "is named twice; a run counts once"),
+        (
+            lambda run: attnlab.load(run.workdir, {"training.steps": 8}),
+            "config.training.steps cannot change after training; these can: ",
+        ),
+        (
+            lambda run: attnlab.load(run.workdir, {"decoding.bean": 8}),
+            "config.decoding.bean: no such key; did you mean 'decoding.beam'",
+        ),
+        (
+            lambda run: attnlab.load(run.workdir, {"decoding.beam": 1.5}),
+            "config.decoding.beam='1.5': expected int",
+        ),
+        (
+            lambda run: attnlab.load(run.workdir, "decoding.beam=8"),
+            "overrides: expected {key: value}, got 'decoding.beam=8'",
+        ),
+        (
+            lambda run: attnlab.load(run.workdir.parent / "no"),
+            "no holds no run; train one there with 'train --config=... --workdir=",
+        ),
+        (
+            lambda run: attnlab.load(run.workdir, ensemble=[run.workdir]),
+            "is named twice; a run counts once",
+        ),
     ],
 )
-def test_mistakes_have_the_words_of_the_command_line(use: Callable[[attnlab.Run], Any], words: str, run: attnlab.Run) -> None:
+def test_mistakes_have_the_words_of_the_command_line(
+    use: Callable[[attnlab.Run], Any], words: str, run: attnlab.Run
+) -> None:
     with pytest.raises(attnlab.UserError) as raised:
         use(run)
     assert words in str(raised.value)
 
 
-def test_what_a_task_or_a_system_cannot_give(run: attnlab.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No maps of a system that does not look, no log P of a target where a task has none; as the commands say it."""
+def test_what_a_task_or_a_system_cannot_give(
+    run: attnlab.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No maps of a system that does not look, no log P of a target where a task has none; as the
+    commands say it.
+    """
     monkeypatch.setattr(type(run.task.system), "needs", {})
-    with pytest.raises(attnlab.UserError, match="rnnsearch has no attention to look at; it knows its texts by its state alone"):
+    with pytest.raises(
+        attnlab.UserError,
+        match="rnnsearch has no attention to look at; it knows its texts by its state alone",
+    ):
         run.maps("a", "b")
     monkeypatch.delattr(type(run.task), "log_probs")
-    with pytest.raises(attnlab.UserError, match="the task 'translation' has no targets to score; translation and pronunciation have"):
+    with pytest.raises(
+        attnlab.UserError,
+        match="the task 'translation' has no targets to score; translation and pronunciation have",
+    ):
         run.score("a", "b")

@@ -1,8 +1,9 @@
 """Float64 NumPy references of the alignments.
 
-(params, fields, scores [Tk], allowed [Tk], the mechanism's query [dq], position i of the query) to weights [Tk]. More of the
-place, by keyword, for those that want it: `head`; `before`, the weights [.., Tk] of the queries before it in the same look, in order;
-`length`, the real keys of the row (as many as are allowed unless given). Without a random stream, as at test time.
+(params, fields, scores [Tk], allowed [Tk], the mechanism's query [dq], position i of the query) to
+weights [Tk]. More of the place, by keyword, for those that want it: `head`; `before`, the weights
+[.., Tk] of the queries before it in the same look, in order; `length`, the real keys of the row (as
+many as are allowed unless given). Without a random stream, as at test time.
 """
 
 from __future__ import annotations
@@ -14,17 +15,31 @@ import numpy as np
 Array = np.ndarray
 
 
-def softmax(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
+def softmax(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
     """exp(e_j) / sum exp over the allowed j; zeros where nothing is allowed."""
     return _shared(scores, allowed, 0.0)
 
 
-def softmax_plus_one(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
+def softmax_plus_one(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
     """exp(e_j) / (1 + sum exp)."""
     return _shared(scores, allowed, 1.0)
 
 
-def sink(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, *, head: int = 0, **at: Any) -> Array:
+def sink(
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    head: int = 0,
+    **at: Any,
+) -> Array:
     """exp(e_j) / (exp(b_h) + sum exp)."""
     return _shared(scores, allowed, float(np.exp(params["logit"][head])))
 
@@ -39,8 +54,12 @@ def _shared(scores: Array, allowed: Array, more: float) -> Array:
     return weights
 
 
-def sparsemax(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
-    """max(e_j - tau, 0): the one support size whose tau lies between its last key and the first key outside."""
+def sparsemax(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """max(e_j - tau, 0): the one support size whose tau lies between its last key and the first key
+    outside.
+    """
     weights = np.zeros(len(scores))
     chosen = np.flatnonzero(allowed)
     ranked = sorted(scores[chosen], reverse=True)
@@ -51,12 +70,26 @@ def sparsemax(params: Any, fields: Any, scores: Array, allowed: Array, query: Ar
     return weights
 
 
-def entmax(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
-    """max((alpha - 1) e_j - tau, 0)^(1 / (alpha - 1)) with tau found by halving, as the paper defines it."""
+def entmax(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """max((alpha - 1) e_j - tau, 0)^(1 / (alpha - 1)) with tau found by halving, as the paper
+    defines it.
+    """
     return _tsallis(scores, allowed, fields.get("alpha", 1.5))
 
 
-def learned_entmax(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, *, head: int = 0, **at: Any) -> Array:
+def learned_entmax(
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    head: int = 0,
+    **at: Any,
+) -> Array:
     """The same with alpha = 1 + sigmoid(w_h)."""
     return _tsallis(scores, allowed, 1.0 + 1.0 / (1.0 + np.exp(-params["logit"][head])))
 
@@ -78,41 +111,69 @@ def _tsallis(scores: Array, allowed: Array, alpha: float) -> Array:
     return weights
 
 
-def sigmoid(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
+def sigmoid(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
     """sigmoid(e_j - log n), n the allowed keys, or sigmoid(e_j + bias)."""
     weights = np.zeros(len(scores))
     for j in np.flatnonzero(allowed):
         bias = fields.get("bias")
-        weights[j] = 1.0 / (1.0 + np.exp(-(scores[j] + (-np.log(allowed.sum()) if bias is None else bias))))
+        weights[j] = 1.0 / (
+            1.0 + np.exp(-(scores[j] + (-np.log(allowed.sum()) if bias is None else bias)))
+        )
     return weights
 
 
 def local_m(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, *, length: int | None = None, **at: Any
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    length: int | None = None,
+    **at: Any,
 ) -> Array:
     """softmax over the keys at most D from min(i, n - 1)."""
     length = int(allowed.sum()) if length is None else length
-    return _shared(scores, allowed & _window(len(scores), min(i, length - 1), fields.get("reach", 10)), 0.0)
+    return _shared(
+        scores, allowed & _window(len(scores), min(i, length - 1), fields.get("reach", 10)), 0.0
+    )
 
 
-def local_p(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
+def local_p(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
     """softmax over the keys at most D from floor(p), times the Gaussian about p."""
     return _predicted(params, fields, scores, allowed, query, **at)
 
 
-def local_p_renormalised(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
+def local_p_renormalised(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
     """The same over its sum."""
     weights = _predicted(params, fields, scores, allowed, query, **at)
     return weights / weights.sum() if weights.any() else weights
 
 
 def _predicted(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, *, head: int = 0, length: int | None = None, **at: Any
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    *,
+    head: int = 0,
+    length: int | None = None,
+    **at: Any,
 ) -> Array:
     reach = fields.get("reach", 10)
     length = int(allowed.sum()) if length is None else length
     times = {"n": length, "n - 1": length - 1}[fields.get("span", "n")]
-    p = times / (1.0 + np.exp(-np.tanh(query @ params["w_position"]["kernel"]) @ params["v"][:, head]))
+    p = times / (
+        1.0 + np.exp(-np.tanh(query @ params["w_position"]["kernel"]) @ params["v"][:, head])
+    )
     weights = _shared(scores, allowed & _window(len(scores), int(np.floor(p)), reach), 0.0)
     for s in range(len(scores)):
         weights[s] *= np.exp(-((s - p) ** 2) / (2 * (reach / 2) ** 2))
@@ -124,20 +185,35 @@ def _window(keys: int, centre: int, reach: int) -> Array:
 
 
 def monotonic(
-    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, *, head: int = 0, before: Any = (), **at: Any
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    head: int = 0,
+    before: Any = (),
+    **at: Any,
 ) -> Array:
-    """Equation 9 of Raffel et al.: p_j sum_{k <= j} a_before,k prod_{k <= l < j} (1 - p_l); queries that saw nothing do not count."""
+    """Equation 9 of Raffel et al.: p_j sum_{k <= j} a_before,k prod_{k <= l < j} (1 - p_l); queries
+    that saw nothing do not count.
+    """
     stop = np.where(allowed, 1.0 / (1.0 + np.exp(-(scores + params["offset"][head]))), 0.0)
     last = np.eye(len(scores))[0]
     for row in before:
         last = row if row.any() else last
     weights = np.zeros(len(scores))
     for j in range(len(scores)):
-        weights[j] = stop[j] * sum(last[k] * np.prod([1.0 - stop[l] for l in range(k, j)]) for k in range(j + 1))
+        weights[j] = stop[j] * sum(
+            last[k] * np.prod([1.0 - stop[l] for l in range(k, j)]) for k in range(j + 1)
+        )
     return weights
 
 
-def hard(params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any) -> Array:
+def hard(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
     """1 at the first of the best allowed keys."""
     weights = np.zeros(len(scores))
     if allowed.any():

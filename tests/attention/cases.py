@@ -1,4 +1,6 @@
-"""What the conformance suite runs over: every registered mechanism, in the settings worth a case, and the one table of tolerances."""
+"""What the conformance suite runs over: every registered mechanism, in the settings worth a case,
+and the one table of tolerances.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,15 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "key_heads": 1, "positions": {"name": "rope", "layout": "half", "share": 0.5}},
         {"heads": 3, "score": {"name": "qk_rmsnorm"}, "positions": {"name": "rope"}},
         {"heads": 2, "score": {"name": "gaussian", "spread": "fixed", "tau": 3.0}},
-        {"heads": 3, "key_heads": 1, "score": {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}},
+        {
+            "heads": 3,
+            "key_heads": 1,
+            "score": {
+                "name": "soft_capped",
+                "cap": 2.0,
+                "score": {"name": "cosine", "strength": "emitted"},
+            },
+        },
         {"heads": 3, "alignment": {"name": "sparsemax"}},
         {"heads": 3, "alignment": {"name": "entmax"}},
         {"heads": 3, "alignment": {"name": "sink"}},
@@ -57,9 +67,15 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "talking_heads": [{"heads": 3}],
     "differential": [{"heads": 4}],
     "gated": [{"heads": 3}, {"heads": 2, "gate": "head"}],
-    "latent": [{"heads": 3, "latent": 5}, {"heads": 2, "latent": 3, "rotary": 4, "query_latent": 5, "positions": {"name": "rope"}}],
+    "latent": [
+        {"heads": 3, "latent": 5},
+        {"heads": 2, "latent": 3, "rotary": 4, "query_latent": 5, "positions": {"name": "rope"}},
+    ],
     "hops": [{"hops": 2, "hidden": 5}],
-    "key_value": [{"score": {"name": "additive", "hidden": 6}}, {"score": "scaled_dot", "alignment": "sigmoid"}],
+    "key_value": [
+        {"score": {"name": "additive", "hidden": 6}},
+        {"score": "scaled_dot", "alignment": "sigmoid"},
+    ],
     "key_value_predict": [{"score": {"name": "additive", "hidden": 4}}, {"score": "general"}],
     "multi_step": [{"steps": 2, "looks": {"name": "multihead", "heads": 2}}],
 }
@@ -72,11 +88,15 @@ NOT_LINEAR = {
     "key_value_predict": "a tanh follows the weighted sum",
 }
 
-ESTIMATORS = {  # alignments whose gradient is, by definition, not that of what they compute: compared with no oracle's
+# alignments whose gradient is, by definition, not that of what they compute: compared with no
+# oracle's
+ESTIMATORS = {
     "straight_through": "the gradient is that of softmax",
     "gumbel": "the gradient is that of the relaxed sample",
 }
-JUMPS = {  # alignments that are not continuous: a rounded score may change a whole row, so that in bfloat16 one row in five may be another
+# alignments that are not continuous: a rounded score may change a whole row, so that in bfloat16
+# one row in five may be another
+JUMPS = {
     "hard": "one key is chosen",
     "straight_through": "one key is chosen",
     "gumbel": "one key is chosen",
@@ -84,7 +104,13 @@ JUMPS = {  # alignments that are not continuous: a rounded score may change a wh
     "local_p_renormalised": "the window moves by whole keys",
 }
 
-TOLERANCE = {"float32": 1e-6, "reordered": 2e-6, "gradient": 5e-6, "bfloat16": 1e-2, "float64": 1e-10}
+TOLERANCE = {
+    "float32": 1e-6,
+    "reordered": 2e-6,
+    "gradient": 5e-6,
+    "bfloat16": 1e-2,
+    "float64": 1e-10,
+}
 
 
 LOOKS_AT_POSITIONS: set[str] = set()
@@ -92,12 +118,15 @@ LOOKS_AT_POSITIONS: set[str] = set()
 
 
 def only(path: str, oracle: str | None = None) -> None:
-    """Run over a mechanism that is not registered, by its dotted path, in place of those that are (`--mechanism` of pytest).
+    """Run over a mechanism that is not registered, by its dotted path, in place of those that are
+    (`--mechanism` of pytest).
 
     Args:
-      path: "module:Class". The module may have SETTINGS, a list of configs to test it in; LOOKS_AT_POSITIONS = True if the order of
-        the source matters to it; NOT_LINEAR, the reason why dropped weights do not average out; and `oracle`.
-      oracle: "module:function", a float64 reference as in `oracles.py`; without one the module's own, if it has it.
+      path: "module:Class". The module may have SETTINGS, a list of configs to test it in;
+        LOOKS_AT_POSITIONS = True if the order of the source matters to it; NOT_LINEAR, the reason
+        why dropped weights do not average out; and `oracle`.
+      oracle: "module:function", a float64 reference as in `oracles.py`; without one the module's
+        own, if it has it.
     """
     beside = importlib.import_module(MECHANISMS.resolve(path).__module__)
     settings = getattr(beside, "SETTINGS", [{}])
@@ -113,31 +142,48 @@ def only(path: str, oracle: str | None = None) -> None:
 
 
 def over_all(quick: bool = False) -> pytest.MarkDecorator:
-    """A test over every case; with `quick` the first setting of each mechanism is among those of `-m quick`."""
+    """A test over every case; with `quick` the first setting of each mechanism is among those of
+    `-m quick`.
+    """
     marked = [pytest.mark.quick] if quick else []
     firsts = [NAMES[CASES.index(case)] for case in first_settings()]
     cases = zip(CASES, NAMES, strict=True)
     return pytest.mark.parametrize(
-        ("name", "config"), [pytest.param(*case, id=label, marks=marked if label in firsts else []) for case, label in cases]
+        ("name", "config"),
+        [
+            pytest.param(*case, id=label, marks=marked if label in firsts else [])
+            for case, label in cases
+        ],
     )
 
 
 def first_settings() -> list[tuple[str, dict[str, Any]]]:
     """One case of each mechanism."""
-    return [case for number, case in enumerate(CASES) if case[0] not in [name for name, _ in CASES[:number]]]
+    return [
+        case
+        for number, case in enumerate(CASES)
+        if case[0] not in [name for name, _ in CASES[:number]]
+    ]
 
 
 def reference(name: str) -> Oracle:
     """The oracle of a mechanism; skips the test where somebody's own mechanism came without one."""
     if name not in ORACLES:
-        pytest.skip("compared with no oracle: name one by --oracle=module:function, or put a function `oracle` beside the mechanism")
+        pytest.skip(
+            "compared with no oracle: name one by --oracle=module:function, or put a function"
+            " `oracle` beside the mechanism"
+        )
     return ORACLES[name]
 
 
 def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism or any part of it does."""
     score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
-    of_parts = score == "location" or bool(ALIGNMENTS.resolve(alignment).looks_at) or bool(POSITIONS.resolve(scheme).hooks)
+    of_parts = (
+        score == "location"
+        or bool(ALIGNMENTS.resolve(alignment).looks_at)
+        or bool(POSITIONS.resolve(scheme).hooks)
+    )
     return of_parts or name in LOOKS_AT_POSITIONS
 
 
@@ -147,7 +193,9 @@ def alignment(config: dict[str, Any]) -> Any:
 
 
 def stepwise(config: dict[str, Any]) -> bool:
-    """Whether a mechanism may be read query by query, while its source grows: what the alignment of a row rests on is there by then."""
+    """Whether a mechanism may be read query by query, while its source grows: what the alignment of
+    a row rests on is there by then.
+    """
     return alignment(config).form != "look" and "lengths" not in alignment(config).looks_at
 
 
@@ -157,21 +205,32 @@ def make(name: str, config: dict[str, Any]) -> Attention:
 
 
 def parameters(module: Attention, seed: int = 0) -> Any:
-    """Parameters drawn so that no path is silent: N(0, 1/rows) for every array, zero-initialised ones too; `init` makes nothing else."""
+    """Parameters drawn so that no path is silent: N(0, 1/rows) for every array, zero-initialised
+    ones too; `init` makes nothing else.
+    """
     x = jnp.zeros((1, 2, WIDTH))
     variables = jax.eval_shape(module.init, jax.random.key(0), x, x)
     assert set(variables) <= {"params"}, "something was sown while parameters were made"
     shapes = variables.get("params", {})
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
-    drawn = [(rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0])).astype(np.float32) for leaf in leaves]
+    drawn = [
+        (rng.normal(size=leaf.shape).astype(np.float32) / np.sqrt(leaf.shape[0])).astype(np.float32)
+        for leaf in leaves
+    ]
     return jax.tree.unflatten(tree, drawn)
 
 
-def inputs(batch: int = 3, queries: int = 5, keys: int = 7, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unit-variance query [B,Tq,WIDTH] and source [B,Tk,WIDTH], and `valid` [B,Tk] with a row of one real token."""
+def inputs(
+    batch: int = 3, queries: int = 5, keys: int = 7, seed: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Unit-variance query [B,Tq,WIDTH] and source [B,Tk,WIDTH], and `valid` [B,Tk] with a row of
+    one real token.
+    """
     rng = np.random.default_rng(seed)
-    query, source = (rng.normal(size=(batch, length, WIDTH)).astype(np.float32) for length in (queries, keys))
+    query, source = (
+        rng.normal(size=(batch, length, WIDTH)).astype(np.float32) for length in (queries, keys)
+    )
     lengths = np.array([keys, 1, max(1, keys - 3)] + [keys] * batch)[:batch]
     return query, source, np.arange(keys)[None] < lengths[:, None]
 

@@ -1,19 +1,21 @@
-"""`--mechanism=my_file:MyAttention`: what every registered mechanism is put through, for one that is not registered."""
+"""`--mechanism=my_file:MyAttention`: what every registered mechanism is put through, for one that
+is not registered.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 
-import jax
 import pytest
 from hypothesis import settings
 
 from attnlab.errors import UserError
 from tests.attention import cases
 
-settings.register_profile("attnlab", derandomize=True, deadline=None, database=None, max_examples=20)
+settings.register_profile(
+    "attnlab", derandomize=True, deadline=None, database=None, max_examples=20
+)
 settings.load_profile("attnlab")
 
 
@@ -32,13 +34,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """With `--mechanism`, leaves only what runs over it."""
     chosen = config.getoption("mechanism", default=None)
     if chosen:
-        kept = [item for item in items if getattr(item, "callspec", None) and item.callspec.params.get("name") == chosen]
+        kept = [
+            item
+            for item in items
+            if getattr(item, "callspec", None) and item.callspec.params.get("name") == chosen
+        ]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    """Arrays may be float64 for the length of a test; what is computed from such is float64 (`attnlab.attention.precision`)."""
-    with jax.enable_x64(True):
-        yield

@@ -1,9 +1,11 @@
-"""Float64 NumPy references of the mechanisms, written from the papers' formulas with plain loops. One per mechanism, by registered name.
+"""Float64 NumPy references of the mechanisms, written from the papers' formulas with plain loops.
+One per mechanism, by registered name.
 
-Each takes the mechanism's parameters, its configuration, query [B,Tq,dq], source [B,Tk,ds], a boolean mask [B,Tq,Tk] (True may be seen)
-and, for position schemes that ask, whether no query sees a later key; it returns (context [B,Tq,d], weights [B,H,Tq,Tk]).
-Scores, alignments and position schemes have references of their own
-(`score_oracles.py`, `alignment_oracles.py`, `position_oracles.py`), which these put together.
+Each takes the mechanism's parameters, its configuration, query [B,Tq,dq], source [B,Tk,ds], a
+boolean mask [B,Tq,Tk] (True may be seen) and, for position schemes that ask, whether no query sees
+a later key; it returns (context [B,Tq,d], weights [B,H,Tq,Tk]). Scores, alignments and position
+schemes have references of their own (`score_oracles.py`, `alignment_oracles.py`,
+`position_oracles.py`), which these put together.
 """
 
 from __future__ import annotations
@@ -28,43 +30,89 @@ def part(config: Mapping[str, Any], field: str, default: str) -> tuple[str, dict
     return node.pop("name"), node
 
 
-def single(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
+def single(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
     """e_ij = score(q_i, s_j); c_i = sum_j a_ij s_j."""
     score, fields = part(config, "score", "additive")
     align, how = part(config, "alignment", "softmax")
     batch, queries, keys = mask.shape
-    context, weights = np.zeros((batch, queries, source.shape[-1])), np.zeros((batch, 1, queries, keys))
+    context, weights = (
+        np.zeros((batch, queries, source.shape[-1])),
+        np.zeros((batch, 1, queries, keys)),
+    )
     for b in range(batch):
         for i in range(queries):
-            scores = np.array([SCORES[score](params.get("fit", {}), fields, query[b, i], source[b, j], j) for j in range(keys)])
+            scores = np.array(
+                [
+                    SCORES[score](params.get("fit", {}), fields, query[b, i], source[b, j], j)
+                    for j in range(keys)
+                ]
+            )
             row = (scores, mask[b, i], query[b, i], keys - queries + i)
-            weights[b, 0, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, before=weights[b, 0, :i], length=real(mask[b]))
+            weights[b, 0, i] = ALIGNMENTS[align](
+                params.get("align", {}), how, *row, before=weights[b, 0, :i], length=real(mask[b])
+            )
             context[b, i] = sum(weights[b, 0, i, j] * source[b, j] for j in range(keys))
     return context, weights
 
 
-def multihead(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
-    """Head h: align(score(q_h, k_g) + bias) v_g, g = h // (H / K); the heads side by side times W_o."""
-    weights = heads_weights(params, config, heads_scores(params, config, query, source, causal), query, mask)
+def multihead(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
+    """Head h: align(score(q_h, k_g) + bias) v_g, g = h // (H / K); the heads side by side times
+    W_o.
+    """
+    weights = heads_weights(
+        params, config, heads_scores(params, config, query, source, causal), query, mask
+    )
     joined = heads_values(params, config, source, weights)
     return _affine(params["out"], joined), weights
 
 
 def talking_heads(
-    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
 ) -> Result:
     """Scores of head l: sum_h P_hl e_h; after the softmax, weights of head m: sum_l Q_lm a_l."""
     scores = heads_scores(params, config, query, source, causal)
     heads = range(config["heads"])
-    mixed = np.stack([sum(params["mix_scores"][h, m] * scores[:, h] for h in heads) for m in heads], axis=1)
+    mixed = np.stack(
+        [sum(params["mix_scores"][h, m] * scores[:, h] for h in heads) for m in heads], axis=1
+    )
     weights = heads_weights(params, config, mixed, query, mask)
-    talked = np.stack([sum(params["mix_weights"][h, m] * weights[:, h] for h in heads) for m in heads], axis=1)
+    talked = np.stack(
+        [sum(params["mix_weights"][h, m] * weights[:, h] for h in heads) for m in heads], axis=1
+    )
     return _affine(params["out"], heads_values(params, config, source, talked)), talked
 
 
-def gated(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
+def gated(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
     """The heads side by side, times sigmoid(x W_g) of every channel or every head, times W_o."""
-    weights = heads_weights(params, config, heads_scores(params, config, query, source, causal), query, mask)
+    weights = heads_weights(
+        params, config, heads_scores(params, config, query, source, causal), query, mask
+    )
     gates = 1 / (1 + np.exp(-_affine(params["w_gate"], query)))
     if config.get("gate") == "head":
         gates = np.repeat(gates, query.shape[-1] // config["heads"], axis=-1)
@@ -72,35 +120,64 @@ def gated(params: Any, config: dict[str, Any], query: np.ndarray, source: np.nda
 
 
 def differential(
-    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
 ) -> Result:
-    """Pairs of neighbouring heads: A_2h - lam A_2h+1 over values twice as wide; (1 - lam0) RMSNorm of each; times W_o."""
+    """Pairs of neighbouring heads: A_2h - lam A_2h+1 over values twice as wide; (1 - lam0) RMSNorm
+    of each; times W_o.
+    """
     pairs, start = config["heads"] // 2, config.get("start", 0.2)
-    single_maps = heads_weights(params, config, heads_scores(params, config, query, source, causal), query, mask)
+    single_maps = heads_weights(
+        params, config, heads_scores(params, config, query, source, causal), query, mask
+    )
     lam = np.exp(params["a1"] @ params["b1"]) - np.exp(params["a2"] @ params["b2"]) + start
-    weights = np.stack([single_maps[:, 2 * h] - lam * single_maps[:, 2 * h + 1] for h in range(pairs)], axis=1)
+    weights = np.stack(
+        [single_maps[:, 2 * h] - lam * single_maps[:, 2 * h + 1] for h in range(pairs)], axis=1
+    )
     values = _affine(params["w_value"], source)
     wide = values.shape[-1] // pairs
     joined = np.zeros((*query.shape[:2], values.shape[-1]))
     for b, h, i in np.ndindex(weights.shape[:3]):
         mine = slice(h * wide, (h + 1) * wide)
         found = weights[b, h, i] @ values[b, :, mine]
-        joined[b, i, mine] = (1 - start) * found / np.sqrt((found**2).mean() + 1e-5) * params["gain"]
+        joined[b, i, mine] = (
+            (1 - start) * found / np.sqrt((found**2).mean() + 1e-5) * params["gain"]
+        )
     return _affine(params["out"], joined), weights
 
 
-def latent(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
-    """Direct form: k_h = [c U_h ; turn(s W_kr)], v_h = c V_h, q_h = [content ; turn(rotary)], scale 1 / sqrt(D + R)."""
+def latent(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
+    """Direct form: k_h = [c U_h ; turn(s W_kr)], v_h = c V_h, q_h = [content ; turn(rotary)], scale
+    1 / sqrt(D + R).
+    """
     heads, rotary = config["heads"], config.get("rotary", 0)
     scheme, turns = part(config, "positions", "none")
     turn = POSITIONS[scheme]({}, turns, heads, max(rotary, 1))
     align, how = part(config, "alignment", "softmax")
     c = _rms(_affine(params["w_latent"], source), params["norm_latent"]["scale"])
-    x = _rms(_affine(params["w_query_latent"], query), params["norm_query"]["scale"]) if config.get("query_latent") else query
+    x = (
+        _rms(_affine(params["w_query_latent"], query), params["norm_query"]["scale"])
+        if config.get("query_latent")
+        else query
+    )
     batch, queries, keys = mask.shape
     size = params["up_key"].shape[2]
     q = _affine(params["w_query"], x).reshape(batch, queries, heads, size + rotary)
-    weights, joined = np.zeros((batch, heads, queries, keys)), np.zeros((batch, queries, heads * size))
+    weights, joined = (
+        np.zeros((batch, heads, queries, keys)),
+        np.zeros((batch, queries, heads * size)),
+    )
     for b, h, i in np.ndindex(batch, heads, queries):
         at = keys - queries + i
         scores = np.zeros(keys)
@@ -112,12 +189,23 @@ def latent(params: Any, config: dict[str, Any], query: np.ndarray, source: np.nd
         row = (scores / np.sqrt(size + rotary), mask[b, i], query[b, i], at)
         place = {"head": h, "before": weights[b, h, :i], "length": real(mask[b])}
         weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
-        joined[b, i, h * size : (h + 1) * size] = weights[b, h, i] @ (c[b] @ params["up_value"][:, h])
+        joined[b, i, h * size : (h + 1) * size] = weights[b, h, i] @ (
+            c[b] @ params["up_value"][:, h]
+        )
     return _affine(params["out"], joined), weights
 
 
-def hops(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
-    """A = softmax over j of W_2 tanh(W_1 s_j); the r sums side by side times W_o, the same for every query but for its mask."""
+def hops(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
+    """A = softmax over j of W_2 tanh(W_1 s_j); the r sums side by side times W_o, the same for
+    every query but for its mask.
+    """
     align, how = part(config, "alignment", "softmax")
     scores = np.tanh(_affine(params["w_hidden"], source)) @ params["w_hops"]["kernel"]
     batch, queries, keys = mask.shape
@@ -127,54 +215,104 @@ def hops(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndar
         place = {"head": r, "before": weights[b, r, :i], "length": real(mask[b])}
         weights[b, r, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
     joined = np.stack(
-        [[np.concatenate([weights[b, r, i] @ source[b] for r in range(config["hops"])]) for i in range(queries)] for b in range(batch)]
+        [
+            [
+                np.concatenate([weights[b, r, i] @ source[b] for r in range(config["hops"])])
+                for i in range(queries)
+            ]
+            for b in range(batch)
+        ]
     )
     return _affine(params["out"], joined), weights
 
 
-def key_value(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False) -> Result:
-    """Halves (k, v): e_ij = score(k_i, k_j), r_i = sum_j a_ij v_j, y_i = tanh(r_i W_r + v_i W_x); zeros where nothing is seen."""
+def key_value(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
+) -> Result:
+    """Halves (k, v): e_ij = score(k_i, k_j), r_i = sum_j a_ij v_j, y_i = tanh(r_i W_r + v_i W_x);
+    zeros where nothing is seen.
+    """
     return _in_parts(params, config, query, source, mask, 2)
 
 
 def key_value_predict(
-    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
 ) -> Result:
     """Thirds (k, v, p): as `key_value`, but y_i = tanh(r_i W_r + p_i W_x)."""
     return _in_parts(params, config, query, source, mask, 3)
 
 
-def _in_parts(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, parts: int) -> Result:
+def _in_parts(
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    parts: int,
+) -> Result:
     score, fields = part(config, "score", "additive")
     align, how = part(config, "alignment", "softmax")
     batch, queries, keys = mask.shape
     asked, kept = query.shape[-1] // parts, source.shape[-1] // parts
-    context, weights = np.zeros((batch, queries, params["of_own"]["kernel"].shape[1])), np.zeros((batch, 1, queries, keys))
+    context, weights = (
+        np.zeros((batch, queries, params["of_own"]["kernel"].shape[1])),
+        np.zeros((batch, 1, queries, keys)),
+    )
     for b, i in np.ndindex(batch, queries):
         k_i, own = query[b, i, :asked], query[b, i, -asked:]
-        scores = np.array([SCORES[score](params.get("fit", {}), fields, k_i, source[b, j, :kept], j) for j in range(keys)])
-        weights[b, 0, i] = ALIGNMENTS[align](params.get("align", {}), how, scores, mask[b, i], query[b, i], keys - queries + i)
+        scores = np.array(
+            [
+                SCORES[score](params.get("fit", {}), fields, k_i, source[b, j, :kept], j)
+                for j in range(keys)
+            ]
+        )
+        weights[b, 0, i] = ALIGNMENTS[align](
+            params.get("align", {}), how, scores, mask[b, i], query[b, i], keys - queries + i
+        )
         r = sum(weights[b, 0, i, j] * source[b, j, kept : 2 * kept] for j in range(keys))
         if mask[b, i].any():
-            context[b, i] = np.tanh(r @ params["of_found"]["kernel"] + own @ params["of_own"]["kernel"])
+            context[b, i] = np.tanh(
+                r @ params["of_found"]["kernel"] + own @ params["of_own"]["kernel"]
+            )
     return context, weights
 
 
 def multi_step(
-    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, mask: np.ndarray, causal: bool = False
+    params: Any,
+    config: dict[str, Any],
+    query: np.ndarray,
+    source: np.ndarray,
+    mask: np.ndarray,
+    causal: bool = False,
 ) -> Result:
-    """q_0 = x W_q, q_{n+1} = q_n + context(q_n), `steps` times; the sum of the contexts, and the maps of all steps as heads."""
+    """q_0 = x W_q, q_{n+1} = q_n + context(q_n), `steps` times; the sum of the contexts, and the
+    maps of all steps as heads.
+    """
     name, fields = part(config, "looks", "multihead")
     query = _affine(params["w_query"], query)
     total, maps = np.zeros(query.shape), []
     for _ in range(config["steps"]):
-        context, weights = ORACLES[name](params["look"], fields, query + total, source, mask, causal)
+        context, weights = ORACLES[name](
+            params["look"], fields, query + total, source, mask, causal
+        )
         total = total + context
         maps.append(weights)
     return total, np.concatenate(maps, axis=1)
 
 
-def heads_scores(params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, causal: bool) -> np.ndarray:
+def heads_scores(
+    params: Any, config: dict[str, Any], query: np.ndarray, source: np.ndarray, causal: bool
+) -> np.ndarray:
     """[B,H,Tq,Tk]: score(q_h, k_g) + position bias, g = h // (H / K)."""
     heads = config["heads"]
     score, fields = part(config, "score", "scaled_dot")
@@ -186,7 +324,10 @@ def heads_scores(params: Any, config: dict[str, Any], query: np.ndarray, source:
     place = POSITIONS[scheme](params.get("scheme", {}), turns, heads, width, causal)
     scores = np.zeros((query.shape[0], heads, query.shape[1], source.shape[1]))
     for b, h, i, j in np.ndindex(scores.shape):
-        mine, shared = slice(h * width, (h + 1) * width), slice(h // group * width, (h // group + 1) * width)
+        mine, shared = (
+            slice(h * width, (h + 1) * width),
+            slice(h // group * width, (h // group + 1) * width),
+        )
         at = source.shape[1] - query.shape[1] + i
         x = place.query(h, fit.query(params.get("fit", {}), fields, q[b, i, mine]), at)
         y = place.key(h, fit.key(params.get("fit", {}), fields, k[b, j, shared]), j)
@@ -195,18 +336,29 @@ def heads_scores(params: Any, config: dict[str, Any], query: np.ndarray, source:
     return scores
 
 
-def heads_weights(params: Any, config: dict[str, Any], scores: np.ndarray, query: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def heads_weights(
+    params: Any, config: dict[str, Any], scores: np.ndarray, query: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
     """[B,H,Tq,Tk]: each row aligned on its own."""
     align, how = part(config, "alignment", "softmax")
     weights = np.zeros(scores.shape)
     for b, h, i in np.ndindex(scores.shape[:3]):
         at = scores.shape[3] - scores.shape[2] + i
-        row, place = (scores[b, h, i], mask[b, i], query[b, i], at), {"head": h, "before": weights[b, h, :i], "length": real(mask[b])}
+        row, place = (
+            (scores[b, h, i], mask[b, i], query[b, i], at),
+            {
+                "head": h,
+                "before": weights[b, h, :i],
+                "length": real(mask[b]),
+            },
+        )
         weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
     return weights
 
 
-def heads_values(params: Any, config: dict[str, Any], source: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def heads_values(
+    params: Any, config: dict[str, Any], source: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     """The weighted sums of all heads side by side, [B,Tq,H*D]."""
     heads = config["heads"]
     scheme, turns = part(config, "positions", "none")
@@ -216,7 +368,9 @@ def heads_values(params: Any, config: dict[str, Any], source: np.ndarray, weight
     place = POSITIONS[scheme](params.get("scheme", {}), turns, heads, width)
     joined = np.zeros((weights.shape[0], weights.shape[2], heads * width))
     for b, h, i, j in np.ndindex(weights.shape):
-        value = v[b, j, h // group * width : (h // group + 1) * width] + place.value(h, weights.shape[3] - weights.shape[2] + i, j)
+        value = v[b, j, h // group * width : (h // group + 1) * width] + place.value(
+            h, weights.shape[3] - weights.shape[2] + i, j
+        )
         joined[b, i, h * width : (h + 1) * width] += weights[b, h, i, j] * value
     return joined
 

@@ -1,4 +1,6 @@
-"""Float64 NumPy references of the position schemes: what they do to one query, key, score and value, or to embeddings; and of trees."""
+"""Float64 NumPy references of the position schemes: what they do to one query, key, score and
+value, or to embeddings; and of trees.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,16 @@ class Nothing:
       causal: whether no query sees a later key. The score is taken to be scaled by 1 / sqrt(D).
     """
 
-    def __init__(self, params: Any, fields: Any, heads: int, width: int, causal: bool = False) -> None:
-        self.params, self.fields, self.heads, self.width, self.causal = params, fields, heads, width, causal
+    def __init__(
+        self, params: Any, fields: Any, heads: int, width: int, causal: bool = False
+    ) -> None:
+        self.params, self.fields, self.heads, self.width, self.causal = (
+            params,
+            fields,
+            heads,
+            width,
+            causal,
+        )
         self.scale = 1.0 / math.sqrt(width)
 
     def query(self, h: int, q: np.ndarray, i: int) -> np.ndarray:
@@ -48,7 +58,9 @@ class Shaw(Nothing):
 
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
-        return self.scale * sum(a * b for a, b in zip(q, self.params["keys"][self.row(i, j)], strict=True))
+        return self.scale * sum(
+            a * b for a, b in zip(q, self.params["keys"][self.row(i, j)], strict=True)
+        )
 
     def value(self, h: int, i: int, j: int) -> np.ndarray | float:
         """See `Nothing.value`."""
@@ -56,11 +68,15 @@ class Shaw(Nothing):
 
 
 class SyntaxRelative(Shaw):
-    """Shaw's, and a second pair of tables by the distance in a tree; without a tree every distance is 0."""
+    """Shaw's, and a second pair of tables by the distance in a tree; without a tree every distance
+    is 0.
+    """
 
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
-        return super().bias(h, q, k, i, j) + self.scale * float(q @ self.params["tree_keys"][self.fields.get("clip", 16)])
+        return super().bias(h, q, k, i, j) + self.scale * float(
+            q @ self.params["tree_keys"][self.fields.get("clip", 16)]
+        )
 
     def value(self, h: int, i: int, j: int) -> np.ndarray | float:
         """See `Nothing.value`."""
@@ -77,7 +93,9 @@ class TransformerXL(Nothing):
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
         d = self.heads * self.width
-        angles = [(i - j) / self.fields.get("base", 10000.0) ** (2 * m / d) for m in range((d + 1) // 2)]
+        angles = [
+            (i - j) / self.fields.get("base", 10000.0) ** (2 * m / d) for m in range((d + 1) // 2)
+        ]
         wave = np.array(([math.sin(a) for a in angles] + [math.cos(a) for a in angles])[:d])
         projected = (wave @ self.params["w_distance"])[h * self.width : (h + 1) * self.width]
         return self.scale * float((q + self.params["w"][h]) @ projected)
@@ -88,7 +106,9 @@ class T5(Nothing):
 
     def bias(self, h: int, q: np.ndarray, k: np.ndarray, i: int, j: int) -> float:
         """See `Nothing.bias`."""
-        row = t5_bucket(j - i, self.causal, self.fields.get("buckets", 32), self.fields.get("max_distance", 128))
+        row = t5_bucket(
+            j - i, self.causal, self.fields.get("buckets", 32), self.fields.get("max_distance", 128)
+        )
         return self.params["table"][row, h]
 
 
@@ -124,8 +144,14 @@ class Rope(Nothing):
         scaling = dict(self.fields.get("scaling", {"name": "none"}))
         name, y = scaling.pop("name"), np.array(x)
         for m in range(count // 2):
-            theta, factor = rope_frequency(m, count, self.fields.get("base", 10000.0), name, scaling)
-            a, b = (2 * m, 2 * m + 1) if self.fields.get("layout", "interleaved") == "interleaved" else (m, m + count // 2)
+            theta, factor = rope_frequency(
+                m, count, self.fields.get("base", 10000.0), name, scaling
+            )
+            a, b = (
+                (2 * m, 2 * m + 1)
+                if self.fields.get("layout", "interleaved") == "interleaved"
+                else (m, m + count // 2)
+            )
             y[a] = factor * (x[a] * math.cos(p * theta) - x[b] * math.sin(p * theta))
             y[b] = factor * (x[b] * math.cos(p * theta) + x[a] * math.sin(p * theta))
         return y
@@ -139,8 +165,12 @@ class Rope(Nothing):
         return self.turned(k, j)
 
 
-def rope_frequency(m: int, width: int, base: float, name: str, fields: dict[str, Any]) -> tuple[float, float]:
-    """theta_m of `width` turned channels and the factor of sines and cosines, for a scaling with all its fields given."""
+def rope_frequency(
+    m: int, width: int, base: float, name: str, fields: dict[str, Any]
+) -> tuple[float, float]:
+    """theta_m of `width` turned channels and the factor of sines and cosines, for a scaling with
+    all its fields given.
+    """
     theta = base ** (-2 * m / width)
     if name == "none":
         return theta, 1.0
@@ -155,7 +185,10 @@ def rope_frequency(m: int, width: int, base: float, name: str, fields: dict[str,
         def dim(turns: float) -> float:
             return width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base))
 
-        low, high = max(math.floor(dim(fields["fast"])), 0), min(math.ceil(dim(fields["slow"])), width - 1)
+        low, high = (
+            max(math.floor(dim(fields["fast"])), 0),
+            min(math.ceil(dim(fields["slow"])), width - 1),
+        )
         ramp = max(0.0, min(1.0, (m - low) / (high - low + (0.001 if high == low else 0.0))))
         return theta * (1 - ramp) + theta / s * ramp, (0.1 * math.log(s) + 1 if s > 1 else 1.0)
     wave = 2 * math.pi / theta
@@ -196,8 +229,13 @@ def learned(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 def syntax(params: Any, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """x_t + tanh(W [PE(t); PE(depth_t)])."""
-    both = [np.concatenate([sinusoid(t, x.shape[1]), sinusoid(p, x.shape[1])]) for t, p in enumerate(positions)]
-    return np.stack([row + np.tanh(one @ params["merge"]) for row, one in zip(x, both, strict=True)])
+    both = [
+        np.concatenate([sinusoid(t, x.shape[1]), sinusoid(p, x.shape[1])])
+        for t, p in enumerate(positions)
+    ]
+    return np.stack(
+        [row + np.tanh(one @ params["merge"]) for row, one in zip(x, both, strict=True)]
+    )
 
 
 EMBEDDINGS = {"sinusoidal": sinusoidal, "learned": learned, "syntax": syntax}
@@ -215,12 +253,18 @@ def structural(heads: Sequence[int], i: int, j: int, mode: str) -> int:
     """The signed distance of Wang et al. 2019."""
     up, down = path(heads, i), path(heads, j)
     deep, others = len(up) - 1, len(down) - 1
-    related = (j in up or i in down) if mode == "ancestor" else (i == j or up[1:2] == [j] or down[1:2] == [i])
+    related = (
+        (j in up or i in down)
+        if mode == "ancestor"
+        else (i == j or up[1:2] == [j] or down[1:2] == [i])
+    )
     return deep - others if related else (1 if i > j else -1) * (deep + others)
 
 
 def edges(heads: Sequence[int], i: int, j: int) -> int:
-    """Edges between two words, by breadth-first search; words of different trees meet in a root above both."""
+    """Edges between two words, by breadth-first search; words of different trees meet in a root
+    above both.
+    """
     near: dict[int, set[int]] = {}
     for word, head in enumerate(heads):
         up = -1 if head < 0 or head == word else head

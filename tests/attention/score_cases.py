@@ -1,4 +1,6 @@
-"""What the tests of scores run over: every registered score, in the settings worth a case, with parameters and inputs for it."""
+"""What the tests of scores run over: every registered score, in the settings worth a case, with
+parameters and inputs for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import Score
-from attnlab.registry import made
+from attnlab.config.registry import made
 
 B, H, TQ, TK, D = 2, 2, 3, 5, 6
 J = np.arange(TK)
@@ -35,7 +37,9 @@ NAMES = [f"{name}-{fields}" for name, fields in CASES]
 
 def whole(score: Score, q: Any, k: Any, j: Any = J) -> jax.Array:
     """Scores [B,H,Tq,Tk] as a mechanism without positions comes to them."""
-    return score.pairs(score.of_query(q, k.shape[-1]) * score.scale(q.shape[-1]), score.of_key(k), j)
+    return score.pairs(
+        score.of_query(q, k.shape[-1]) * score.scale(q.shape[-1]), score.of_key(k), j
+    )
 
 
 def make(name: str, fields: str) -> Score:
@@ -46,16 +50,27 @@ def make(name: str, fields: str) -> Score:
 def drawn(score: Score, query_width: int = D, key_width: int = D) -> dict[str, Any]:
     """Variables of a score, `randomised`."""
     q, k = jnp.zeros((1, 1, 1, query_width)), jnp.zeros((1, 1, 1, key_width))
-    return randomised(jax.eval_shape(lambda: score.init(jax.random.key(0), q, k, np.arange(1), method=whole)))
+    return randomised(
+        jax.eval_shape(lambda: score.init(jax.random.key(0), q, k, np.arange(1), method=whole))
+    )
 
 
 def randomised(shapes: Any, seed: int = 0) -> Any:
-    """Arrays N(0, 1 / rows) in these shapes, those that start at zero too, so that none is silent."""
+    """Arrays N(0, 1 / rows) in these shapes, those that start at zero too, so that none is
+    silent.
+    """
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: (rng.normal(size=leaf.shape) / np.sqrt(leaf.shape[0])).astype(np.float32), shapes)
+    return jax.tree.map(
+        lambda leaf: (rng.normal(size=leaf.shape) / np.sqrt(leaf.shape[0])).astype(np.float32),
+        shapes,
+    )
 
 
-def inputs(query_width: int = D, key_width: int = D, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def inputs(
+    query_width: int = D, key_width: int = D, seed: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Unit-variance q [B,H,Tq,dq] and k [B,H,Tk,dk]."""
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(B, H, TQ, query_width)).astype(np.float32), rng.normal(size=(B, H, TK, key_width)).astype(np.float32)
+    return rng.normal(size=(B, H, TQ, query_width)).astype(np.float32), rng.normal(
+        size=(B, H, TK, key_width)
+    ).astype(np.float32)

@@ -1,7 +1,9 @@
-"""Float64 NumPy references of the scores: (params, fields, q [dq], k [dk], position j of the key) to one number.
+"""Float64 NumPy references of the scores: (params, fields, q [dq], k [dk], position j of the key)
+to one number.
 
-Each is in three steps, as the papers with rotary positions have it: what becomes of the query, what of the key, and what of the two; a
-reference of a mechanism may turn queries and keys between the steps. Written with plain loops from the formulas.
+Each is in three steps, as the papers with rotary positions have it: what becomes of the query, what
+of the key, and what of the two; a reference of a mechanism may turn queries and keys between the
+steps. Written with plain loops from the formulas.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Oracle:
 
     def __call__(self, params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
         """The score of one query and one key."""
-        return float(self.pair(params, fields, self.query(params, fields, q), self.key(params, fields, k), j))
+        return float(
+            self.pair(params, fields, self.query(params, fields, q), self.key(params, fields, k), j)
+        )
 
 
 def dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
@@ -46,13 +50,17 @@ def scaled_dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -
 
 def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """v . tanh(W_a q + U_a k)."""
-    return float(params["v"] @ np.tanh(params["w_query"]["kernel"].T @ q + params["w_key"]["kernel"].T @ k))
+    return float(
+        params["v"] @ np.tanh(params["w_query"]["kernel"].T @ q + params["w_key"]["kernel"].T @ k)
+    )
 
 
 def times_w(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
     """q W."""
     kernel = params["w"]["kernel"]
-    return np.array([sum(q[a] * kernel[a, c] for a in range(len(q))) for c in range(kernel.shape[1])])
+    return np.array(
+        [sum(q[a] * kernel[a, c] for a in range(len(q))) for c in range(kernel.shape[1])]
+    )
 
 
 def times_w_and_b(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
@@ -63,25 +71,40 @@ def times_w_and_b(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
 def activated(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """act(q . k + b)."""
     x = dot(params, fields, q, k, j) + params["b"][0]
-    acts = {"tanh": math.tanh, "relu": lambda x: max(x, 0.0), "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "identity": float}
+    acts = {
+        "tanh": math.tanh,
+        "relu": lambda x: max(x, 0.0),
+        "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+        "identity": float,
+    }
     return acts[fields.get("act", "tanh")](x)
 
 
 def concat(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """v . tanh([q ; k] W_a)."""
     both, kernel = [*q, *k], params["w_a"]["kernel"]
-    return sum(params["v"][a] * math.tanh(sum(both[r] * kernel[r, a] for r in range(len(both)))) for a in range(len(params["v"])))
+    return sum(
+        params["v"][a] * math.tanh(sum(both[r] * kernel[r, a] for r in range(len(both))))
+        for a in range(len(params["v"]))
+    )
 
 
 def concat_identity(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """v . tanh(q W_a + k)."""
     kernel, v = params["w_a"]["kernel"], params["v"]["kernel"][:, 0]
-    return sum(v[a] * math.tanh(sum(q[r] * kernel[r, a] for r in range(len(q))) + k[a]) for a in range(len(k)))
+    return sum(
+        v[a] * math.tanh(sum(q[r] * kernel[r, a] for r in range(len(q))) + k[a])
+        for a in range(len(k))
+    )
 
 
 def location(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """(q W_l)[j] below the limit."""
-    return sum(q[r] * params["w_l"]["kernel"][r, j] for r in range(len(q))) if j < fields.get("limit", 50) else NEVER
+    return (
+        sum(q[r] * params["w_l"]["kernel"][r, j] for r in range(len(q)))
+        if j < fields.get("limit", 50)
+        else NEVER
+    )
 
 
 def length_one(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
@@ -106,17 +129,27 @@ def euclidean(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) ->
 
 def gaussian(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """-|q - k|^2 / (2 tau)."""
-    tau = fields.get("tau", 1.0) if fields.get("spread") == "fixed" else math.log(1 + math.exp(params["positive"]["raw"][0]))
+    tau = (
+        fields.get("tau", 1.0)
+        if fields.get("spread") == "fixed"
+        else math.log(1 + math.exp(params["positive"]["raw"][0]))
+    )
     return -sum((a - b) ** 2 for a, b in zip(q, k, strict=True)) / (2 * tau)
 
 
 def layernorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
-    """Of the query or the key: s (x - mean) / sqrt(var + epsilon), the variance over D and not D - 1."""
+    """Of the query or the key: s (x - mean) / sqrt(var + epsilon), the variance over D and not D
+    - 1.
+    """
 
     def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
         mean = sum(x) / len(x)
         var = sum((a - mean) ** 2 for a in x) / len(x)
-        return params[f"{side}_norm"]["scale"] * (x - mean) / math.sqrt(var + fields.get("epsilon", 1e-6))
+        return (
+            params[f"{side}_norm"]["scale"]
+            * (x - mean)
+            / math.sqrt(var + fields.get("epsilon", 1e-6))
+        )
 
     return norm
 
@@ -125,7 +158,11 @@ def rmsnorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
     """Of the query or the key: s x / sqrt(mean(x^2) + epsilon)."""
 
     def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
-        return params[f"{side}_norm"]["scale"] * x / math.sqrt(sum(a * a for a in x) / len(x) + fields.get("epsilon", 1e-6))
+        return (
+            params[f"{side}_norm"]["scale"]
+            * x
+            / math.sqrt(sum(a * a for a in x) / len(x) + fields.get("epsilon", 1e-6))
+        )
 
     return norm
 
@@ -169,7 +206,11 @@ SCORES: dict[str, Oracle] = {
     "cosine": Oracle(dot, query=sharpened, key=length_one),
     "euclidean": Oracle(euclidean),
     "gaussian": Oracle(gaussian),
-    "qk_norm": Oracle(dot, query=lambda params, fields, q: params["g"][0] * length_one(params, fields, q), key=length_one),
+    "qk_norm": Oracle(
+        dot,
+        query=lambda params, fields, q: params["g"][0] * length_one(params, fields, q),
+        key=length_one,
+    ),
     "qk_layernorm": Oracle(scaled_dot, query=layernorm("query"), key=layernorm("key")),
     "qk_rmsnorm": Oracle(scaled_dot, query=rmsnorm("query"), key=rmsnorm("key")),
     "soft_capped": Oracle(capped, query=inside_query, key=inside_key),

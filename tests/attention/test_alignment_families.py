@@ -1,4 +1,6 @@
-"""What is particular to each family of alignments: reference values, exact reductions, limits. Promises of all: `test_alignments.py`."""
+"""What is particular to each family of alignments: reference values, exact reductions, limits.
+Promises of all: `test_alignments.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import pytest
 from jax.test_util import check_grads
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.entmax import LEAST, bisected, entmax, sorted_linear, sorted_square
+from attnlab.attention.alignments.entmax import (
+    LEAST,
+    bisected,
+    entmax,
+    sorted_linear,
+    sorted_square,
+)
 from attnlab.attention.alignments.monotonic import expected
 from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.alignments.softmax import log_softmax, softmax
@@ -31,15 +39,26 @@ def scores() -> np.ndarray:
 
 
 def weigh(
-    name: str, fields: Any, params: Any, scores: Any, query: Any = None, first: int = 0, lengths: Any = None, **how: Any
+    name: str,
+    fields: Any,
+    params: Any,
+    scores: Any,
+    query: Any = None,
+    first: int = 0,
+    lengths: Any = None,
+    **how: Any,
 ) -> jax.Array:
-    """Weights of scores [B,H,Tq,Tk] whose first query stands at `first`; every key may be seen, or those before `lengths`."""
+    """Weights of scores [B,H,Tq,Tk] whose first query stands at `first`; every key may be seen, or
+    those before `lengths`.
+    """
     batch, _, queries, keys = np.shape(scores)
     lengths = np.full(batch, keys) if lengths is None else np.asarray(lengths)
     mask = (np.arange(keys) < lengths[:, None])[:, None, None]
     query = jnp.zeros((batch, queries, 1)) if query is None else query
     place = Place(query, first + jnp.arange(queries), jnp.arange(keys), jnp.asarray(lengths))
-    return ALIGNMENTS.resolve(name)(**fields).apply({"params": params}, jnp.asarray(scores), mask, place, **how)
+    return ALIGNMENTS.resolve(name)(**fields).apply(
+        {"params": params}, jnp.asarray(scores), mask, place, **how
+    )
 
 
 @pytest.mark.quick
@@ -47,16 +66,31 @@ def test_softmax_is_the_formula_and_a_constant_changes_nothing(scores: np.ndarra
     mask = np.random.default_rng(1).random((4, 6)) < 0.6
     mask[:, 0] = True
     raised = np.exp(scores.astype(np.float64)) * mask
-    np.testing.assert_allclose(softmax(scores, mask), raised / raised.sum(-1, keepdims=True), atol=1e-7)
-    np.testing.assert_allclose(np.exp(log_softmax(scores, mask)) * mask, softmax(scores, mask), atol=1e-7)
-    np.testing.assert_allclose(softmax(scores, None), softmax(scores, np.ones_like(mask)), atol=1e-7)
+    np.testing.assert_allclose(
+        softmax(scores, mask), raised / raised.sum(-1, keepdims=True), atol=1e-7
+    )
+    np.testing.assert_allclose(
+        np.exp(log_softmax(scores, mask)) * mask, softmax(scores, mask), atol=1e-7
+    )
+    np.testing.assert_allclose(
+        softmax(scores, None), softmax(scores, np.ones_like(mask)), atol=1e-7
+    )
     np.testing.assert_allclose(softmax(scores + 50.0, mask), softmax(scores, mask), atol=1e-5)
-    assert np.asarray(log_softmax(np.array([[0.0, -1e4]]), None))[0, 1] == -1e4  # where the weight itself is 0
+    assert (
+        np.asarray(log_softmax(np.array([[0.0, -1e4]]), None))[0, 1] == -1e4
+    )  # where the weight itself is 0
 
 
 def test_softmax_gradients(scores: np.ndarray) -> None:
     mask = np.array([True, True, False, True, True, False])
-    check_grads(lambda s: softmax(s, mask), (jnp.asarray(scores),), order=1, modes=["rev"], atol=2e-3, rtol=2e-3)
+    check_grads(
+        lambda s: softmax(s, mask),
+        (jnp.asarray(scores),),
+        order=1,
+        modes=["rev"],
+        atol=2e-3,
+        rtol=2e-3,
+    )
 
 
 @pytest.mark.quick
@@ -67,17 +101,27 @@ def test_a_sink_takes_the_share_of_one_more_key(scores: np.ndarray) -> None:
     lse = np.log(np.exp(scores.astype(np.float64)).sum(-1, keepdims=True))
     kept = 1.0 / (1.0 + np.exp(-(lse - logit[:, None, None])))
     np.testing.assert_allclose(found, softmax(scores, None) * kept, atol=1e-6)
-    np.testing.assert_allclose(weigh("sink", {}, {"logit": np.zeros(2)}, scores), weigh("softmax_plus_one", {}, {}, scores), atol=1e-7)
-    np.testing.assert_allclose(weigh("sink", {}, {"logit": np.full(2, -1e9)}, scores), softmax(scores, None), atol=1e-6)
+    np.testing.assert_allclose(
+        weigh("sink", {}, {"logit": np.zeros(2)}, scores),
+        weigh("softmax_plus_one", {}, {}, scores),
+        atol=1e-7,
+    )
+    np.testing.assert_allclose(
+        weigh("sink", {}, {"logit": np.full(2, -1e9)}, scores), softmax(scores, None), atol=1e-6
+    )
     for low in (-200.0, -1e30):  # a head that wants nothing gets nothing
-        assert (np.asarray(weigh("softmax_plus_one", {}, {}, np.full_like(scores, low))) == 0.0).all()
+        assert (
+            np.asarray(weigh("softmax_plus_one", {}, {}, np.full_like(scores, low))) == 0.0
+        ).all()
 
 
 @pytest.mark.quick
 def test_reference_values_of_the_sparse_family() -> None:
     z = np.array([1.0, 0.8, 0.1, -1.0], np.float32)
     for mask in (np.array([True, True, True, False]), np.ones(4, bool)):
-        soft = [[0.449378, 0.367919, 0.182703, 0.0], [0.423615, 0.346826, 0.172229, 0.057330]][int(mask[3])]
+        soft = [[0.449378, 0.367919, 0.182703, 0.0], [0.423615, 0.346826, 0.172229, 0.057330]][
+            int(mask[3])
+        ]
         np.testing.assert_allclose(softmax(z, mask), soft, atol=1e-6)
         np.testing.assert_allclose(sparsemax(z, mask), [0.6, 0.4, 0.0, 0.0], atol=1e-6)
         for found in (entmax15(z, mask), bisect(z, 0.5, mask)):
@@ -92,16 +136,30 @@ def test_entmax_runs_from_softmax_to_sparsemax(scores: np.ndarray) -> None:
     np.testing.assert_allclose(bisect(scores, LEAST, mask), softmax(scores, mask), atol=2e-6)
     np.testing.assert_allclose(bisect(scores, 0.5, mask), entmax15(scores, mask), atol=1e-6)
     np.testing.assert_allclose(bisect(scores, 1.0, mask), sparsemax(scores, mask), atol=1e-6)
-    np.testing.assert_allclose(bisect(scores, np.array([[1e-4], [0.5], [1.0], [0.5]]), mask)[1:2], entmax15(scores, mask)[1:2], atol=1e-6)
-    many = np.concatenate([scores, np.full((4, 500), 5.0, np.float32)], axis=1)  # the bounds count the keys that may be seen
-    np.testing.assert_allclose(bisect(many, 0.3, np.arange(506) < 6)[:, :6], bisect(scores, 0.3), atol=1e-6)
+    np.testing.assert_allclose(
+        bisect(scores, np.array([[1e-4], [0.5], [1.0], [0.5]]), mask)[1:2],
+        entmax15(scores, mask)[1:2],
+        atol=1e-6,
+    )
+    many = np.concatenate(
+        [scores, np.full((4, 500), 5.0, np.float32)], axis=1
+    )  # the bounds count the keys that may be seen
+    np.testing.assert_allclose(
+        bisect(many, 0.3, np.arange(506) < 6)[:, :6], bisect(scores, 0.3), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("excess", [0.01, 0.3, 0.5, 0.9, 1.0, 2.0])
-def test_entmax_is_the_best_distribution_and_keeps_the_order(excess: float, scores: np.ndarray) -> None:
-    """p maximises p.z + sum(p - p^alpha) / (alpha (alpha - 1)) (Peters et al. 2019), and a larger score never weighs less."""
+def test_entmax_is_the_best_distribution_and_keeps_the_order(
+    excess: float, scores: np.ndarray
+) -> None:
+    """p maximises p.z + sum(p - p^alpha) / (alpha (alpha - 1)) (Peters et al. 2019), and a larger
+    score never weighs less.
+    """
     found = np.asarray(bisect(scores, excess), np.float64)
-    gain = lambda p: (p * scores).sum(-1) + (p - p ** (1 + excess)).sum(-1) / (excess * (1 + excess))  # noqa: E731
+    gain = lambda p: (
+        (p * scores).sum(-1) + (p - p ** (1 + excess)).sum(-1) / (excess * (1 + excess))
+    )
     rivals = np.random.default_rng(2).dirichlet(np.full(6, 0.5), size=(300, 4))
     near = 0.99 * found + 0.01 * rivals
     assert (gain(found) >= gain(rivals)).all() and (gain(found) >= gain(near) - 1e-9).all()
@@ -112,27 +170,43 @@ def test_entmax_is_the_best_distribution_and_keeps_the_order(excess: float, scor
 def test_sparsemax_projects() -> None:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(50, 2)).astype(np.float32)
-    np.testing.assert_allclose(sparsemax(z)[:, 0], np.clip((z[:, 0] - z[:, 1] + 1) / 2, 0, 1), atol=1e-6)
+    np.testing.assert_allclose(
+        sparsemax(z)[:, 0], np.clip((z[:, 0] - z[:, 1] + 1) / 2, 0, 1), atol=1e-6
+    )
     inside = rng.dirichlet(np.ones(6), size=20).astype(np.float32)
-    np.testing.assert_allclose(sparsemax(inside), inside, atol=1e-6)  # what is a distribution already stays
+    np.testing.assert_allclose(
+        sparsemax(inside), inside, atol=1e-6
+    )  # what is a distribution already stays
 
 
-@pytest.mark.parametrize("find", [lambda z: softmax(z, None), sparsemax, entmax15, functools.partial(bisect, excess=0.3)])
+@pytest.mark.parametrize(
+    "find", [lambda z: softmax(z, None), sparsemax, entmax15, functools.partial(bisect, excess=0.3)]
+)
 def test_constant_scores_average_and_one_large_score_wins(find: Any) -> None:
-    np.testing.assert_allclose(find(np.full((1, 6), 3.0, np.float32)), np.full((1, 6), 1 / 6), atol=1e-7)
+    np.testing.assert_allclose(
+        find(np.full((1, 6), 3.0, np.float32)), np.full((1, 6), 1 / 6), atol=1e-7
+    )
     best = np.eye(6, dtype=np.float32)[2]
     np.testing.assert_array_equal(np.round(find(50.0 * best), 15), best)
-    jacobian = np.asarray(jax.jacobian(find)(np.array([0.3, 0.3, -0.2, 0.9, 0.25], np.float32)))  # a tie among them
+    jacobian = np.asarray(
+        jax.jacobian(find)(np.array([0.3, 0.3, -0.2, 0.9, 0.25], np.float32))
+    )  # a tie among them
     np.testing.assert_allclose(jacobian.sum(-1), 0.0, atol=1e-6)
     np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("excess", [1e-5, 0.01, 0.5, 0.99, 1.5])
 def test_derivative_in_alpha_is_that_of_the_paper(excess: float, scores: np.ndarray) -> None:
-    """Proposition 1 of Correia et al. 2019 in float64, and its limit at alpha = 1; forward mode too."""
+    """Proposition 1 of Correia et al. 2019 in float64, and its limit at alpha = 1; forward mode
+    too.
+    """
     _, found = jax.jvp(lambda e: bisect(scores, e), (jnp.float32(excess),), (jnp.float32(1.0),))
-    row = lambda z: alignment_oracles.entmax({}, {"alpha": 1 + excess}, z.astype(np.float64), np.ones(6, bool), z, 0)  # noqa: E731
-    p = np.stack([row(z) for z in scores])  # in float64: the paper's form loses digits by the square of alpha - 1
+    row = lambda z: alignment_oracles.entmax(
+        {}, {"alpha": 1 + excess}, z.astype(np.float64), np.ones(6, bool), z, 0
+    )
+    p = np.stack(
+        [row(z) for z in scores]
+    )  # in float64: the paper's form loses digits by the square of alpha - 1
     logs = np.log(np.where(p > 0, p, 1.0))
     if excess < 1e-3:
         wanted = p * ((p * logs**2).sum(-1, keepdims=True) - logs**2) / 2
@@ -153,22 +227,33 @@ def test_every_head_learns_its_own_alpha() -> None:
     start = ALIGNMENTS.resolve("learned_entmax")(alpha=1.2)
     place = Place(jnp.zeros((1, 2, 1)), jnp.arange(2), jnp.arange(5), jnp.array([5]))
     np.testing.assert_allclose(
-        1 + jax.nn.sigmoid(start.init(jax.random.key(0), scores, None, place)["params"]["logit"]), [1.2] * 3, atol=1e-6
+        1 + jax.nn.sigmoid(start.init(jax.random.key(0), scores, None, place)["params"]["logit"]),
+        [1.2] * 3,
+        atol=1e-6,
     )
 
 
 def test_above_two_gradients_stay_finite() -> None:
-    for z in (np.array([1.0, 1.0, 0.5, 0.5], np.float32), np.array([0.25, 0.0, -0.24999999, -3.0], np.float32)):
+    for z in (
+        np.array([1.0, 1.0, 0.5, 0.5], np.float32),
+        np.array([0.25, 0.0, -0.24999999, -3.0], np.float32),
+    ):
         for excess in (2.0, 9.0, 50.0):
             weights, pull = jax.vjp(lambda z, e: bisect(z, e), z, jnp.float32(excess))
-            assert np.isfinite(weights).all() and all(np.isfinite(grad).all() for grad in pull(jnp.arange(4.0)))
+            assert np.isfinite(weights).all() and all(
+                np.isfinite(grad).all() for grad in pull(jnp.arange(4.0))
+            )
 
 
 @pytest.mark.quick
 def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
     scores = np.random.default_rng(0).normal(size=(2, 1, 3, 6)).astype(np.float32)
-    np.testing.assert_allclose(weigh("sigmoid", {}, {}, 0 * scores), np.full(scores.shape, 1 / 7), atol=1e-7)
-    np.testing.assert_allclose(weigh("sigmoid", {"bias": 0.0}, {}, scores), jax.nn.sigmoid(scores), atol=1e-7)
+    np.testing.assert_allclose(
+        weigh("sigmoid", {}, {}, 0 * scores), np.full(scores.shape, 1 / 7), atol=1e-7
+    )
+    np.testing.assert_allclose(
+        weigh("sigmoid", {"bias": 0.0}, {}, scores), jax.nn.sigmoid(scores), atol=1e-7
+    )
     whole = weigh("sigmoid", {}, {}, scores, lengths=[6, 4])
     module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
     for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all
@@ -180,45 +265,79 @@ def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
 
 def centred(p: float, n: int) -> Any:
     """Parameters with which a query of one 1.0 predicts p of n."""
-    return {"w_position": {"kernel": np.ones((1, 1))}, "v": np.array([[np.log(p / (n - p)) / np.tanh(1.0)]])}
+    return {
+        "w_position": {"kernel": np.ones((1, 1))},
+        "v": np.array([[np.log(p / (n - p)) / np.tanh(1.0)]]),
+    }
 
 
 @pytest.mark.quick
 def test_local_windows_stand_where_the_paper_puts_them() -> None:
     flat, one = np.zeros((1, 1, 1, 41), np.float32), jnp.ones((1, 1, 1))
-    found = np.asarray(weigh("local_p", {"reach": 10}, centred(20.0 + 1e-4, 41), flat, one))[0, 0, 0]
-    assert found.sum() == pytest.approx(0.576, abs=1e-3) and (np.flatnonzero(found) == np.arange(10, 31)).all()
+    found = np.asarray(weigh("local_p", {"reach": 10}, centred(20.0 + 1e-4, 41), flat, one))[
+        0, 0, 0
+    ]
+    assert (
+        found.sum() == pytest.approx(0.576, abs=1e-3)
+        and (np.flatnonzero(found) == np.arange(10, 31)).all()
+    )
     found = np.asarray(weigh("local_p", {"reach": 2}, centred(3.4, 41), flat, one))[0, 0, 0]
     assert (np.flatnonzero(found) == np.arange(1, 6)).all()  # around floor(3.4)
     gauss = np.exp(-((np.arange(1, 6) - 3.4) ** 2) / 2)
     np.testing.assert_allclose(found[1:6], gauss / 5, atol=1e-6)
-    assert gauss[1:].sum() / 4 == pytest.approx(0.603, abs=1e-3)  # the four keys at most 2 from 3.4 itself
-    end = weigh("local_p", {"reach": 1}, {"w_position": {"kernel": np.ones((1, 1))}, "v": np.full((1, 1), 1e4)}, flat, one, lengths=[5])
+    assert gauss[1:].sum() / 4 == pytest.approx(
+        0.603, abs=1e-3
+    )  # the four keys at most 2 from 3.4 itself
+    end = weigh(
+        "local_p",
+        {"reach": 1},
+        {"w_position": {"kernel": np.ones((1, 1))}, "v": np.full((1, 1), 1e4)},
+        flat,
+        one,
+        lengths=[5],
+    )
     assert np.flatnonzero(end).tolist() == [3, 4]  # a sigmoid of 1 still centres on a real key
     scores = np.zeros((2, 1, 6, 6), np.float32)
     found = np.asarray(weigh("local_m", {"reach": 1}, {}, scores, lengths=[6, 3]))
     for b, i in np.ndindex(2, 6):
         at = min(i, [6, 3][b] - 1)
-        assert np.flatnonzero(found[b, 0, i]).tolist() == [j for j in (at - 1, at, at + 1) if 0 <= j < [6, 3][b]]
-    assert np.flatnonzero(weigh("local_m", {"reach": 0}, {}, scores[:1, :, :1], first=4)).tolist() == [4]  # one step of a decoder
+        assert np.flatnonzero(found[b, 0, i]).tolist() == [
+            j for j in (at - 1, at, at + 1) if 0 <= j < [6, 3][b]
+        ]
+    assert np.flatnonzero(
+        weigh("local_m", {"reach": 0}, {}, scores[:1, :, :1], first=4)
+    ).tolist() == [4]  # one step of a decoder
 
 
 def test_a_wide_window_is_global_and_only_the_gaussian_teaches_the_place() -> None:
     rng = np.random.default_rng(0)
-    scores, query = rng.normal(size=(2, 3, 4, 6)).astype(np.float32), rng.normal(size=(2, 4, 5)).astype(np.float32)
+    scores, query = (
+        rng.normal(size=(2, 3, 4, 6)).astype(np.float32),
+        rng.normal(size=(2, 4, 5)).astype(np.float32),
+    )
     params = {"w_position": {"kernel": rng.normal(size=(5, 5))}, "v": rng.normal(size=(5, 3))}
     whole = softmax(scores, (np.arange(6) < np.array([[6], [4]]))[:, None, None])
-    for name, reach in (("local_m", 6), ("local_p", 2_000_000), ("local_p_renormalised", 2_000_000)):
+    for name, reach in (
+        ("local_m", 6),
+        ("local_p", 2_000_000),
+        ("local_p_renormalised", 2_000_000),
+    ):
         fields, given = {"reach": reach}, {} if name == "local_m" else params
-        np.testing.assert_allclose(weigh(name, fields, given, scores, query, lengths=[6, 4]), whole, atol=1e-6)
-    slope = jax.grad(lambda p, reach: (weigh("local_p", {"reach": reach}, p, scores, query) * scores).sum())
+        np.testing.assert_allclose(
+            weigh(name, fields, given, scores, query, lengths=[6, 4]), whole, atol=1e-6
+        )
+    slope = jax.grad(
+        lambda p, reach: (weigh("local_p", {"reach": reach}, p, scores, query) * scores).sum()
+    )
     assert all(abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(slope(params, 2)))
     assert all(abs(leaf).max() < 1e-9 for leaf in jax.tree.leaves(slope(params, 2_000_000)))
 
 
 @pytest.mark.quick
 def test_monotonic_is_the_expectation_of_the_walk() -> None:
-    """Every outcome of every coin, with its probability: the reader starts at the first key and never goes back."""
+    """Every outcome of every coin, with its probability: the reader starts at the first key and
+    never goes back.
+    """
     stop = np.random.default_rng(0).random((2, 3))
     wanted = np.zeros((2, 3))
     for coins in itertools.product((0, 1), repeat=6):
@@ -233,7 +352,9 @@ def test_monotonic_is_the_expectation_of_the_walk() -> None:
     begin = jnp.array([[[1.0, 0.0, 0.0]]])
     found = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
     np.testing.assert_allclose(found[0, 0], wanted, atol=1e-6)
-    second = expected(jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool), found[:, :, 0])  # the carry is all it takes
+    second = expected(
+        jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool), found[:, :, 0]
+    )  # the carry is all it takes
     np.testing.assert_allclose(second[0, 0, 0], wanted[1], atol=1e-6)
 
 
@@ -242,10 +363,16 @@ def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None
     params = {"offset": np.zeros(1)}
     alone = weigh("monotonic", {}, params, scores[:, :, 2:], first=2)
     stop = 1 / (1 + np.exp(-scores[0, 0, 2]))
-    np.testing.assert_allclose(alone[0, 0, 0], stop * np.cumprod(np.append(1.0, 1 - stop[:-1])), atol=1e-6)
-    sure = np.where(np.array([[0, 1, 0, 0, 1], [1, 0, 0, 1, 0], [0, 0, 0, 0, 0]]), 1e3, -1e3).astype(np.float32)[None, None]
+    np.testing.assert_allclose(
+        alone[0, 0, 0], stop * np.cumprod(np.append(1.0, 1 - stop[:-1])), atol=1e-6
+    )
+    sure = np.where(
+        np.array([[0, 1, 0, 0, 1], [1, 0, 0, 1, 0], [0, 0, 0, 0, 0]]), 1e3, -1e3
+    ).astype(np.float32)[None, None]
     path, pull = jax.vjp(lambda s: weigh("monotonic", {}, params, s), sure)
-    np.testing.assert_array_equal(path[0, 0], [*np.eye(5)[[1, 3]].tolist(), [0.0] * 5])  # stops, goes on, runs off
+    np.testing.assert_array_equal(
+        path[0, 0], [*np.eye(5)[[1, 3]].tolist(), [0.0] * 5]
+    )  # stops, goes on, runs off
     assert np.isfinite(pull(path)[0]).all()
     still, how = weigh("monotonic", {}, params, scores), {"rngs": {"sample": jax.random.key(0)}}
     assert abs(weigh("monotonic", {}, params, scores, **how) - still).max() > 1e-2
@@ -267,4 +394,9 @@ def test_monotonic_alone_starts_again_saturates_and_is_noisy_on_demand() -> None
 )
 def test_impossible_fields_are_refused_by_name(name: str, fields: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        weigh(name, fields, {"logit": np.zeros(1), "offset": np.zeros(1)}, np.zeros((1, 1, 1, 3), np.float32))
+        weigh(
+            name,
+            fields,
+            {"logit": np.zeros(1), "offset": np.zeros(1)},
+            np.zeros((1, 1, 1, 3), np.float32),
+        )

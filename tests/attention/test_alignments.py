@@ -1,4 +1,5 @@
-"""Promises every registered alignment keeps, without a random stream; a new one is tested here the moment it is registered.
+"""Promises every registered alignment keeps, without a random stream; a new one is tested here the
+moment it is registered.
 
 What is particular to one family stands in `test_alignment_families.py` and `test_reinforce.py`.
 """
@@ -32,10 +33,15 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "local_p_renormalised": [{"reach": 2}],
     "gumbel": [{"tau": 0.5}],
 }
-CASES = [(name, json.dumps(fields)) for name in ALIGNMENTS.names() for fields in SETTINGS.get(name, [{}])]
-every = pytest.mark.parametrize(("name", "fields"), CASES, ids=[f"{name}-{fields}" for name, fields in CASES])
+CASES = [
+    (name, json.dumps(fields)) for name in ALIGNMENTS.names() for fields in SETTINGS.get(name, [{}])
+]
+every = pytest.mark.parametrize(
+    ("name", "fields"), CASES, ids=[f"{name}-{fields}" for name, fields in CASES]
+)
 
-# where the gradient is on purpose not that of the weights: (oracle whose gradient it is, fields to the factor on the scores)
+# where the gradient is on purpose not that of the weights: (oracle whose gradient it is, fields to
+# the factor on the scores)
 SURROGATES: dict[str, tuple[str, Callable[[Any], float]]] = {
     "straight_through": ("softmax", lambda fields: 1.0),
     "gumbel": ("softmax", lambda fields: 1.0 / fields["tau"]),
@@ -44,7 +50,9 @@ SURROGATES: dict[str, tuple[str, Callable[[Any], float]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """Inputs of one look: scores [B,H,TQ,TK], query [B,TQ,DQ], mask like the scores, real keys of each row [B]."""
+    """Inputs of one look: scores [B,H,TQ,TK], query [B,TQ,DQ], mask like the scores, real keys of
+    each row [B].
+    """
 
     scores: np.ndarray
     query: np.ndarray
@@ -53,9 +61,14 @@ class Scene:
 
 
 def scene(masked: str = "dense", seed: int = 0) -> Scene:
-    """Unit normal scores and queries; masks "none", "padding" (a row with one key), "dense" (random within padding, dead rows)."""
+    """Unit normal scores and queries; masks "none", "padding" (a row with one key), "dense" (random
+    within padding, dead rows).
+    """
     rng = np.random.default_rng(seed)
-    scores, query = rng.normal(size=(B, H, TQ, TK)).astype(np.float32), rng.normal(size=(B, TQ, DQ)).astype(np.float32)
+    scores, query = (
+        rng.normal(size=(B, H, TQ, TK)).astype(np.float32),
+        rng.normal(size=(B, TQ, DQ)).astype(np.float32),
+    )
     lengths = np.array([TK, TK, TK] if masked == "none" else [TK, 1, TK - 3])
     mask = np.broadcast_to(np.arange(TK) < lengths[:, None, None, None], scores.shape).copy()
     if masked == "dense":
@@ -66,16 +79,28 @@ def scene(masked: str = "dense", seed: int = 0) -> Scene:
 
 @functools.cache
 def prepared(name: str, fields: str) -> tuple[Alignment, Any, Any]:
-    """Module, parameters N(0, 1), and compiled (params, scores, query, mask, lengths, direction) to weights and their pull-back."""
+    """Module, parameters N(0, 1), and compiled (params, scores, query, mask, lengths, direction) to
+    weights and their pull-back.
+    """
     module: Alignment = ALIGNMENTS.resolve(name)(**json.loads(fields))
     shapes = jax.eval_shape(
-        functools.partial(module.init, jax.random.key(0)), jnp.zeros((B, H, TQ, TK)), None, place(jnp.zeros((B, TQ, DQ)))
+        functools.partial(module.init, jax.random.key(0)),
+        jnp.zeros((B, H, TQ, TK)),
+        None,
+        place(jnp.zeros((B, TQ, DQ))),
     )
     rng = np.random.default_rng(3)
-    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes.get("params", {}))
+    params = jax.tree.map(
+        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes.get("params", {})
+    )
 
     def both(params: Any, scores: Any, query: Any, mask: Any, lengths: Any, direction: Any) -> Any:
-        weights, pull = jax.vjp(lambda p, s, q: module.apply({"params": p}, s, mask, place(q, lengths)), params, scores, query)
+        weights, pull = jax.vjp(
+            lambda p, s, q: module.apply({"params": p}, s, mask, place(q, lengths)),
+            params,
+            scores,
+            query,
+        )
         return weights, pull(direction)
 
     return module, params, jax.jit(both)
@@ -83,13 +108,27 @@ def prepared(name: str, fields: str) -> tuple[Alignment, Any, Any]:
 
 def place(query: Any, lengths: Any = None, keys: int = TK) -> Place:
     """The last query stands on the last of TK keys."""
-    return Place(query, TK - TQ + jnp.arange(TQ), jnp.arange(keys), jnp.full(len(query), keys) if lengths is None else lengths)
+    return Place(
+        query,
+        TK - TQ + jnp.arange(TQ),
+        jnp.arange(keys),
+        jnp.full(len(query), keys) if lengths is None else lengths,
+    )
 
 
 def run(name: str, fields: str, at: Scene, direction: Any = 1.0) -> tuple[np.ndarray, Any]:
-    """Weights [B,H,TQ,TK] and the gradients of sum(direction * weights) in (params, scores, query)."""
+    """Weights [B,H,TQ,TK] and the gradients of sum(direction * weights) in (params, scores,
+    query).
+    """
     _, params, both = prepared(name, fields)
-    weights, grads = both(params, at.scores, at.query, at.mask, at.lengths, np.broadcast_to(np.float32(direction), at.scores.shape))
+    weights, grads = both(
+        params,
+        at.scores,
+        at.query,
+        at.mask,
+        at.lengths,
+        np.broadcast_to(np.float32(direction), at.scores.shape),
+    )
     assert weights.dtype == jnp.float32
     return np.asarray(weights), jax.tree.map(np.asarray, grads)
 
@@ -98,9 +137,15 @@ def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
     """The reference over all rows."""
     weights = np.zeros(at.scores.shape)
     for b, h, q in np.ndindex(B, H, TQ):
-        row, allowed, length = at.scores[b, h, q].astype(np.float64), at.mask[b, h, q], int(at.lengths[b])
+        row, allowed, length = (
+            at.scores[b, h, q].astype(np.float64),
+            at.mask[b, h, q],
+            int(at.lengths[b]),
+        )
         how: Any = {"head": h, "before": weights[b, h, :q], "length": length}
-        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](params, fields, row, allowed, at.query[b, q], TK - TQ + q, **how)
+        weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](
+            params, fields, row, allowed, at.query[b, q], TK - TQ + q, **how
+        )
     return weights
 
 
@@ -120,7 +165,9 @@ def test_values_and_gradients_equal_the_oracle(name: str, fields: str, masked: s
     direction = np.random.default_rng(5).normal(size=at.scores.shape)
     weights, grads = run(name, fields, at, direction)
     parts = wide([prepared(name, fields)[1], at.scores, at.query])
-    np.testing.assert_allclose(weights, oracle(name, config, parts[0], at), atol=TOLERANCE["float32"])
+    np.testing.assert_allclose(
+        weights, oracle(name, config, parts[0], at), atol=TOLERANCE["float32"]
+    )
     taught, factor = SURROGATES.get(name, (name, lambda fields: 1.0))
     for which, (part, gradient) in enumerate(zip(parts, grads, strict=True)):
         slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), part)
@@ -142,7 +189,12 @@ def test_what_is_masked_weighs_nothing_and_changes_nothing(name: str, fields: st
     weights, grads = run(name, fields, at, at.scores)
     assert (weights[~at.mask] == 0.0).all() and (grads[1][~at.mask] == 0.0).all()
     for garbage in (1e4, -1e4):
-        dirty, slopes = run(name, fields, dataclasses.replace(at, scores=np.where(at.mask, at.scores, np.float32(garbage))), at.scores)
+        dirty, slopes = run(
+            name,
+            fields,
+            dataclasses.replace(at, scores=np.where(at.mask, at.scores, np.float32(garbage))),
+            at.scores,
+        )
         np.testing.assert_array_equal(dirty, weights)
         jax.tree.map(np.testing.assert_array_equal, slopes, grads)
 
@@ -153,20 +205,34 @@ def test_dead_rows_are_zero_with_zero_gradients(name: str, fields: str) -> None:
     dead = ~at.mask.any(axis=-1)
     assert dead.sum() >= 3
     for score in (0.0, 1e4):
-        there = dataclasses.replace(at, scores=np.where(dead[..., None], np.float32(score), at.scores))
+        there = dataclasses.replace(
+            at, scores=np.where(dead[..., None], np.float32(score), at.scores)
+        )
         weights, grads = run(name, fields, there)
         assert (weights[dead] == 0.0).all() and (grads[1][dead] == 0.0).all()
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
-    weights, grads = run(name, fields, dataclasses.replace(at, mask=np.zeros_like(at.mask), lengths=np.zeros_like(at.lengths)))
+    weights, grads = run(
+        name,
+        fields,
+        dataclasses.replace(at, mask=np.zeros_like(at.mask), lengths=np.zeros_like(at.lengths)),
+    )
     assert (weights == 0.0).all() and all((leaf == 0.0).all() for leaf in jax.tree.leaves(grads))
 
 
 @every
 def test_ties_and_extremes_have_finite_gradients(name: str, fields: str) -> None:
     at = scene("padding")
-    for scores in (0 * at.scores, np.round(at.scores), 1e4 * at.scores, -30.0 + 0 * at.scores, np.round(at.scores) * 0.5):
+    for scores in (
+        0 * at.scores,
+        np.round(at.scores),
+        1e4 * at.scores,
+        -30.0 + 0 * at.scores,
+        np.round(at.scores) * 0.5,
+    ):
         weights, grads = run(name, fields, dataclasses.replace(at, scores=scores), at.scores)
-        assert np.isfinite(weights).all() and (weights >= 0.0).all() and (weights <= 1.0 + 1e-6).all()
+        assert (
+            np.isfinite(weights).all() and (weights >= 0.0).all() and (weights <= 1.0 + 1e-6).all()
+        )
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
 
 
@@ -176,13 +242,19 @@ def test_weights_sum_to_what_is_declared(name: str, fields: str) -> None:
     sums = run(name, fields, at)[0].sum(axis=-1)
     if kind == "one":
         np.testing.assert_allclose(sums, 1.0, atol=TOLERANCE["float32"])
-        assert (run(name, fields, at)[0][1, :, :, 0] == 1.0).all()  # one key: exactly 1, and nothing to learn
+        assert (
+            run(name, fields, at)[0][1, :, :, 0] == 1.0
+        ).all()  # one key: exactly 1, and nothing to learn
         assert (run(name, fields, at, at.scores)[1][1][1] == 0.0).all()
         moved = dataclasses.replace(at, scores=at.scores + np.float32(8.0))
-        np.testing.assert_allclose(run(name, fields, moved)[0], run(name, fields, at)[0], atol=5e-6)  # scores of 8 have 3 bits less
+        np.testing.assert_allclose(
+            run(name, fields, moved)[0], run(name, fields, at)[0], atol=5e-6
+        )  # scores of 8 have 3 bits less
     else:
         assert abs(sums - 1.0).max() > 1e-2
-        large = run(name, fields, dataclasses.replace(at, scores=np.full_like(at.scores, 9.0)))[0].sum(axis=-1)
+        large = run(name, fields, dataclasses.replace(at, scores=np.full_like(at.scores, 9.0)))[
+            0
+        ].sum(axis=-1)
         assert (large.max() <= 1.0 + 1e-6) == (kind == "at most one")
 
 
@@ -195,8 +267,12 @@ def test_weights_depend_on_the_scores_that_the_form_names(name: str, fields: str
     if module.form == "normalised":
         extra = module.apply({"params": params}, H, method="extra")
         extra = None if extra is None else extra[:, None, None]
-        np.testing.assert_array_equal(before, softmax(jnp.asarray(at.scores), jnp.asarray(at.mask), extra))
-    touched = np.zeros((TK, B, H, TQ, TK), bool)  # [which score of query 1 of the second head of row 1 moved, which weights did]
+        np.testing.assert_array_equal(
+            before, softmax(jnp.asarray(at.scores), jnp.asarray(at.mask), extra)
+        )
+    touched = np.zeros(
+        (TK, B, H, TQ, TK), bool
+    )  # [which score of query 1 of the second head of row 1 moved, which weights did]
     for j in range(TK):
         scores = at.scores.copy()
         scores[1, 1, q, j] += 5.0
@@ -215,7 +291,11 @@ def test_the_place_matters_where_it_is_declared(name: str, fields: str) -> None:
     assert looks_at <= {"positions", "lengths"}
     before = run(name, fields, at)[0]
     order = np.random.default_rng(2).permutation(TK)
-    moved = run(name, fields, dataclasses.replace(at, scores=at.scores[..., order], mask=at.mask[..., order]))[0]
+    moved = run(
+        name,
+        fields,
+        dataclasses.replace(at, scores=at.scores[..., order], mask=at.mask[..., order]),
+    )[0]
     assert (abs(moved - before[..., order]).max() > 1e-3) == ("positions" in looks_at)
     shorter = run(name, fields, dataclasses.replace(at, lengths=at.lengths - 2))[0]
     assert (abs(shorter - before).max() > 1e-3) == ("lengths" in looks_at)
@@ -227,10 +307,16 @@ def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str)
     at, n = scene("padding"), TK - 3
 
     def weigh(scores: Any, query: Any, mask: Any, lengths: Any) -> jax.Array:
-        return module.apply({"params": params}, scores, mask, place(query, lengths, scores.shape[-1]))
+        return module.apply(
+            {"params": params}, scores, mask, place(query, lengths, scores.shape[-1])
+        )
 
     def scanned(scores: Any, rest: Any) -> jax.Array:
-        return jax.lax.map(lambda row: jax.checkpoint(weigh)(*(x[None] for x in row))[0], (scores, *rest), batch_size=B)  # scan of vmap
+        return jax.lax.map(
+            lambda row: jax.checkpoint(weigh)(*(x[None] for x in row))[0],
+            (scores, *rest),
+            batch_size=B,
+        )  # scan of vmap
 
     @jax.jit
     def ways(scores: Any, *rest: Any) -> Any:
@@ -243,6 +329,8 @@ def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str)
     np.testing.assert_allclose(found, weights, atol=TOLERANCE["float32"])
     np.testing.assert_allclose(pulled, grads[1], atol=TOLERANCE["gradient"])
     assert alone.dtype == jnp.float32  # and so is the arithmetic: only the scores are rounded
-    rounded = dataclasses.replace(at, scores=np.asarray(jnp.asarray(at.scores, jnp.bfloat16), np.float64))
+    rounded = dataclasses.replace(
+        at, scores=np.asarray(jnp.asarray(at.scores, jnp.bfloat16), np.float64)
+    )
     expected = oracle(name, json.loads(fields), wide(params), rounded)
     np.testing.assert_allclose(alone[0], expected[2, ..., :n], atol=TOLERANCE["float32"])

@@ -1,4 +1,6 @@
-"""Every registered component carries a card, its facts are those of its docstring, and its complexity is how its cost grows."""
+"""Every registered component carries a card, its facts are those of its docstring, and its
+complexity is how its cost grows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.commands.describe import Origin, origin
 
-TABLES = {"mechanism": MECHANISMS, "score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS, "visibility": VISIBILITIES}
+TABLES = {
+    "mechanism": MECHANISMS,
+    "score": SCORES,
+    "alignment": ALIGNMENTS,
+    "positions": POSITIONS,
+    "visibility": VISIBILITIES,
+}
 EVERY = [(kind, name) for kind, table in TABLES.items() for name in table.names()]
 RULES = ("rule", "bands", "given", "longformer", "bigbird", "sparse_transformer")
 SMALL: dict[str, dict[str, Any]] = {  # patterns far smaller than a sequence of 256
@@ -46,21 +54,38 @@ def card_of(kind: str, name: str) -> Card:
 
 
 def documentation(kind: str, name: str) -> str:
-    """The docstring of the module a component stands in; for a named rule, which has its facts with the rule itself, of all rules."""
+    """The docstring of the module a component stands in; for a named rule, which has its facts with
+    the rule itself, of all rules.
+    """
     if kind == "visibility":
-        return " ".join(importlib.import_module(f"attnlab.attention.visibility.{module}").__doc__ or "" for module in RULES)
+        return " ".join(
+            importlib.import_module(f"attnlab.attention.visibility.{module}").__doc__ or ""
+            for module in RULES
+        )
     return inspect.getmodule(TABLES[kind].resolve(name)).__doc__ or ""  # type: ignore[union-attr]
 
 
 def growth(text: str, letters: dict[str, float], doubled: str) -> float:
     """By which power of two a complexity in words grows as letters double."""
-    formula = re.sub(r"(?<=[\w)]) +(?=[\w(])", " * ", text.replace("^", "**").replace("log T", "log"))
+    formula = re.sub(
+        r"(?<=[\w)]) +(?=[\w(])", " * ", text.replace("^", "**").replace("log T", "log")
+    )
 
     def value(of: dict[str, float]) -> float:
-        known = {"N": 2.0, "k": 16.0, "L": 50.0, "log": math.log2(of["T"]), **dict.fromkeys("ARCHKrwlcbgn", 4.0), **of}
+        known = {
+            "N": 2.0,
+            "k": 16.0,
+            "L": 50.0,
+            "log": math.log2(of["T"]),
+            **dict.fromkeys("ARCHKrwlcbgn", 4.0),
+            **of,
+        }
         return float(eval(formula, {"__builtins__": {}}, known))
 
-    return math.log2(value({letter: n * (1 + (letter in doubled)) for letter, n in letters.items()}) / value(letters))
+    return math.log2(
+        value({letter: n * (1 + (letter in doubled)) for letter, n in letters.items()})
+        / value(letters)
+    )
 
 
 @every
@@ -73,7 +98,8 @@ def test_the_facts_on_a_card_are_those_of_the_docstring(kind: str, name: str) ->
     assert author in text, f"the docstring does not name {author}"
 
 
-# Lengths and widths, and which is doubled: so far apart that one term is all, or both so long that it is the one of the highest order.
+# Lengths and widths, and which is doubled: so far apart that one term is all, or both so long that
+# it is the one of the highest order.
 FAR = {"T": (2**26, 192), "d": (64, 3 * 2**18), "Td": (2**22, 3 * 2**22)}
 
 
@@ -87,13 +113,24 @@ def test_a_mechanism_grows_as_its_card_says(name: str, letter: str) -> None:
     def cost(length: int, width: int) -> Any:
         return mechanism(width=width, parent=None).cost(length, length, width, width)
 
-    once, twice = cost(length, width), cost(length * (1 + ("T" in letter)), width * (1 + ("d" in letter)))
+    once, twice = (
+        cost(length, width),
+        cost(length * (1 + ("T" in letter)), width * (1 + ("d" in letter))),
+    )
     letters = {"T": float(length), "d": float(width)}
-    assert math.log2(twice.flops / once.flops) == pytest.approx(growth(card.time, letters, letter), abs=0.04)
-    assert math.log2(twice.state_bytes / once.state_bytes) == pytest.approx(growth(card.state, letters, letter), abs=0.04)
+    assert math.log2(twice.flops / once.flops) == pytest.approx(
+        growth(card.time, letters, letter), abs=0.04
+    )
+    assert math.log2(twice.state_bytes / once.state_bytes) == pytest.approx(
+        growth(card.state, letters, letter), abs=0.04
+    )
 
 
-PARTS = [(kind, name) for kind, name in EVERY if kind in ("score", "alignment", "positions") and name != "none"]
+PARTS = [
+    (kind, name)
+    for kind, name in EVERY
+    if kind in ("score", "alignment", "positions") and name != "none"
+]
 
 
 @pytest.mark.quick
@@ -103,7 +140,11 @@ def test_a_part_grows_as_its_card_says(kind: str, name: str, letter: str) -> Non
     card, part = card_of(kind, name), TABLES[kind].resolve(name)(parent=None)
     length, width = FAR[letter]
     sizes = [
-        Sizes(t, t, 1, 1, n, n, n, 1, n) for t, n in ((length, width), (length * (1 + ("T" in letter)), width * (1 + ("d" in letter))))
+        Sizes(t, t, 1, 1, n, n, n, 1, n)
+        for t, n in (
+            (length, width),
+            (length * (1 + ("T" in letter)), width * (1 + ("d" in letter))),
+        )
     ]
     letters = {"T": float(length), "d": float(width), "D": float(width)}
     both = functools.partial(growth, card.time.replace("D", "d"), letters, letter)
@@ -111,23 +152,40 @@ def test_a_part_grows_as_its_card_says(kind: str, name: str, letter: str) -> Non
     assert math.log2(twice / once) == pytest.approx(both(), abs=0.04)
     if kind == "score":
         kept = [at.keys * part.kept(at.key_width) for at in sizes]
-        assert math.log2(kept[1] / kept[0]) == pytest.approx(growth(card.state.replace("D", "d"), letters, letter), abs=0.04)
+        assert math.log2(kept[1] / kept[0]) == pytest.approx(
+            growth(card.state.replace("D", "d"), letters, letter), abs=0.04
+        )
 
 
 def test_no_positions_cost_nothing() -> None:
-    assert card_of("positions", "none").time == "0" and not POSITIONS.resolve("none")().cost(Sizes(4, 4, 1, 1, 1, 1, 1, 1, 1)).flops
+    assert (
+        card_of("positions", "none").time == "0"
+        and not POSITIONS.resolve("none")().cost(Sizes(4, 4, 1, 1, 1, 1, 1, 1, 1)).flops
+    )
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", [name for name in VISIBILITIES.names() if card_of("visibility", name).time])
+@pytest.mark.parametrize(
+    "name", [name for name in VISIBILITIES.names() if card_of("visibility", name).time]
+)
 def test_a_visibility_shows_as_many_pairs_as_its_card_says(name: str) -> None:
     def seen(length: int) -> int:
-        fields = {"length": length, "block": 4, "random": 2} if name == "bigbird" else SMALL.get(name, {})
+        fields = (
+            {"length": length, "block": 4, "random": 2}
+            if name == "bigbird"
+            else SMALL.get(name, {})
+        )
         at = np.arange(length)
-        return int(np.broadcast_to(VISIBILITIES.resolve(name)(**fields).allows(at, at), (1, 1, length, length)).sum())
+        return int(
+            np.broadcast_to(
+                VISIBILITIES.resolve(name)(**fields).allows(at, at), (1, 1, length, length)
+            ).sum()
+        )
 
     card = card_of("visibility", name)
-    assert math.log2(seen(512) / seen(256)) == pytest.approx(growth(card.time, {"T": 256.0}, "T"), abs=0.1)
+    assert math.log2(seen(512) / seen(256)) == pytest.approx(
+        growth(card.time, {"T": 256.0}, "T"), abs=0.1
+    )
 
 
 def test_a_card_is_not_inherited() -> None:

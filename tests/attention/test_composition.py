@@ -1,4 +1,6 @@
-"""Every part in every slot: a config either builds, or is refused by name when it is checked. The full matrix, nothing compiled."""
+"""Every part in every slot: a config either builds, or is refused by name when it is checked. The
+full matrix, nothing compiled.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,25 @@ SLOTS = {
     "cross": Need(role="cross", stepwise=True),
 }
 REFUSED = {  # (field, part, slot): what the message says
-    **{("positions", name, slot): "acts on embeddings" for name in ("sinusoidal", "learned", "syntax") for slot in SLOTS},
-    **{("positions", name, "cross"): "one sequence" for name in ("shaw", "transformer_xl", "t5", "alibi", "rope")},
+    **{
+        ("positions", name, slot): "acts on embeddings"
+        for name in ("sinusoidal", "learned", "syntax")
+        for slot in SLOTS
+    },
+    **{
+        ("positions", name, "cross"): "one sequence"
+        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope")
+    },
     ("positions", "syntax_relative", "cross"): "one sequence",
-    **{("positions", "syntax_relative", slot): "wants dependency trees" for slot in ("encoder", "decoder")},
+    **{
+        ("positions", "syntax_relative", slot): "wants dependency trees"
+        for slot in ("encoder", "decoder")
+    },
     **{("alignment", "monotonic", slot): "one by one" for slot in ("decoder", "cross")},
-    **{("alignment", name, "decoder"): "the future" for name in ("local_m", "local_p", "local_p_renormalised")},
+    **{
+        ("alignment", name, "decoder"): "the future"
+        for name in ("local_m", "local_p", "local_p_renormalised")
+    },
 }
 CASES = [
     (field, part, slot)
@@ -43,8 +58,12 @@ CASES = [
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 
 
-def builds(name: str, chosen: dict[str, Any], slot: str, visibility: Visibility = EVERYTHING) -> None:
-    """A mechanism with these fields can be initialised and read as the slot reads it; shapes only, nothing is computed."""
+def builds(
+    name: str, chosen: dict[str, Any], slot: str, visibility: Visibility = EVERYTHING
+) -> None:
+    """A mechanism with these fields can be initialised and read as the slot reads it; shapes only,
+    nothing is computed.
+    """
     need = SLOTS[slot]
     module = MECHANISMS.resolve(name)(width=WIDTH, **chosen)
     x, y = jnp.zeros((2, 5, WIDTH)), jnp.zeros((2, 4 if need.role == "cross" else 5, WIDTH))
@@ -54,12 +73,16 @@ def builds(name: str, chosen: dict[str, Any], slot: str, visibility: Visibility 
 
 
 def takes(name: str, chosen: dict[str, Any], slot: str) -> bool:
-    """Whether a slot takes a mechanism with these parts; where it does not, the refusal says which field it is and names a part."""
+    """Whether a slot takes a mechanism with these parts; where it does not, the refusal says which
+    field it is and names a part.
+    """
     try:
         SLOTS[slot].check(MECHANISMS.resolve(name), "slot", chosen)
     except UserError as error:
         named = [TABLES[field].resolve(part).__name__ for field, part in chosen.items()]
-        assert re.match(r"slot\.(score|alignment|positions): ", str(error)) and any(name in str(error) for name in named), error
+        assert re.match(r"slot\.(score|alignment|positions): ", str(error)) and any(
+            name in str(error) for name in named
+        ), error
         return False
     return True
 
@@ -88,7 +111,9 @@ def test_schemes_that_turn_go_with_scores_that_allow_it(score: str, scheme: str)
     if SCORES.resolve(score)(parent=None).rotary:
         SLOTS["encoder"].check(mechanism, "slot", chosen)
     else:
-        with pytest.raises(UserError, match=r"slot\.positions: .* turns queries and keys, .* does not allow it"):
+        with pytest.raises(
+            UserError, match=r"slot\.positions: .* turns queries and keys, .* does not allow it"
+        ):
             SLOTS["encoder"].check(mechanism, "slot", chosen)
 
 
@@ -113,17 +138,31 @@ def test_a_mechanism_takes_the_hooks_it_offers(name: str, scheme: str) -> None:
             SLOTS["encoder"].check(mechanism, "slot", {"positions": scheme})
 
 
-PAIRS = [(one, part, other) for one, other in itertools.combinations(TABLES, 2) for part in TABLES[one].names()]
+PAIRS = [
+    (one, part, other)
+    for one, other in itertools.combinations(TABLES, 2)
+    for part in TABLES[one].names()
+]
 
 
 @pytest.mark.parametrize(("field", "part", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
-def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(field: str, part: str, other: str) -> None:
+def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(
+    field: str, part: str, other: str
+) -> None:
     for second in TABLES[other].names():
         chosen, built = {field: part, other: second}, False
         hooks = POSITIONS.resolve(second).hooks if other == "positions" else frozenset()
-        turned = field == "score" and "query_key" in hooks and not SCORES.resolve(part)(parent=None).rotary
+        turned = (
+            field == "score"
+            and "query_key" in hooks
+            and not SCORES.resolve(part)(parent=None).rotary
+        )
         for slot in SLOTS:
-            expected = takes("multihead", {field: part}, slot) and takes("multihead", {other: second}, slot) and not turned
+            expected = (
+                takes("multihead", {field: part}, slot)
+                and takes("multihead", {other: second}, slot)
+                and not turned
+            )
             assert takes("multihead", chosen, slot) == expected, (chosen, slot)
             if expected and not built:
                 builds("multihead", {"heads": 3, **chosen}, slot)
@@ -153,6 +192,10 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
             need.check(mechanism, "slot", chosen)
         except UserError as error:
             assert need.heads > 1, (label, error)
-            assert re.match(f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads; it has", str(error))
+            assert re.match(
+                f"slot: {mechanism.__name__} does not support a visibility of {need.heads} heads;"
+                " it has",
+                str(error),
+            )
             continue
         builds(name, chosen, "encoder", Visibility(rule))

@@ -1,7 +1,8 @@
 """Promises every registered mechanism keeps; a new one is tested here the moment it is registered.
 
-Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`; what memories promise is tested in
-`test_memories.py`. For a mechanism of your own: `python -m pytest tests/attention --mechanism=my_file:MyAttention`.
+Oracles are float64 NumPy loops (`oracles.py`), settings and tolerances stand in `cases.py`; what
+memories promise is tested in `test_memories.py`. For a mechanism of your own: `python -m pytest
+tests/attention --mechanism=my_file:MyAttention`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,14 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
     """`attend(params, query, source, visibility, valid, **apply) -> context` and parameters."""
     module = make(name, config)
 
-    def attend(params: Any, query: Any, source: Any, visibility: Visibility = EVERYTHING, valid: Any = None, **how: Any) -> jax.Array:
+    def attend(
+        params: Any,
+        query: Any,
+        source: Any,
+        visibility: Visibility = EVERYTHING,
+        valid: Any = None,
+        **how: Any,
+    ) -> jax.Array:
         return module.apply({"params": params}, query, source, visibility, valid, **how).context
 
     return attend, parameters(module)
@@ -70,19 +78,28 @@ def test_every_mechanism_has_an_oracle() -> None:
 
 @essential
 @pytest.mark.parametrize("visibility", [EVERYTHING, CAUSAL], ids=["all", "causal"])
-def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any], visibility: Visibility) -> None:
+def test_values_and_gradients_equal_the_oracle(
+    name: str, config: dict[str, Any], visibility: Visibility
+) -> None:
     query, source, valid = inputs()
     module, params = make(name, config), parameters(make(name, config))
-    reading, collected = module.apply({"params": params}, query, source, visibility, valid, mutable=[MAPS])
+    reading, collected = module.apply(
+        {"params": params}, query, source, visibility, valid, mutable=[MAPS]
+    )
     mask = dense_mask(visibility, valid, query.shape[1])
-    oracle = functools.partial(reference(name), config=config, mask=mask, causal=visibility.is_causal)
+    oracle = functools.partial(
+        reference(name), config=config, mask=mask, causal=visibility.is_causal
+    )
     given = wide((params, query, source))
     context, weights = oracle(given[0], query=given[1], source=given[2])
     np.testing.assert_allclose(reading.context, context, atol=TOLERANCE["float32"])
     np.testing.assert_allclose(collected[MAPS]["weights"][0], weights, atol=TOLERANCE["float32"])
     if aligned(config) in ESTIMATORS:
         return
-    direction, of_weights = (np.random.default_rng(5).normal(size=one.shape).astype(np.float32) for one in (context, weights))
+    direction, of_weights = (
+        np.random.default_rng(5).normal(size=one.shape).astype(np.float32)
+        for one in (context, weights)
+    )
     how = {"weights": True} if hands_out_weights(type(module)) else {}
 
     def measured(found: Any) -> Any:
@@ -96,20 +113,32 @@ def test_values_and_gradients_equal_the_oracle(name: str, config: dict[str, Any]
 
     grads = jax.grad(slope_of, argnums=(0, 1, 2))(params, query, source)
     for which, gradient in enumerate(grads):
-        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given[which])
+        slope = jax.tree.map(
+            lambda a: np.random.default_rng(7).normal(size=np.shape(a)), given[which]
+        )
         ends = []
         for sign in (1, -1):  # central difference of the oracle along one random direction
             moved = list(given)
-            moved[which] = jax.tree.map(lambda a, s, sign=sign: a + sign * 1e-6 * s, given[which], slope)
+            moved[which] = jax.tree.map(
+                lambda a, s, sign=sign: a + sign * 1e-6 * s, given[which], slope
+            )
             ends.append(measured(oracle(moved[0], query=moved[1], source=moved[2])))
         expected = (ends[0] - ends[1]) / 2e-6
-        found = sum(float((np.asarray(g, np.float64) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
-        size = sum(float(np.abs(np.asarray(g) * s).sum()) for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True))
+        found = sum(
+            float((np.asarray(g, np.float64) * s).sum())
+            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
+        )
+        size = sum(
+            float(np.abs(np.asarray(g) * s).sum())
+            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
+        )
         assert abs(found - expected) <= TOLERANCE["gradient"] * max(1.0, size)
 
 
 @every
-def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(name: str, config: dict[str, Any], float64: None) -> None:
+def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(
+    name: str, config: dict[str, Any], float64: None
+) -> None:
     query, source, valid = inputs(batch=2, queries=3, keys=4)
     attend, params = prepared(name, config)
     given = wide((params, query, source))
@@ -117,11 +146,21 @@ def test_float64_equals_the_oracle_and_both_modes_of_differentiation_hold(name: 
     assert context.dtype == np.float64
     if name in ORACLES:
         mask = dense_mask(CAUSAL, valid, 3)
-        expected, _ = ORACLES[name](given[0], config=config, query=given[1], source=given[2], mask=mask, causal=True)
+        expected, _ = ORACLES[name](
+            given[0], config=config, query=given[1], source=given[2], mask=mask, causal=True
+        )
         np.testing.assert_allclose(context, expected, rtol=0, atol=TOLERANCE["float64"])
     if aligned(config) not in ESTIMATORS:
         bound = TOLERANCE["gradient"]
-        check_grads(lambda *a: attend(*a, CAUSAL, valid), given, order=1, modes=("fwd", "rev"), eps=1e-5, atol=bound, rtol=bound)
+        check_grads(
+            lambda *a: attend(*a, CAUSAL, valid),
+            given,
+            order=1,
+            modes=("fwd", "rev"),
+            eps=1e-5,
+            atol=bound,
+            rtol=bound,
+        )
 
 
 @essential
@@ -132,7 +171,9 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
     x, _, _ = inputs(queries=6)
     x = jnp.asarray(x)
     run = jax.jit(lambda x: attend(params, x, x, CAUSAL))
-    slope = jax.jit(lambda x, t: jax.grad(lambda x: (run(x) * (jnp.arange(6) < t)[None, :, None]).sum())(x))
+    slope = jax.jit(
+        lambda x, t: jax.grad(lambda x: (run(x) * (jnp.arange(6) < t)[None, :, None]).sum())(x)
+    )
     before = run(x)
     for t in range(1, 6):
         changed = x.at[:, t:].set(jax.random.normal(jax.random.key(t), x[:, t:].shape))
@@ -148,11 +189,15 @@ def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
     clean = attend(params, query, source, PLACED, valid)
     for garbage in (1.0, 1e4):
         dirty = np.where(valid[..., None], source, garbage)
-        np.testing.assert_allclose(attend(params, query, dirty, PLACED, valid), clean, atol=TOLERANCE["float32"])
+        np.testing.assert_allclose(
+            attend(params, query, dirty, PLACED, valid), clean, atol=TOLERANCE["float32"]
+        )
     longer = np.concatenate([source, np.full((3, 4, WIDTH), 1e4, np.float32)], axis=1)
     padded = attend(params, query, longer, PLACED, np.pad(valid, ((0, 0), (0, 4))))
     np.testing.assert_allclose(padded, clean, atol=TOLERANCE["float32"])
-    slope = jax.grad(lambda source: (attend(params, query, source, PLACED, valid) ** 2).sum())(source)
+    slope = jax.grad(lambda source: (attend(params, query, source, PLACED, valid) ** 2).sum())(
+        source
+    )
     assert (np.asarray(slope)[~valid] == 0.0).all()
 
 
@@ -168,27 +213,39 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
 
 
 @every
-def test_order_matters_exactly_where_positions_are_looked_at(name: str, config: dict[str, Any]) -> None:
-    """Of the source, which is a set without positions; and of a sequence that attends to itself, whose contexts move with it."""
+def test_order_matters_exactly_where_positions_are_looked_at(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Of the source, which is a set without positions; and of a sequence that attends to itself,
+    whose contexts move with it.
+    """
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     order = np.random.default_rng(3).permutation(7)
-    of_source = np.abs(attend(params, query, source[:, order], PLACED, valid[:, order]) - attend(params, query, source, PLACED, valid))
+    of_source = np.abs(
+        attend(params, query, source[:, order], PLACED, valid[:, order])
+        - attend(params, query, source, PLACED, valid)
+    )
     moved = attend(params, source[:, order], source[:, order], EVERYTHING, valid[:, order])
     of_itself = np.abs(moved - attend(params, source, source, EVERYTHING, valid)[:, order])
     if looks_at_positions(name, config):
         assert of_source.max() > 1e-3 and of_itself.max() > 1e-3
     else:
-        assert of_source.max() <= TOLERANCE["reordered"] and of_itself.max() <= TOLERANCE["reordered"]
+        assert (
+            of_source.max() <= TOLERANCE["reordered"] and of_itself.max() <= TOLERANCE["reordered"]
+        )
 
 
 @every
 def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, Any]) -> None:
     module, params = make(name, config), parameters(make(name, config))
     params = {
-        part: {key: value for key, value in leaf.items() if key != "bias"} | ({"bias": 0 * leaf["bias"]} if "bias" in leaf else {})
-        if isinstance(leaf, dict)
-        else leaf
+        part: (
+            {key: value for key, value in leaf.items() if key != "bias"}
+            | ({"bias": 0 * leaf["bias"]} if "bias" in leaf else {})
+            if isinstance(leaf, dict)
+            else leaf
+        )
         for part, leaf in params.items()
     }
     query, source, _ = inputs()
@@ -200,7 +257,9 @@ def test_dead_rows_give_zeros_and_zero_gradients(name: str, config: dict[str, An
 
     context = np.asarray(total(query, source))
     assert (context[[0, 2]] == 0.0).all() and np.abs(context[1]).max() > 1e-3
-    grads = jax.grad(lambda *a: (total(*a) ** 2).sum() + total(*a).sum(), argnums=(0, 1))(query, source)
+    grads = jax.grad(lambda *a: (total(*a) ** 2).sum() + total(*a).sum(), argnums=(0, 1))(
+        query, source
+    )
     for grad in grads:
         assert np.isfinite(grad).all() and (np.asarray(grad)[[0, 2]] == 0.0).all()
 
@@ -212,8 +271,12 @@ def test_bfloat16_stays_close(name: str, config: dict[str, Any]) -> None:
     low = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), (params, query, source))
     context = attend(*low, EVERYTHING, valid)
     assert context.dtype == jnp.bfloat16
-    exact = np.asarray(attend(*jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), low), EVERYTHING, valid))  # of the rounded numbers
-    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1) > TOLERANCE["bfloat16"] * max(1.0, np.abs(exact).max())
+    exact = np.asarray(
+        attend(*jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), low), EVERYTHING, valid)
+    )  # of the rounded numbers
+    off = np.abs(np.asarray(context, np.float32) - exact).max(axis=-1) > TOLERANCE[
+        "bfloat16"
+    ] * max(1.0, np.abs(exact).max())
     assert off.mean() <= (0.2 if aligned(config) in JUMPS else 0.0)
 
 
@@ -222,19 +285,31 @@ def test_jit_and_vmap_agree_with_plain(name: str, config: dict[str, Any]) -> Non
     attend, params = prepared(name, config)
     query, source, valid = inputs()
     plain = attend(params, query, source, valid=valid)
-    np.testing.assert_allclose(jax.jit(attend)(params, query, source, valid=valid), plain, atol=TOLERANCE["float32"])
-    rows = jax.vmap(lambda q, s, v: attend(params, q[None], s[None], valid=v[None])[0])(query, source, valid)
+    np.testing.assert_allclose(
+        jax.jit(attend)(params, query, source, valid=valid), plain, atol=TOLERANCE["float32"]
+    )
+    rows = jax.vmap(lambda q, s, v: attend(params, q[None], s[None], valid=v[None])[0])(
+        query, source, valid
+    )
     np.testing.assert_allclose(rows, plain, atol=TOLERANCE["float32"])
 
 
 @every
 def test_remat_agrees_with_plain(name: str, config: dict[str, Any], float64: None) -> None:
-    """In float64: in float32 the two compiled programs round differently, by more than the tolerance where slopes are larger than 1."""
+    """In float64: in float32 the two compiled programs round differently, by more than the
+    tolerance where slopes are larger than 1.
+    """
     attend, params = prepared(name, config)
     query, source, valid = inputs()
-    params, query, source = jax.tree.map(lambda x: np.asarray(x, np.float64), (params, query, source))
-    slope = lambda f: jax.grad(lambda *a: (f(*a, valid=valid) ** 2).sum(), argnums=(0, 1, 2))(params, query, source)  # noqa: E731
-    for found, expected in zip(*map(jax.tree.leaves, (slope(jax.checkpoint(attend)), slope(attend))), strict=True):
+    params, query, source = jax.tree.map(
+        lambda x: np.asarray(x, np.float64), (params, query, source)
+    )
+    slope = lambda f: jax.grad(lambda *a: (f(*a, valid=valid) ** 2).sum(), argnums=(0, 1, 2))(
+        params, query, source
+    )
+    for found, expected in zip(
+        *map(jax.tree.leaves, (slope(jax.checkpoint(attend)), slope(attend))), strict=True
+    ):
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE["float64"])
 
@@ -244,13 +319,19 @@ def test_maps_sum_to_one_and_leave_the_output_alone(name: str, config: dict[str,
     module, params = make(name, config), parameters(make(name, config))
     query, source, valid = inputs()
     plain = module.apply({"params": params}, query, source, EVERYTHING, valid)
-    reading, collected = module.apply({"params": params}, query, source, EVERYTHING, valid, mutable=[MAPS])
+    reading, collected = module.apply(
+        {"params": params}, query, source, EVERYTHING, valid, mutable=[MAPS]
+    )
     assert plain.weights is None  # off unless asked for
     np.testing.assert_array_equal(reading.context, plain.context)
     weights = np.asarray(collected[MAPS]["weights"][0])
     np.testing.assert_array_equal(weights, reading.weights)
-    if hands_out_weights(type(module)):  # as a result they are the same ones, and nothing else is another
-        asked, left = module.apply({"params": params}, query, source, EVERYTHING, valid, True, mutable=[LOSSES])
+    if hands_out_weights(
+        type(module)
+    ):  # as a result they are the same ones, and nothing else is another
+        asked, left = module.apply(
+            {"params": params}, query, source, EVERYTHING, valid, True, mutable=[LOSSES]
+        )
         assert asked.weights.dtype == np.float32 and jax.tree.leaves(left) == []
         np.testing.assert_array_equal(asked.weights, weights)
         np.testing.assert_array_equal(asked.context, plain.context)
@@ -275,8 +356,12 @@ def test_dropout_as_declared(name: str, config: dict[str, Any]) -> None:
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))
     assert drawn.std(0).max() > 1e-3
     if name not in NOT_LINEAR:
-        np.testing.assert_allclose(drawn.mean(0), off, atol=5 * drawn.std(0).max() / 100)  # five standard errors
-    np.testing.assert_array_equal(drawn[0], np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))[0])
+        np.testing.assert_allclose(
+            drawn.mean(0), off, atol=5 * drawn.std(0).max() / 100
+        )  # five standard errors
+    np.testing.assert_array_equal(
+        drawn[0], np.asarray(draw(jax.random.split(jax.random.key(0), 10_000)))[0]
+    )
 
 
 @essential
@@ -285,7 +370,10 @@ def test_undeclared_requests_are_refused_by_name(name: str, config: dict[str, An
     for role in ("self", "cross"):
         for direction in ("causal", "bidirectional"):
             need = Need(role=role, direction=direction, cache=mechanism.capabilities.cache)  # type: ignore[arg-type]
-            if role in mechanism.capabilities.roles and direction in mechanism.capabilities.directions:
+            if (
+                role in mechanism.capabilities.roles
+                and direction in mechanism.capabilities.directions
+            ):
                 need.check(mechanism, "slot")
             else:
                 with pytest.raises(UserError, match=mechanism.__name__):

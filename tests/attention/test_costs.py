@@ -1,10 +1,14 @@
-"""Declared parameters, state bytes and FLOPs against the initialised tree, the memory itself, and XLA's own count of the program.
+"""Declared parameters, state bytes and FLOPs against the initialised tree, the memory itself, and
+XLA's own count of the program.
 
-XLA counts two for a multiply-add, one for each element-wise operation, and functions like exp apart; both are added up here. It also counts
-what the declaration leaves out (`attnlab.attention.cards` says what), so the two agree to 2.5 % only (`bound` names who needs more). Widths
-and lengths are such that every matrix product, and most of what is done for each pair, is more than that at one of the lengths, or in the
-difference of the two, where constant terms are gone; what alignments do for a pair is looked at alone, too. What XLA cannot count is
-replaced by what it can (`countable`). Counted is the program as XLA gets it; one setting of every mechanism is also compiled.
+XLA counts two for a multiply-add, one for each element-wise operation, and functions like exp
+apart; both are added up here. It also counts what the declaration leaves out
+(`attnlab.attention.cards` says what), so the two agree to 2.5 % only (`bound` names who needs
+more). Widths and lengths are such that every matrix product, and most of what is done for each
+pair, is more than that at one of the lengths, or in the difference of the two, where constant terms
+are gone; what alignments do for a pair is looked at alone, too. What XLA cannot count is replaced
+by what it can (`countable`). Counted is the program as XLA gets it; one setting of every mechanism
+is also compiled.
 """
 
 from __future__ import annotations
@@ -40,21 +44,42 @@ PARTS = [
     for name in table.names()
     if "embedding" not in getattr(table.resolve(name), "hooks", ())
 ]
-# What XLA counts for a pair of query and key beside the declared: selections for the mask (2 in a softmax), comparisons, counting keys and
-# positions, the largest as an index; of a sort log2 of all entries in place of one row's.
+# What XLA counts for a pair of query and key beside the declared: selections for the mask (2 in a
+# softmax), comparisons, counting keys and positions, the largest as an index; of a sort log2 of all
+# entries in place of one row's.
 BESIDE = {
-    **{"softmax": 2, "softmax_plus_one": 2, "sink": 2, "sparsemax": 14, "entmax": 19, "learned_entmax": 6.6, "sigmoid": 4},
-    **{"local_m": 4, "local_p": 6.2, "local_p_renormalised": 4.2, "monotonic": 5, "hard": 15, "straight_through": 14, "gumbel": 13},
+    **{
+        "softmax": 2,
+        "softmax_plus_one": 2,
+        "sink": 2,
+        "sparsemax": 14,
+        "entmax": 19,
+        "learned_entmax": 6.6,
+        "sigmoid": 4,
+    },
+    **{
+        "local_m": 4,
+        "local_p": 6.2,
+        "local_p_renormalised": 4.2,
+        "monotonic": 5,
+        "hard": 15,
+        "straight_through": 14,
+        "gumbel": 13,
+    },
 }
 
 
 @pytest.fixture
 def countable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops unrolled, for XLA counts a body once; of two branches the one that runs, not the dearer; running sums of n numbers in 2 n."""
+    """Loops unrolled, for XLA counts a body once; of two branches the one that runs, not the
+    dearer; running sums of n numbers in 2 n.
+    """
     monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
     monkeypatch.setattr(jax.lax, "fori_loop", functools.partial(jax.lax.fori_loop, unroll=True))
     monkeypatch.setattr(jax.lax, "cond", lambda which, yes, no, *args: yes(*args))
-    monkeypatch.setattr(jnp, "cumsum", lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis % x.ndim))
+    monkeypatch.setattr(
+        jnp, "cumsum", lambda x, axis: jax.lax.associative_scan(jnp.add, x, axis=axis % x.ndim)
+    )
 
 
 def shaped(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
@@ -62,13 +87,24 @@ def shaped(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Attention, int, Any]:
-    """A mechanism, the width of its queries (not that of its source, wherever the two may differ), and its parameters' shapes."""
+    """A mechanism, the width of its queries (not that of its source, wherever the two may differ),
+    and its parameters' shapes.
+    """
     module = MECHANISMS.resolve(name)(width=WIDTH, **config)
     if type(module).cost is Attention.cost:
         pytest.skip("declares no cost")
-    free = name in PROJECTING or (name in UNPROJECTED and part(config, "score", "additive")[0] in ("additive", "general", "location"))
+    free = name in PROJECTING or (
+        name in UNPROJECTED
+        and part(config, "score", "additive")[0] in ("additive", "general", "location")
+    )
     width = WIDTH + 24 if free else WIDTH
-    return module, width, jax.eval_shape(module.init, jax.random.key(0), shaped(1, 4, width), shaped(1, 4, WIDTH)).get("params", {})
+    return (
+        module,
+        width,
+        jax.eval_shape(
+            module.init, jax.random.key(0), shaped(1, 4, width), shaped(1, 4, WIDTH)
+        ).get("params", {}),
+    )
 
 
 def operations(program: Any) -> float:
@@ -78,26 +114,39 @@ def operations(program: Any) -> float:
 
 
 def bound(name: str, config: dict[str, Any]) -> float:
-    """How far the two counts may be apart: comparisons (of a sort, of a bucket's edges, for the largest) are no arithmetic to us."""
+    """How far the two counts may be apart: comparisons (of a sort, of a bucket's edges, for the
+    largest) are no arithmetic to us.
+    """
     if any(f'"{one}"' in json.dumps(config) for one in COMPARING):
         return 0.07
     return 0.03 if "key_value" in name else 0.025  # narrow: a part of the width
 
 
-def counted(module: Attention, width: int, params: Any, size: tuple[int, int], compiled: bool = False) -> float:
+def counted(
+    module: Attention, width: int, params: Any, size: tuple[int, int], compiled: bool = False
+) -> float:
     """XLA's count of `remember` and `read` with one sequence of so many queries and keys."""
-    # a fresh function each time: jax remembers programs, and with them what `countable` has replaced
-    program = jax.jit(lambda p, q, s: module.apply({"params": p}, q, s)).lower(params, shaped(1, size[0], width), shaped(1, size[1], WIDTH))
+    # a fresh function each time: jax remembers programs, and with them what `countable` has
+    # replaced
+    program = jax.jit(lambda p, q, s: module.apply({"params": p}, q, s)).lower(
+        params, shaped(1, size[0], width), shaped(1, size[1], WIDTH)
+    )
     return operations(program.compile(QUICKLY) if compiled else program)
 
 
 def check_flops(name: str, config: dict[str, Any], within: float, compiled: bool = False) -> None:
     """Declared and counted FLOPs at both lengths, and their difference."""
     module, width, params = prepared(name, config)
-    sizes = (SHORT, LONG) if "monotonic" not in json.dumps(config) else ((12, 16), (24, 32))  # unrolled it is long
+    sizes = (
+        (SHORT, LONG) if "monotonic" not in json.dumps(config) else ((12, 16), (24, 32))
+    )  # unrolled it is long
     mine = [module.cost(*size, width, WIDTH).flops for size in sizes]
     theirs = [counted(module, width, params, size, compiled) for size in sizes]
-    for declared, found in ((mine[0], theirs[0]), (mine[1], theirs[1]), (mine[1] - mine[0], theirs[1] - theirs[0])):
+    for declared, found in (
+        (mine[0], theirs[0]),
+        (mine[1], theirs[1]),
+        (mine[1] - mine[0], theirs[1] - theirs[0]),
+    ):
         assert declared == pytest.approx(found, rel=within)
 
 
@@ -106,25 +155,46 @@ MORE: list[tuple[str, dict[str, Any]]] = [  # where a term is large, or two part
     ("talking_heads", {"heads": 12}),
     ("differential", {"heads": 4, "positions": "shaw"}),
     ("hops", {"hops": 24, "hidden": 5}),
-    ("multi_step", {"steps": 3, "looks": {"name": "multihead", "heads": 3, "positions": "transformer_xl", "alignment": "sink"}}),
+    (
+        "multi_step",
+        {
+            "steps": 3,
+            "looks": {
+                "name": "multihead",
+                "heads": 3,
+                "positions": "transformer_xl",
+                "alignment": "sink",
+            },
+        },
+    ),
 ]
 every = pytest.mark.parametrize(
-    ("name", "config"), [*CASES, *MORE], ids=[*NAMES, *(f"{name}-{json.dumps(config)}" for name, config in MORE)]
+    ("name", "config"),
+    [*CASES, *MORE],
+    ids=[*NAMES, *(f"{name}-{json.dumps(config)}" for name, config in MORE)],
 )
 
 
 @every
 @pytest.mark.quick
-def test_parameters_and_state_are_those_of_the_tree_and_the_memory(name: str, config: dict[str, Any]) -> None:
+def test_parameters_and_state_are_those_of_the_tree_and_the_memory(
+    name: str, config: dict[str, Any]
+) -> None:
     module, width, params = prepared(name, config)
-    assert module.cost(5, 7, width, WIDTH).parameters == sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert module.cost(5, 7, width, WIDTH).parameters == sum(
+        leaf.size for leaf in jax.tree.leaves(params)
+    )
 
     def remember(p: Any, source: Any, capacity: int) -> Any:
         return module.apply({"params": p}, source, None, capacity, method="remember")
 
     for capacity in (5, 11):
-        kept = jax.eval_shape(functools.partial(remember, capacity=capacity), params, shaped(1, 5, WIDTH))
-        assert module.cost(3, capacity, width, WIDTH).state_bytes == sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
+        kept = jax.eval_shape(
+            functools.partial(remember, capacity=capacity), params, shaped(1, 5, WIDTH)
+        )
+        assert module.cost(3, capacity, width, WIDTH).state_bytes == sum(
+            leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept)
+        )
 
 
 @every
@@ -136,9 +206,13 @@ def test_flops_are_what_the_program_has(name: str, config: dict[str, Any]) -> No
 @every
 def test_without_queries_it_is_what_remembering_costs(name: str, config: dict[str, Any]) -> None:
     module, width, params = prepared(name, config)
-    program = jax.jit(lambda p, s: module.apply({"params": p}, s, method="remember")).lower(params, shaped(1, 64, WIDTH))
+    program = jax.jit(lambda p, s: module.apply({"params": p}, s, method="remember")).lower(
+        params, shaped(1, 64, WIDTH)
+    )
     by_number = 3 * 64 * WIDTH  # what is left out
-    assert module.cost(0, 64, width, WIDTH).flops == pytest.approx(operations(program), rel=0.03, abs=by_number)
+    assert module.cost(0, 64, width, WIDTH).flops == pytest.approx(
+        operations(program), rel=0.03, abs=by_number
+    )
 
 
 @pytest.mark.usefixtures("countable")
@@ -150,7 +224,9 @@ def test_flops_are_what_the_compiled_program_has(name: str) -> None:
 @pytest.mark.parametrize(("field", "part_name"), PARTS, ids=["-".join(one) for one in PARTS])
 def test_heads_share_parameters_as_declared(field: str, part_name: str) -> None:
     module, width, params = prepared("multihead", {"heads": 3, field: part_name})
-    assert module.cost(5, 7, width, WIDTH).parameters == sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert module.cost(5, 7, width, WIDTH).parameters == sum(
+        leaf.size for leaf in jax.tree.leaves(params)
+    )
 
 
 @pytest.mark.usefixtures("countable")
@@ -164,24 +240,36 @@ def test_what_a_score_does_for_narrow_queries_and_keys(name: str) -> None:
     score, heads, width, (queries, keys) = SCORES.resolve(name)(), 2, 8, SHORT
 
     def scored(module: Any, q: Any, k: Any) -> Any:
-        return module.pairs(module.of_query(q, width) * module.scale(width), module.of_key(k), jnp.arange(keys))
+        return module.pairs(
+            module.of_query(q, width) * module.scale(width), module.of_key(k), jnp.arange(keys)
+        )
 
     given = shaped(1, heads, queries, width), shaped(1, heads, keys, width)
-    variables = jax.eval_shape(functools.partial(score.init, method=scored), jax.random.key(0), *given)
-    found = operations(jax.jit(lambda v, q, k: score.apply(v, q, k, method=scored)).lower(variables, *given))
+    variables = jax.eval_shape(
+        functools.partial(score.init, method=scored), jax.random.key(0), *given
+    )
+    found = operations(
+        jax.jit(lambda v, q, k: score.apply(v, q, k, method=scored)).lower(variables, *given)
+    )
     cost: Cost = score.cost(Sizes(queries, keys, heads, heads, width, width, width, heads, width))
-    assert cost.flops == pytest.approx(found, rel=0.25 if name == "location" else 0.15)  # positions beyond the limit are selections
+    assert cost.flops == pytest.approx(
+        found, rel=0.25 if name == "location" else 0.15
+    )  # positions beyond the limit are selections
 
 
 @pytest.mark.usefixtures("countable")
-@pytest.mark.parametrize("name", [one for field, one in PARTS if field == "positions" and one != "none"])
+@pytest.mark.parametrize(
+    "name", [one for field, one in PARTS if field == "positions" and one != "none"]
+)
 def test_what_a_scheme_adds_to_a_mechanism(name: str) -> None:
     mine, theirs = [], []
     for scheme in (name, "none"):
         module, width, params = prepared("multihead", {"heads": 3, "positions": scheme})
         mine.append(module.cost(*SHORT, width, WIDTH).flops)
         theirs.append(counted(module, width, params, SHORT))
-    edges = 19 * 3 * SHORT[0] * SHORT[1] if name == "t5" else 0  # comparisons with those of the buckets
+    edges = (
+        19 * 3 * SHORT[0] * SHORT[1] if name == "t5" else 0
+    )  # comparisons with those of the buckets
     assert mine[0] - mine[1] + edges == pytest.approx(theirs[0] - theirs[1], rel=0.26)
 
 
@@ -194,13 +282,22 @@ def test_what_an_alignment_does_for_a_pair(name: str) -> None:
     def align(scores: Any, mask: Any, query: Any, lengths: Any) -> tuple[Any, Any]:
         return scores, mask, Place(query, jnp.arange(queries), jnp.arange(keys), lengths)
 
-    given = shaped(1, heads, queries, keys), shaped(1, 1, 1, keys, dtype=bool), shaped(1, queries, 8), shaped(1, dtype=jnp.int32)
+    given = (
+        shaped(1, heads, queries, keys),
+        shaped(1, 1, 1, keys, dtype=bool),
+        shaped(1, queries, 8),
+        shaped(1, dtype=jnp.int32),
+    )
     variables = jax.eval_shape(lambda *a: module.init(jax.random.key(0), *align(*a)), *given)
-    counted = operations(jax.jit(lambda v, *a: module.apply(v, *align(*a))).lower(variables, *given))
+    counted = operations(
+        jax.jit(lambda v, *a: module.apply(v, *align(*a))).lower(variables, *given)
+    )
     cost: Cost = module.cost(Sizes(queries, keys, heads, heads, 1, 1, 1, heads, 8))
     pairs = heads * queries * keys
     assert counted / pairs == pytest.approx(cost.flops / pairs + BESIDE[name], abs=0.6)
-    assert cost.parameters == sum(leaf.size for leaf in jax.tree.leaves(variables.get("params", {})))
+    assert cost.parameters == sum(
+        leaf.size for leaf in jax.tree.leaves(variables.get("params", {}))
+    )
 
 
 @pytest.mark.parametrize("name", POSITIONS.names())
@@ -209,11 +306,17 @@ def test_schemes_on_embeddings_declare_theirs(name: str) -> None:
     if "embedding" not in scheme.hooks:
         pytest.skip("acts inside a mechanism")
     x, at = shaped(1, 7, WIDTH), shaped(1, 7, dtype=jnp.int32)
-    variables = jax.eval_shape(functools.partial(scheme.init, method="embed"), jax.random.key(0), x, at)
+    variables = jax.eval_shape(
+        functools.partial(scheme.init, method="embed"), jax.random.key(0), x, at
+    )
     cost: Cost = scheme.cost(Sizes(7, 7, 1, 1, WIDTH, WIDTH, WIDTH, 1, WIDTH))
     assert cost.parameters == sum(leaf.size for leaf in jax.tree.leaves(variables))
-    counted = operations(jax.jit(lambda v, x, at: scheme.apply(v, x, at, method="embed")).lower(variables, x, at))
-    assert cost.flops <= counted <= {"learned": 4, "sinusoidal": 1.2, "syntax": 1.1}[name] * cost.flops
+    counted = operations(
+        jax.jit(lambda v, x, at: scheme.apply(v, x, at, method="embed")).lower(variables, x, at)
+    )
+    assert (
+        cost.flops <= counted <= {"learned": 4, "sinusoidal": 1.2, "syntax": 1.1}[name] * cost.flops
+    )
 
 
 def test_a_step_of_decoding_is_a_difference() -> None:

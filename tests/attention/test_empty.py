@@ -1,4 +1,6 @@
-"""Looks with nothing in them: no keys give zeros, no queries or no rows give empty arrays; nobody fails, nothing is NaN."""
+"""Looks with nothing in them: no keys give zeros, no queries or no rows give empty arrays; nobody
+fails, nothing is NaN.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,32 @@ FIRST = first_settings()
 
 
 def looked(module: Any, rows: int, queries: int, keys: int, visibility: Any = EVERYTHING) -> Any:
-    """A function of (params, query, source) to context and weights, and ones to hand it; padding is possible, so that there is a mask."""
+    """A function of (params, query, source) to context and weights, and ones to hand it; padding is
+    possible, so that there is a mask.
+    """
 
     def run(params: Any, query: Any, source: Any) -> Any:
-        reading, _ = module.apply({"params": params}, query, source, visibility, jnp.ones((rows, keys), bool), mutable=[MAPS])
+        reading, _ = module.apply(
+            {"params": params},
+            query,
+            source,
+            visibility,
+            jnp.ones((rows, keys), bool),
+            mutable=[MAPS],
+        )
         return reading.context, reading.weights
 
-    return run, (parameters(module), jnp.ones((rows, queries, WIDTH)), jnp.ones((rows, keys, WIDTH)))
+    return run, (
+        parameters(module),
+        jnp.ones((rows, queries, WIDTH)),
+        jnp.ones((rows, keys, WIDTH)),
+    )
 
 
 def shapes(module: Any, visibility: Any = EVERYTHING) -> list[tuple[int, int, int]]:
-    """What the shapes of context and weights of every empty look say of rows, queries and keys; where these are empty, it is all."""
+    """What the shapes of context and weights of every empty look say of rows, queries and keys;
+    where these are empty, it is all.
+    """
     found = []
     for sizes in EMPTY:
         run, given = looked(module, *sizes, visibility)
@@ -44,14 +61,24 @@ def shapes(module: Any, visibility: Any = EVERYTHING) -> list[tuple[int, int, in
 
 
 def all_zeros(module: Any) -> bool:
-    """Whether without keys contexts are zeros, and finite gradients zero for queries; biases, which are added to nothing too, are 0."""
+    """Whether without keys contexts are zeros, and finite gradients zero for queries; biases, which
+    are added to nothing too, are 0.
+    """
     run, (params, *given) = looked(module, 2, 3, 0)
-    params = jax.tree_util.tree_map_with_path(lambda path, x: 0 * x if "bias" in jax.tree_util.keystr(path) else x, params)
+    params = jax.tree_util.tree_map_with_path(
+        lambda path, x: 0 * x if "bias" in jax.tree_util.keystr(path) else x, params
+    )
     (_, context), slopes = jax.jit(
-        jax.value_and_grad(lambda *given: ((context := run(*given)[0]).sum(), context), argnums=(0, 1), has_aux=True)
+        jax.value_and_grad(
+            lambda *given: ((context := run(*given)[0]).sum(), context),
+            argnums=(0, 1),
+            has_aux=True,
+        )
     )(params, *given)
     finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
-    return bool(finite and (np.asarray(context) == 0.0).all() and (np.asarray(slopes[1]) == 0.0).all())
+    return bool(
+        finite and (np.asarray(context) == 0.0).all() and (np.asarray(slopes[1]) == 0.0).all()
+    )
 
 
 @every
@@ -67,15 +94,25 @@ def test_nothing_seen_is_zeros(name: str, config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("alignment", ["softmax", "entmax"])
 @pytest.mark.parametrize("sizes", [(0, 3, 4), (2, 0, 4)])
 def test_nobody_looking_runs_with_zero_slopes(alignment: str, sizes: tuple[int, int, int]) -> None:
-    """Computed, not by shapes alone: no rows or no queries leave no slope on any parameter, nor on the source."""
+    """Computed, not by shapes alone: no rows or no queries leave no slope on any parameter, nor on
+    the source.
+    """
     run, given = looked(make("multihead", {"heads": 3, "alignment": alignment}), *sizes)
-    slope = jax.grad(lambda *given: ((context := run(*given)[0]).sum(), context), argnums=(0, 1, 2), has_aux=True)
+    slope = jax.grad(
+        lambda *given: ((context := run(*given)[0]).sum(), context), argnums=(0, 1, 2), has_aux=True
+    )
     (of_params, *others), context = jax.jit(slope)(*given)
-    assert context.shape == (*sizes[:2], WIDTH) and [one.shape for one in others] == [one.shape for one in given[1:]]
-    assert jax.tree.leaves(of_params) and all((leaf == 0.0).all() for leaf in jax.tree.leaves([of_params, others]))
+    assert context.shape == (*sizes[:2], WIDTH) and [one.shape for one in others] == [
+        one.shape for one in given[1:]
+    ]
+    assert jax.tree.leaves(of_params) and all(
+        (leaf == 0.0).all() for leaf in jax.tree.leaves([of_params, others])
+    )
 
 
-@pytest.mark.parametrize("kernel", [name for name in KERNELS.names() if name not in ("plain", "cudnn")])
+@pytest.mark.parametrize(
+    "kernel", [name for name in KERNELS.names() if name not in ("plain", "cudnn")]
+)
 def test_kernels_of_nothing(kernel: str) -> None:
     module = make("multihead", {"heads": 3, "kernel": kernel, "positions": "alibi"})
     assert shapes(module) == shapes(module, CAUSAL) == EMPTY and all_zeros(module)
@@ -85,11 +122,19 @@ def test_kernels_of_nothing(kernel: str) -> None:
 def test_alignments_of_nothing(name: str, fields: str) -> None:
     module, params, _ = test_alignments.prepared(name, fields)
     for batch, queries, keys in EMPTY:
-        scores, query = jnp.zeros((batch, test_alignments.H, queries, keys)), jnp.zeros((batch, queries, test_alignments.DQ))
-        at = test_alignments.Place(query, jnp.arange(queries), jnp.arange(keys), jnp.full(batch, keys))
+        scores, query = (
+            jnp.zeros((batch, test_alignments.H, queries, keys)),
+            jnp.zeros((batch, queries, test_alignments.DQ)),
+        )
+        at = test_alignments.Place(
+            query, jnp.arange(queries), jnp.arange(keys), jnp.full(batch, keys)
+        )
         for mask in (None, jnp.ones(scores.shape, bool)):
             run = functools.partial(module.apply, {"params": params}, mask=mask, place=at)
-            weights, slope = jax.eval_shape(lambda scores, run=run: (run(scores), jax.grad(lambda s: run(s).sum())(scores)), scores)
+            weights, slope = jax.eval_shape(
+                lambda scores, run=run: (run(scores), jax.grad(lambda s: run(s).sum())(scores)),
+                scores,
+            )
             assert weights.shape == slope.shape == scores.shape
 
 
@@ -99,7 +144,13 @@ def test_scores_of_nothing(name: str, fields: str) -> None:
     variables = score_cases.drawn(score)
     for batch, queries, keys in EMPTY:
         q, k = (jnp.zeros((batch, 2, length, score_cases.D)) for length in (queries, keys))
-        found = jax.eval_shape(functools.partial(score.apply, method=score_cases.whole), variables, q, k, jnp.arange(keys))
+        found = jax.eval_shape(
+            functools.partial(score.apply, method=score_cases.whole),
+            variables,
+            q,
+            k,
+            jnp.arange(keys),
+        )
         assert found.shape == (batch, 2, queries, keys)
 
 
@@ -107,15 +158,25 @@ def test_scores_of_nothing(name: str, fields: str) -> None:
 def test_positions_of_nothing(case: int) -> None:
     look, params = test_positions.prepared(case)
     for batch, queries, keys in EMPTY:
-        q, k = (jnp.zeros((batch, test_positions.HEADS, length, test_positions.WIDTH)) for length in (queries, keys))
+        q, k = (
+            jnp.zeros((batch, test_positions.HEADS, length, test_positions.WIDTH))
+            for length in (queries, keys)
+        )
         weights = jnp.zeros((*q.shape[:3], keys))
-        scores, more = jax.eval_shape(look, params, q, k, weights, jnp.arange(queries), jnp.arange(keys))
+        scores, more = jax.eval_shape(
+            look, params, q, k, weights, jnp.arange(queries), jnp.arange(keys)
+        )
         assert scores.shape == weights.shape and more.shape == (*q.shape[:3], test_positions.VALUE)
 
 
-@pytest.mark.parametrize("name", [name for name in POSITIONS.names() if "embedding" in POSITIONS.resolve(name).hooks])
+@pytest.mark.parametrize(
+    "name", [name for name in POSITIONS.names() if "embedding" in POSITIONS.resolve(name).hooks]
+)
 def test_embeddings_of_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()
     for batch, length in ((2, 0), (0, 3)):
         x, positions = jnp.zeros((batch, length, 6)), jnp.zeros((batch, length), jnp.int32)
-        assert scheme.init_with_output(jax.random.key(0), x, positions, method="embed")[0].shape == x.shape
+        assert (
+            scheme.init_with_output(jax.random.key(0), x, positions, method="embed")[0].shape
+            == x.shape
+        )

@@ -1,4 +1,6 @@
-"""What kernels meet in use: blocks that need no mask, garbage in padding, room to spare, queries that see nothing, dropped weights."""
+"""What kernels meet in use: blocks that need no mask, garbage in padding, room to spare, queries
+that see nothing, dropped weights.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,18 @@ def read(config: dict[str, Any], kernel: str, query: Any, source: Any, *rest: An
 
 
 @pytest.mark.parametrize("alignment", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("visibility", [EVERYTHING, CAUSAL, Visibility(window=6)], ids=["all", "causal", "window"])
+@pytest.mark.parametrize(
+    "visibility", [EVERYTHING, CAUSAL, Visibility(window=6)], ids=["all", "causal", "window"]
+)
 def test_blocks_that_need_no_mask_equal_plain(alignment: str, visibility: Visibility) -> None:
-    """Without padding, blocks that all of a row sees are computed without one; the last is shorter than the others."""
+    """Without padding, blocks that all of a row sees are computed without one; the last is shorter
+    than the others.
+    """
     query, source, _ = inputs(batch=1, queries=8, keys=8)
-    found, expected = (read({"alignment": alignment}, kernel, query, source, visibility) for kernel in ("blockwise", "plain"))
+    found, expected = (
+        read({"alignment": alignment}, kernel, query, source, visibility)
+        for kernel in ("blockwise", "plain")
+    )
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 
 
@@ -45,19 +54,26 @@ def test_garbage_in_padding_changes_nothing(kernel: str, alignment: str) -> None
     query, source, valid = inputs(queries=8)
     dirty = np.where(valid[..., None], source, np.float32(1e4))
     found = read({"alignment": alignment}, kernel, query, dirty, EVERYTHING, valid)
-    np.testing.assert_allclose(found, read({"alignment": alignment}, "plain", query, source, EVERYTHING, valid), atol=TOLERANCE["float32"])
+    np.testing.assert_allclose(
+        found,
+        read({"alignment": alignment}, "plain", query, source, EVERYTHING, valid),
+        atol=TOLERANCE["float32"],
+    )
 
 
 @pytest.mark.parametrize("kernel", ["blockwise", "xla"])
 @pytest.mark.parametrize("visibility", [CAUSAL, CAUSAL & Window(2)], ids=["causal", "window"])
-def test_a_memory_with_room_to_spare_is_read_to_its_length(kernel: str, visibility: Visibility) -> None:
+def test_a_memory_with_room_to_spare_is_read_to_its_length(
+    kernel: str, visibility: Visibility
+) -> None:
     """The last query stands on the last slot written, not on the last there is."""
     query, source, _ = inputs(queries=4, keys=7)
     module = make("multihead", {"heads": 3})
     params = {"params": parameters(module)}
     memory = module.apply(params, source, None, 12, method="remember")
     found, expected = (
-        module.clone(kernel=name).apply(params, query, memory, visibility, method="read").context for name in (kernel, "plain")
+        module.clone(kernel=name).apply(params, query, memory, visibility, method="read").context
+        for name in (kernel, "plain")
     )
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 
@@ -66,8 +82,12 @@ def test_a_memory_with_room_to_spare_is_read_to_its_length(kernel: str, visibili
 def test_queries_that_see_nothing_get_exactly_nothing(kernel: str) -> None:
     query, source, _ = inputs(queries=8, keys=5)
     valid = np.array([[True] * 5, [False] * 5, [False] * 3 + [True] * 2])
-    found = read({}, kernel, query, source, CAUSAL, valid)  # of eight queries on five keys the first three stand before the first key
-    np.testing.assert_allclose(found, read({}, "plain", query, source, CAUSAL, valid), atol=TOLERANCE["float32"])
+    found = read(
+        {}, kernel, query, source, CAUSAL, valid
+    )  # of eight queries on five keys the first three stand before the first key
+    np.testing.assert_allclose(
+        found, read({}, "plain", query, source, CAUSAL, valid), atol=TOLERANCE["float32"]
+    )
     assert (found[1] == 0.0).all() and (found[:, :3] == 0.0).all() and (found[2, :6] == 0.0).all()
 
 
@@ -78,12 +98,16 @@ def test_weights_of_a_sigmoid_are_dropped_in_blocks_too() -> None:
     params = {"params": parameters(module)}
 
     def drawn(kernel: str) -> Any:
-        attend = lambda key: module.clone(kernel=kernel).apply(params, query, source, rngs={"dropout": key}).context  # noqa: E731
+        attend = lambda key: (
+            module.clone(kernel=kernel).apply(params, query, source, rngs={"dropout": key}).context
+        )
         return np.asarray(jax.jit(jax.vmap(attend))(jax.random.split(jax.random.key(0), DRAWS)))
 
     found, expected = drawn("blockwise"), drawn("plain")
     off = module.apply(params, query, source).context
-    np.testing.assert_allclose(found.mean(0), off, atol=5 * expected.std(0).max() / DRAWS**0.5)  # five standard errors
+    np.testing.assert_allclose(
+        found.mean(0), off, atol=5 * expected.std(0).max() / DRAWS**0.5
+    )  # five standard errors
     np.testing.assert_allclose(found.std(0), expected.std(0), atol=0.1 * expected.std(0).max())
 
 
@@ -95,6 +119,10 @@ def test_the_kernel_of_a_config_is_the_one_that_runs(monkeypatch: pytest.MonkeyP
     for kernel, owner in (("blockwise", blockwise.Blockwise), ("xla", fused.Xla)):
         ran: list[str] = []
         plain = owner.__call__
-        monkeypatch.setattr(owner, "__call__", lambda self, look, plain=plain, ran=ran: ran.append("yes") or plain(self, look))
+        monkeypatch.setattr(
+            owner,
+            "__call__",
+            lambda self, look, plain=plain, ran=ran: ran.append("yes") or plain(self, look),
+        )
         read({}, kernel, x, x)
         assert ran == ["yes"]

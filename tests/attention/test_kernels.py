@@ -1,4 +1,6 @@
-"""Every kernel equals plain, in values and gradients, whatever is asked of it; and the blocks themselves."""
+"""Every kernel equals plain, in values and gradients, whatever is asked of it; and the blocks
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,54 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.kernels import KERNELS, blocks
 from attnlab.attention.protocol import MAPS, Need
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, PerHead, Segments, Stride, Visibility, Window
+from attnlab.attention.visibility import (
+    CAUSAL,
+    EVERYTHING,
+    PerHead,
+    Segments,
+    Stride,
+    Visibility,
+    Window,
+)
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 
 SEGMENTS = Visibility(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
 T5 = {"name": "t5", "buckets": 8, "max_distance": 6}
 CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
-CASES: list[tuple[str, dict[str, Any], Visibility]] = [  # scores, alignments, positions, head layouts and visibilities, each of them twice
+CASES: list[
+    tuple[str, dict[str, Any], Visibility]
+] = [  # scores, alignments, positions, head layouts and visibilities, each of them twice
     ("multihead", {"heads": 6, "key_heads": 2, "positions": "transformer_xl"}, CAUSAL),
-    ("multihead", {"heads": 4, "key_heads": 2, "positions": {"name": "shaw", "clip": 2}, "alignment": "sink"}, EVERYTHING),
+    (
+        "multihead",
+        {
+            "heads": 4,
+            "key_heads": 2,
+            "positions": {"name": "shaw", "clip": 2},
+            "alignment": "sink",
+        },
+        EVERYTHING,
+    ),
     ("multihead", {"heads": 3, "positions": T5, "alignment": "softmax_plus_one"}, SEGMENTS),
     ("multihead", {"heads": 2, "positions": "rope"}, CAUSAL & PerHead((Window(3), Stride(2)))),
     ("multihead", {"heads": 2, "positions": "alibi", "alignment": "sigmoid"}, CAUSAL),
-    ("multihead", {"heads": 2, "key_heads": 1, "score": CAPPED, "positions": "shaw", "alignment": "sigmoid"}, SEGMENTS),
-    ("multihead", {"heads": 2, "score": "gaussian", "positions": "alibi", "alignment": "sink"}, CAUSAL & Window(2)),
+    (
+        "multihead",
+        {
+            "heads": 2,
+            "key_heads": 1,
+            "score": CAPPED,
+            "positions": "shaw",
+            "alignment": "sigmoid",
+        },
+        SEGMENTS,
+    ),
+    (
+        "multihead",
+        {"heads": 2, "score": "gaussian", "positions": "alibi", "alignment": "sink"},
+        CAUSAL & Window(2),
+    ),
     ("single", {"score": {"name": "additive", "hidden": 5}}, EVERYTHING),
     ("latent", {"heads": 3, "latent": 5, "rotary": 4, "positions": "rope"}, CAUSAL),
 ]
@@ -43,10 +78,14 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sloped(module: Any, visibility: Visibility, valid: Any, rngs: Any = None) -> Any:
-    """The context, its product with a fixed direction and the gradients of that with respect to parameters, query and source."""
+    """The context, its product with a fixed direction and the gradients of that with respect to
+    parameters, query and source.
+    """
 
     def total(params: Any, query: Any, source: Any) -> tuple[jax.Array, jax.Array]:
-        context = module.apply({"params": params}, query, source, visibility, valid, rngs=rngs).context
+        context = module.apply(
+            {"params": params}, query, source, visibility, valid, rngs=rngs
+        ).context
         return (context * np.random.default_rng(5).normal(size=context.shape)).sum(), context
 
     return jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
@@ -57,24 +96,40 @@ def agree(one: Any, other: Any) -> None:
     (_, context), grads = one
     (_, expected), slopes = other
     np.testing.assert_allclose(context, expected, atol=TOLERANCE["float32"])
-    for (path, grad), slope in zip(jax.tree_util.tree_leaves_with_path(grads), jax.tree.leaves(slopes), strict=True):
+    for (path, grad), slope in zip(
+        jax.tree_util.tree_leaves_with_path(grads), jax.tree.leaves(slopes), strict=True
+    ):
         size = max(1.0, float(np.abs(slope).max()))
-        np.testing.assert_allclose(grad / size, slope / size, atol=TOLERANCE["gradient"], err_msg=jax.tree_util.keystr(path))
+        np.testing.assert_allclose(
+            grad / size,
+            slope / size,
+            atol=TOLERANCE["gradient"],
+            err_msg=jax.tree_util.keystr(path),
+        )
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{i}-{name}" for i, (name, _, _) in enumerate(CASES)])
+@pytest.mark.parametrize(
+    "number", range(len(CASES)), ids=[f"{i}-{name}" for i, (name, _, _) in enumerate(CASES)]
+)
 def test_blockwise_equals_plain_in_values_and_all_gradients(number: int) -> None:
     name, config, visibility = CASES[number]
     query, source, _ = inputs(queries=7)
     module, valid = make(name, config), None if number in NO_PADDING else DEAD
     params = parameters(module)
     found, expected = (
-        jax.jit(sloped(module.clone(kernel=kernel), visibility, valid))(params, query, source) for kernel in ("blockwise", "plain")
+        jax.jit(sloped(module.clone(kernel=kernel), visibility, valid))(params, query, source)
+        for kernel in ("blockwise", "plain")
     )
     agree(found, expected)
     if valid is not None:  # the dead row, exactly
-        assert (found[0][1][1] == expected[0][1][1]).all() and all((g[1] == 0.0).all() for g in found[1][1:])
-    silent = {jax.tree_util.keystr(path) for path, g in jax.tree_util.tree_leaves_with_path(expected[1]) if not np.abs(g).max() > 1e-4}
+        assert (found[0][1][1] == expected[0][1][1]).all() and all(
+            (g[1] == 0.0).all() for g in found[1][1:]
+        )
+    silent = {
+        jax.tree_util.keystr(path)
+        for path, g in jax.tree_util.tree_leaves_with_path(expected[1])
+        if not np.abs(g).max() > 1e-4
+    }
     assert silent == set()  # a gradient that is zero anyway would prove nothing
 
 
@@ -83,12 +138,17 @@ def test_all_kernels_agree_and_maps_change_nothing() -> None:
     query, source, _ = inputs(queries=7)
     module = make("multihead", {"heads": 6, "key_heads": 2, "positions": "alibi"})
     params = parameters(module)
-    results = {kernel: jax.jit(sloped(module.clone(kernel=kernel), CAUSAL, DEAD))(params, query, source) for kernel in ("plain", "xla")}
+    results = {
+        kernel: jax.jit(sloped(module.clone(kernel=kernel), CAUSAL, DEAD))(params, query, source)
+        for kernel in ("plain", "xla")
+    }
     for found in results.values():
         agree(found, results["plain"])
     maps = {}
     for kernel in ("plain", "xla", "blockwise"):
-        asked = functools.partial(module.clone(kernel=kernel).apply, {"params": params}, query, source, CAUSAL, DEAD)
+        asked = functools.partial(
+            module.clone(kernel=kernel).apply, {"params": params}, query, source, CAUSAL, DEAD
+        )
         reading, collected = jax.jit(functools.partial(asked, mutable=[MAPS]))()
         np.testing.assert_array_equal(reading.context, jax.jit(asked)().context)
         maps[kernel] = collected[MAPS]["weights"][0]
@@ -103,10 +163,15 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
     @functools.partial(jax.jit, static_argnames="kernel")
     def run(kernel: str, memory: Any, at: Any) -> Any:
         asked = functools.partial(module.clone(kernel=kernel).apply, {"params": params})
-        return asked(query, memory, CAUSAL, method="read").context, asked(query, memory, Visibility(CAUSAL.rule, at), method="read").context
+        return (
+            asked(query, memory, CAUSAL, method="read").context,
+            asked(query, memory, Visibility(CAUSAL.rule, at), method="read").context,
+        )
 
     memory = module.apply({"params": params}, source, valid, 8, method="remember")
-    memory = jax.tree.map(jnp.asarray, module.apply({"params": params}, memory, source[:, :2], method="extend"))  # seven written of eight
+    memory = jax.tree.map(
+        jnp.asarray, module.apply({"params": params}, memory, source[:, :2], method="extend")
+    )  # seven written of eight
     for found, expected in zip(run("blockwise", memory, 3), run("plain", memory, 3), strict=True):
         np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 
@@ -116,13 +181,25 @@ def test_bfloat16_keeps_its_softmax_in_float32() -> None:
     module = make("multihead", {"heads": 3, "kernel": "blockwise"})
     low = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), (parameters(module), query, source))
     found, slopes = jax.jit(sloped(module, CAUSAL, valid))(*low)
-    expected, wide = jax.jit(sloped(module.clone(kernel="plain"), CAUSAL, valid))(*jax.tree.map(lambda a: a.astype(jnp.float32), low))
+    expected, wide = jax.jit(sloped(module.clone(kernel="plain"), CAUSAL, valid))(
+        *jax.tree.map(lambda a: a.astype(jnp.float32), low)
+    )
     assert found[1].dtype == jnp.bfloat16
-    for grad, slope in zip((found[1], *jax.tree.leaves(slopes)), (expected[1], *jax.tree.leaves(wide)), strict=True):
+    for grad, slope in zip(
+        (found[1], *jax.tree.leaves(slopes)), (expected[1], *jax.tree.leaves(wide)), strict=True
+    ):
         scale = max(1.0, float(np.abs(slope).max()))
-        np.testing.assert_allclose(np.asarray(grad, np.float32) / scale, slope / scale, atol=2 * TOLERANCE["bfloat16"])
-    text = str(jax.make_jaxpr(lambda *a: module.apply({"params": a[0]}, *a[1:], CAUSAL, valid).context)(*low))
-    assert "exp " in text and not any("bf16" in line.split("=")[0] for line in text.splitlines() if " = exp " in line)
+        np.testing.assert_allclose(
+            np.asarray(grad, np.float32) / scale, slope / scale, atol=2 * TOLERANCE["bfloat16"]
+        )
+    text = str(
+        jax.make_jaxpr(lambda *a: module.apply({"params": a[0]}, *a[1:], CAUSAL, valid).context)(
+            *low
+        )
+    )
+    assert "exp " in text and not any(
+        "bf16" in line.split("=")[0] for line in text.splitlines() if " = exp " in line
+    )
 
 
 def test_jit_vmap_remat_and_scan() -> None:
@@ -141,7 +218,9 @@ def test_jit_vmap_remat_and_scan() -> None:
 
     forms = {
         "vmap": lambda q: jax.vmap(one)(q, source, valid),
-        "remat of scan": lambda q: jax.lax.scan(lambda c, x: (c, jax.checkpoint(one)(*x)), 0, (q, source, valid))[1],
+        "remat of scan": lambda q: jax.lax.scan(
+            lambda c, x: (c, jax.checkpoint(one)(*x)), 0, (q, source, valid)
+        )[1],
     }
     value, slope = total(lambda q: attend(q, source, valid))(query)
     for name, form in forms.items():
@@ -152,15 +231,37 @@ def test_jit_vmap_remat_and_scan() -> None:
 
 def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
     query, source, valid = inputs(batch=2, queries=5, keys=4)
-    module = make("multihead", {"heads": 3, "dropout": 0.25, "kernel": "blockwise", "positions": "shaw"})
+    module = make(
+        "multihead", {"heads": 3, "dropout": 0.25, "kernel": "blockwise", "positions": "shaw"}
+    )
     params, plain = parameters(module), module.clone(kernel="plain")
     off = plain.apply({"params": params}, query, source, valid=valid).context
-    draw = jax.jit(jax.vmap(lambda key: module.apply({"params": params}, query, source, valid=valid, rngs={"dropout": key}).context))
+    draw = jax.jit(
+        jax.vmap(
+            lambda key: (
+                module.apply(
+                    {"params": params}, query, source, valid=valid, rngs={"dropout": key}
+                ).context
+            )
+        )
+    )
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 4000)))
-    np.testing.assert_allclose(drawn.mean(0), off, atol=5 * drawn.std(0).max() / 4000**0.5)  # five standard errors
-    usual = jax.jit(jax.vmap(lambda key: plain.apply({"params": params}, query, source, valid=valid, rngs={"dropout": key}).context))
+    np.testing.assert_allclose(
+        drawn.mean(0), off, atol=5 * drawn.std(0).max() / 4000**0.5
+    )  # five standard errors
+    usual = jax.jit(
+        jax.vmap(
+            lambda key: (
+                plain.apply(
+                    {"params": params}, query, source, valid=valid, rngs={"dropout": key}
+                ).context
+            )
+        )
+    )
     spread = np.asarray(usual(jax.random.split(jax.random.key(1), 4000))).std(0)
-    np.testing.assert_allclose(drawn.std(0), spread, atol=0.1 * spread.max())  # as many are dropped, and each on its own
+    np.testing.assert_allclose(
+        drawn.std(0), spread, atol=0.1 * spread.max()
+    )  # as many are dropped, and each on its own
 
     run = jax.jit(sloped(module, EVERYTHING, valid, {"dropout": jax.random.key(3)}))
     grads = run(params, query, source)[1]
@@ -170,7 +271,9 @@ def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
         ends = []
         for sign in (1, -1):
             moved: list[Any] = [params, query, source]
-            moved[which] = jax.tree.map(lambda a, g, step=sign * 1e-2 / norm: a + step * g, given, grad)
+            moved[which] = jax.tree.map(
+                lambda a, g, step=sign * 1e-2 / norm: a + step * g, given, grad
+            )
             ends.append(float(run(*moved)[0][0]))
         assert abs((ends[0] - ends[1]) / 2e-2 - norm) < 3e-3 * norm
 
@@ -179,10 +282,20 @@ def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
 @pytest.mark.parametrize(
     ("name", "config", "kernel", "words"),
     [
-        ("multihead", {"alignment": "sparsemax"}, "blockwise", "never has the whole rows.*Sparsemax needs; kernel='plain' has"),
+        (
+            "multihead",
+            {"alignment": "sparsemax"},
+            "blockwise",
+            "never has the whole rows.*Sparsemax needs; kernel='plain' has",
+        ),
         ("talking_heads", {}, "blockwise", "never has the whole maps.*kernel='plain' has"),
         ("differential", {}, "blockwise", "never has the whole maps"),
-        ("multihead", {"score": {"name": "additive", "hidden": 3}}, "xla", "inner products.*kernel='plain' and kernel='blockwise' do"),
+        (
+            "multihead",
+            {"score": {"name": "additive", "hidden": 3}},
+            "xla",
+            "inner products.*kernel='plain' and kernel='blockwise' do",
+        ),
         ("multihead", {"alignment": "sink"}, "xla", "no alignment but softmax"),
         ("multihead", {"positions": "shaw"}, "xla", "adds nothing to values"),
         ("multihead", {"dropout": 0.5}, "xla", "cannot drop weights; .*dropout=0"),
@@ -190,7 +303,9 @@ def test_dropout_is_unbiased_and_the_same_on_the_way_back() -> None:
         ("multihead", {}, "cudnn", "needs an NVIDIA GPU, this is cpu"),
     ],
 )
-def test_what_a_kernel_cannot_honour_is_refused_by_name(name: str, config: dict[str, Any], kernel: str, words: str) -> None:
+def test_what_a_kernel_cannot_honour_is_refused_by_name(
+    name: str, config: dict[str, Any], kernel: str, words: str
+) -> None:
     module = MECHANISMS.resolve(name)(width=WIDTH, kernel=kernel, **config)
     x = jnp.zeros((1, 3, WIDTH))
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
@@ -201,20 +316,32 @@ def test_what_a_kernel_cannot_honour_is_refused_by_name(name: str, config: dict[
 @pytest.mark.quick
 @pytest.mark.parametrize("kernel", KERNELS.names())
 def test_pairs_of_kernel_and_alignment_are_refused_when_the_config_is_checked(kernel: str) -> None:
-    fit = {"blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid"}, "xla": {"softmax"}, "cudnn": {"softmax"}}
+    fit = {
+        "blockwise": {"softmax", "softmax_plus_one", "sink", "sigmoid"},
+        "xla": {"softmax"},
+        "cudnn": {"softmax"},
+    }
     need = Need(role="self")
     for alignment in ALIGNMENTS.names():
         chosen = {"kernel": kernel, "alignment": alignment}
         if alignment in fit.get(kernel, {alignment}):
             need.check(MECHANISMS.resolve("multihead"), "slot", chosen)
         else:
-            with pytest.raises(UserError, match=rf"slot\.kernel: kernel '{kernel}' .*kernel='plain'"):
+            with pytest.raises(
+                UserError, match=rf"slot\.kernel: kernel '{kernel}' .*kernel='plain'"
+            ):
                 need.check(MECHANISMS.resolve("multihead"), "slot", chosen)
     for name in ("talking_heads", "differential"):
         if kernel in ("auto", "plain"):
             need.check(MECHANISMS.resolve(name), "slot", {"kernel": kernel})
         else:
-            with pytest.raises(UserError, match=rf"slot\.kernel: .*whole maps, which '{kernel}' never has; choose 'auto', 'plain'"):
+            with pytest.raises(
+                UserError,
+                match=(
+                    rf"slot\.kernel: .*whole maps, which '{kernel}' never has; choose 'auto',"
+                    r" 'plain'"
+                ),
+            ):
                 need.check(MECHANISMS.resolve(name), "slot", {"kernel": kernel})
 
 
@@ -223,7 +350,9 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
     """Those of a score are made where it is first called, which must not be inside a loop."""
     x = jnp.zeros((1, 7, WIDTH))
     made = [
-        jax.jit(make("multihead", {"heads": 3, "positions": T5, "kernel": kernel}).init)(jax.random.key(0), x, x)["params"]
+        jax.jit(make("multihead", {"heads": 3, "positions": T5, "kernel": kernel}).init)(
+            jax.random.key(0), x, x
+        )["params"]
         for kernel in ("blockwise", "plain")
     ]
     assert "scheme" in made[0]
@@ -232,5 +361,7 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
 
 def test_unknown_kernels_are_named_with_the_near_ones() -> None:
     with pytest.raises(UserError, match="unknown kernel 'blokwise'; did you mean 'blockwise'"):
-        make("multihead", {"kernel": "blokwise"}).init(jax.random.key(0), jnp.zeros((1, 2, WIDTH)), jnp.zeros((1, 2, WIDTH)))
+        make("multihead", {"kernel": "blokwise"}).init(
+            jax.random.key(0), jnp.zeros((1, 2, WIDTH)), jnp.zeros((1, 2, WIDTH))
+        )
     assert all(hasattr(KERNELS.resolve(name)(), "refuses") for name in KERNELS.names())

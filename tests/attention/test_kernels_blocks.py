@@ -14,20 +14,47 @@ from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels import blocks, choice
 from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.plain import Look, Plain
-from attnlab.attention.projections import Dropout
 from attnlab.attention.protocol import Memory
 from attnlab.attention.scores.products import inner
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Segments, Visibility, Window, longformer
+from attnlab.attention.visibility import (
+    CAUSAL,
+    EVERYTHING,
+    Segments,
+    Visibility,
+    Window,
+    longformer,
+)
+from attnlab.layers.dense import Dropout
 
 
-def look(length: int, visibility: Visibility, *, queries: int = 0, valid: Any = None, heads: int = 1, **changes: Any) -> Look:
+def look(
+    length: int,
+    visibility: Visibility,
+    *,
+    queries: int = 0,
+    valid: Any = None,
+    heads: int = 1,
+    **changes: Any,
+) -> Look:
     """A look of `queries` (0: as many as keys) at `length` keys, all ones, 4 wide."""
     many = queries or length
-    memory = Memory(np.ones((1, length), bool) if valid is None else valid, np.asarray(length, np.int32))
+    memory = Memory(
+        np.ones((1, length), bool) if valid is None else valid, np.asarray(length, np.int32)
+    )
     i, j = visibility.positions(many, length, memory.length)
     q, k = jnp.ones((1, heads, many, 4)), jnp.ones((1, heads, length, 4))
     place = Place(jnp.zeros((1, many, 0)), i, j, jnp.full(1, length))
-    made = Look(q, k, k, lambda q, k, i, j: inner(q, k), memory, visibility, Softmax(parent=None), place, Dropout(0.0, parent=None))
+    made = Look(
+        q,
+        k,
+        k,
+        lambda q, k, i, j: inner(q, k),
+        memory,
+        visibility,
+        Softmax(parent=None),
+        place,
+        Dropout(0.0, parent=None),
+    )
     return made.replace(**{"product": True, **changes})
 
 
@@ -40,7 +67,12 @@ def listed(of: blocks.Listed) -> list[list[int]]:
 def test_blocks_nobody_sees_are_left_out_and_blocks_all_see_need_no_mask() -> None:
     grid = blocks.cut(look(10, CAUSAL), 3)  # 10 in blocks of 3: the last of either side is padded
     assert (grid.rows, grid.columns, grid.height, grid.width) == (4, 4, 3, 3)
-    assert listed(grid.full) == [[], [0], [0, 1], [0, 1, 2]] and listed(grid.partial) == [[0], [1], [2], [3]]
+    assert listed(grid.full) == [[], [0], [0, 1], [0, 1, 2]] and listed(grid.partial) == [
+        [0],
+        [1],
+        [2],
+        [3],
+    ]
     grid = blocks.cut(look(12, CAUSAL & Window(3)), 3)
     assert listed(grid.full) == [[]] * 4 and listed(grid.partial) == [[0], [0, 1], [1, 2], [2, 3]]
     grid = blocks.cut(look(12, Visibility(longformer(2, (0,)))), 3)
@@ -72,8 +104,20 @@ def test_what_is_not_known_is_masked_and_not_skipped() -> None:
 
 @pytest.mark.quick
 def test_sides_of_blocks() -> None:
-    assert [blocks.size(length, 256) for length in (1, 256, 257, 300, 1000, 16384)] == [1, 256, 136, 152, 256, 256]
-    assert [blocks.longest(look(2, EVERYTHING, heads=heads)) for heads in (1, 8, 32, 10_000)] == [512, 256, 128, 64]
+    assert [blocks.size(length, 256) for length in (1, 256, 257, 300, 1000, 16384)] == [
+        1,
+        256,
+        136,
+        152,
+        256,
+        256,
+    ]
+    assert [blocks.longest(look(2, EVERYTHING, heads=heads)) for heads in (1, 8, 32, 10_000)] == [
+        512,
+        256,
+        128,
+        64,
+    ]
     assert blocks.longest(look(2, EVERYTHING, heads=8, product=False)) < 256
 
 
@@ -86,14 +130,18 @@ def test_computed_blocks_are_the_visible_ones() -> None:
         return jnp.zeros((1, 1, i.shape[0], j.shape[0]))
 
     asked = look(12, CAUSAL & Window(3), bias=counted)
-    jax.block_until_ready(jax.grad(lambda v: Blockwise(3)(asked.replace(values=v)).sum())(asked.values))
+    jax.block_until_ready(
+        jax.grad(lambda v: Blockwise(3)(asked.replace(values=v)).sum())(asked.values)
+    )
     jax.effects_barrier()
     visible = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
     assert sorted(seen) == sorted(2 * visible)
 
 
 def test_memory_is_linear_in_length() -> None:
-    """Temporary memory of the compiled forward and backward pass: four times the length, at most four times the bytes."""
+    """Temporary memory of the compiled forward and backward pass: four times the length, at most
+    four times the bytes.
+    """
 
     def temporary(length: int) -> int:
         asked = look(length, CAUSAL)
@@ -101,7 +149,11 @@ def test_memory_is_linear_in_length() -> None:
         def total(q: Any, k: Any, v: Any) -> jax.Array:
             return (Blockwise(32)(asked.replace(queries=q, keys=k, values=v)) ** 2).sum()
 
-        compiled = jax.jit(jax.grad(total, argnums=(0, 1, 2))).lower(asked.queries, asked.keys, asked.values).compile()
+        compiled = (
+            jax.jit(jax.grad(total, argnums=(0, 1, 2)))
+            .lower(asked.queries, asked.keys, asked.values)
+            .compile()
+        )
         return int(compiled.memory_analysis().temp_size_in_bytes)
 
     short, long = temporary(1024), temporary(4096)

@@ -1,4 +1,6 @@
-"""Mechanisms that break a promise which they declare to keep: the suite that every mechanism goes through must catch each of them."""
+"""Mechanisms that break a promise which they declare to keep: the suite that every mechanism goes
+through must catch each of them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class SeesTheFutureALittle(MultiHead):
 
     def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
         reading = super().read(query, memory, visibility)
-        return reading.replace(context=reading.context + 1e-4 * memory.values.sum(axis=(1, 2, 3))[:, None, None])
+        return reading.replace(
+            context=reading.context + 1e-4 * memory.values.sum(axis=(1, 2, 3))[:, None, None]
+        )
 
 
 class SeesPadding(MultiHead):
@@ -60,7 +64,9 @@ class SplitsDeadRows(MultiHead):
 
     def setup(self) -> None:
         super().setup()
-        self.align = lambda scores, mask, place: jax.nn.softmax(jnp.where(True if mask is None else mask, scores, -1e9))
+        self.align = lambda scores, mask, place: jax.nn.softmax(
+            jnp.where(True if mask is None else mask, scores, -1e9)
+        )
 
 
 class HalvesMaps(MultiHead):
@@ -83,7 +89,9 @@ class ChangesUnderMaps(MultiHead):
 
     def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
         reading = super().read(query, memory, visibility)
-        return reading if reading.weights is None else reading.replace(context=reading.context + 1e-3)
+        return (
+            reading if reading.weights is None else reading.replace(context=reading.context + 1e-3)
+        )
 
 
 class ShowsSpareRoom(MultiHead):
@@ -113,7 +121,11 @@ class ReadsSpareRoom(MultiHead):
     """Takes slots that nothing was written to for tokens."""
 
     def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        return super().read(query, memory.replace(valid=jnp.ones_like(memory.valid)), Visibility(offset=memory.length - query.shape[1]))
+        return super().read(
+            query,
+            memory.replace(valid=jnp.ones_like(memory.valid)),
+            Visibility(offset=memory.length - query.shape[1]),
+        )
 
 
 class ForgetsTheScale(MultiHead):
@@ -136,7 +148,11 @@ LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
     (SeesTheFutureALittle, suite.test_causal_sees_no_future, {}),
     (SeesPadding, suite.test_padding_is_inert, {}),
     (MixesRows, suite.test_batch_rows_do_not_mix, {}),
-    (LosesPositions, suite.test_order_matters_exactly_where_positions_are_looked_at, {"positions": "alibi"}),
+    (
+        LosesPositions,
+        suite.test_order_matters_exactly_where_positions_are_looked_at,
+        {"positions": "alibi"},
+    ),
     (SplitsDeadRows, suite.test_dead_rows_give_zeros_and_zero_gradients, {}),
     (HalvesMaps, suite.test_maps_sum_to_one_and_leave_the_output_alone, {}),
     (ChangesUnderMaps, suite.test_maps_sum_to_one_and_leave_the_output_alone, {}),
@@ -150,11 +166,19 @@ LIES: list[tuple[type[MultiHead], Callable[..., None], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("liar", "test", "fields"), LIES, ids=[liar.__name__ for liar, _, _ in LIES])
-def test_a_liar_is_caught(liar: type, test: Callable[..., None], fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its dotted path, as a mechanism of one's own is named; with the oracle of what it says it is."""
+@pytest.mark.parametrize(
+    ("liar", "test", "fields"), LIES, ids=[liar.__name__ for liar, _, _ in LIES]
+)
+def test_a_liar_is_caught(
+    liar: type, test: Callable[..., None], fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its dotted path, as a mechanism of one's own is named; with the oracle of what it says
+    it is.
+    """
     path = f"{__name__}:{liar.__name__}"
     monkeypatch.setitem(ORACLES, path, ORACLES["multihead"])
-    more = {"visibility": CAUSAL} if test is suite.test_values_and_gradients_equal_the_oracle else {}
+    more = (
+        {"visibility": CAUSAL} if test is suite.test_values_and_gradients_equal_the_oracle else {}
+    )
     with pytest.raises(AssertionError):
         test(path, {"heads": 3, **fields}, **more)

@@ -1,4 +1,6 @@
-"""What the memory of every mechanism promises: decoding with a cache, in any pieces and through any pause, is the full pass."""
+"""What the memory of every mechanism promises: decoding with a cache, in any pieces and through any
+pause, is the full pass.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ import pytest
 
 from attnlab.attention.protocol import MAPS, Attention
 from attnlab.attention.visibility import CAUSAL, Visibility
-from tests.attention.cases import TOLERANCE, WIDTH, first_settings, inputs, make, over_all, parameters, stepwise
+from tests.attention.cases import (
+    TOLERANCE,
+    WIDTH,
+    first_settings,
+    inputs,
+    make,
+    over_all,
+    parameters,
+    stepwise,
+)
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
@@ -21,12 +32,17 @@ LENGTH, CAPACITY = 9, 11
 
 
 def calls(name: str, config: dict[str, Any]) -> Any:
-    """`apply` with parameters, of a mechanism that keeps a cache and may be read while its source grows."""
+    """`apply` with parameters, of a mechanism that keeps a cache and may be read while its source
+    grows.
+    """
     module = make(name, config)
     if not module.capabilities.cache:
         pytest.skip("declares no cache")
     if not stepwise(config):
-        pytest.skip("its alignment looks at queries or keys that are not there yet; slots that decode refuse it (test_composition.py)")
+        pytest.skip(
+            "its alignment looks at queries or keys that are not there yet; slots that decode"
+            " refuse it (test_composition.py)"
+        )
     return functools.partial(module.apply, {"params": parameters(module)})
 
 
@@ -51,18 +67,25 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
 
 
 @every
-def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
+def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal_the_full_pass(
+    name: str, config: dict[str, Any]
+) -> None:
     call = calls(name, config)
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     valid[:, 0] = True
     full = call(x, x, CAUSAL, valid).context
     for pieces in ((4, 4, 1), (1, 4, 4)):
-        memory, first = call(x[:, : pieces[0]], valid[:, : pieces[0]], CAPACITY, method="remember"), pieces[0]
+        memory, first = (
+            call(x[:, : pieces[0]], valid[:, : pieces[0]], CAPACITY, method="remember"),
+            pieces[0],
+        )
         for piece in pieces[1:]:
             memory = littered(stored(memory), first)
             here = slice(first, first + piece)
-            memory = littered(call(memory, x[:, here], valid[:, here], method="extend"), first + piece)
+            memory = littered(
+                call(memory, x[:, here], valid[:, here], method="extend"), first + piece
+            )
             context = call(x[:, here], memory, CAUSAL, method="read").context
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
@@ -70,7 +93,9 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
 
 @every
 def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> None:
-    """Where the length is known; in a program that takes the memory as an argument it is not, and whoever holds the map cuts it."""
+    """Where the length is known; in a program that takes the memory as an argument it is not, and
+    whoever holds the map cuts it.
+    """
     call = calls(name, config)
     x, _, _ = inputs(queries=LENGTH)
 
@@ -79,7 +104,10 @@ def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> No
 
     def look(x: Any, memory: Any) -> Any:
         reading, collected = call(x, memory, CAUSAL, method="read", mutable=[MAPS])
-        assert len(collected[MAPS]["weights"]) == 1 and collected[MAPS]["weights"][0].shape == reading.weights.shape
+        assert (
+            len(collected[MAPS]["weights"]) == 1
+            and collected[MAPS]["weights"][0].shape == reading.weights.shape
+        )
         return reading.weights
 
     assert jax.eval_shape(lambda x: look(x, grown(x)), x).shape[2:] == (LENGTH, LENGTH)
@@ -96,11 +124,15 @@ def stored(memory: Any) -> Any:
 
 
 def littered(memory: Any, length: int) -> Any:
-    """The memory with 1e4 in every slot that is not written: an axis as long as the capacity is one of slots."""
+    """The memory with 1e4 in every slot that is not written: an axis as long as the capacity is one
+    of slots.
+    """
 
     def litter(x: Any) -> Any:
         x = np.array(x)
-        for axis in (axis for axis, size in enumerate(x.shape) if size == CAPACITY and x.dtype != bool):
+        for axis in (
+            axis for axis, size in enumerate(x.shape) if size == CAPACITY and x.dtype != bool
+        ):
             np.moveaxis(x, axis, 0)[length:] = 1e4
         return x
 
@@ -117,11 +149,17 @@ class Scanned(nn.Module):
         """Contexts [B,Tq,d] of queries [B,Tq,dq], the first of which stands at position `first`."""
         memory = self.mechanism.remember(source, valid)
 
-        def step(mechanism: Attention, i: jax.Array, token: jax.Array) -> tuple[jax.Array, jax.Array]:
-            context = mechanism.read(token[:, None], memory, Visibility(CAUSAL.rule, offset=i)).context
+        def step(
+            mechanism: Attention, i: jax.Array, token: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            context = mechanism.read(
+                token[:, None], memory, Visibility(CAUSAL.rule, offset=i)
+            ).context
             return i + 1, context[:, 0]
 
-        scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1)
+        scan = nn.scan(
+            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
+        )
         return scan(self.mechanism, np.int32(first), query)[1]
 
 
@@ -131,6 +169,8 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     params = parameters(module)
     query, source, valid = inputs(batch=2, keys=LENGTH)
     found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
-    expected = module.apply({"params": params}, query, source, Visibility(CAUSAL.rule, offset=2), valid).context
+    expected = module.apply(
+        {"params": params}, query, source, Visibility(CAUSAL.rule, offset=2), valid
+    ).context
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
     assert found.shape == (2, 5, WIDTH)

@@ -1,4 +1,6 @@
-"""Keys and values handed over apart: found by the ones, made of the others, by every mechanism that declares it."""
+"""Keys and values handed over apart: found by the ones, made of the others, by every mechanism that
+declares it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, para
 from tests.attention.oracles import ORACLES, heads_scores, heads_values, heads_weights
 from tests.attention.test_conformance import dense_mask
 
-FIRST = [(name, settings[0]) for name, settings in SETTINGS.items() if MECHANISMS.resolve(name).capabilities.values]
+FIRST = [
+    (name, settings[0])
+    for name, settings in SETTINGS.items()
+    if MECHANISMS.resolve(name).capabilities.values
+]
 every = pytest.mark.parametrize(("name", "config"), FIRST, ids=[name for name, _ in FIRST])
 
 
@@ -34,7 +40,9 @@ def other(source: np.ndarray) -> np.ndarray:
 
 @every
 @pytest.mark.quick
-def test_a_source_is_both_and_values_leave_the_weights_alone(name: str, config: dict[str, Any]) -> None:
+def test_a_source_is_both_and_values_leave_the_weights_alone(
+    name: str, config: dict[str, Any]
+) -> None:
     call, _ = prepared(name, config)
     query, source, valid = inputs()
     read = functools.partial(call, query, method="read", mutable=[MAPS])
@@ -63,14 +71,22 @@ def test_pairs_one_by_one_equal_all_at_once(name: str, config: dict[str, Any]) -
 
 
 @every
-def test_values_are_taken_as_they_are_where_that_is_declared(name: str, config: dict[str, Any]) -> None:
-    """Where all slots hold one vector, that vector is what is found; a projection would make another of it."""
+def test_values_are_taken_as_they_are_where_that_is_declared(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Where all slots hold one vector, that vector is what is found; a projection would make
+    another of it.
+    """
     call, _ = prepared(name, config)
     query, source, valid = inputs()
     values = np.broadcast_to(other(source)[:, :1], source.shape)
     found = call(query, call(source, values, valid, method="remember_pairs"), method="read").context
     off = np.abs(found - values[:, :5]).max()
-    assert off <= TOLERANCE["float32"] if MECHANISMS.resolve(name).capabilities.unprojected else off > 1e-2
+    assert (
+        off <= TOLERANCE["float32"]
+        if MECHANISMS.resolve(name).capabilities.unprojected
+        else off > 1e-2
+    )
 
 
 @pytest.mark.quick
@@ -81,9 +97,17 @@ def test_a_slot_that_needs_values_as_they_are_refuses_what_projects_them() -> No
         if mechanism.capabilities.unprojected:
             need.check(mechanism, "slot")
         else:
-            with pytest.raises(UserError, match=f"slot: {mechanism.__name__} does not support values as they are .*; choose 'single'"):
+            with pytest.raises(
+                UserError,
+                match=(
+                    f"slot: {mechanism.__name__} does not support values as they are .*; choose"
+                    " 'single'"
+                ),
+            ):
                 need.check(mechanism, "slot")
-    assert [name for name, _ in FIRST if MECHANISMS.resolve(name).capabilities.unprojected] == ["single"]
+    assert [name for name, _ in FIRST if MECHANISMS.resolve(name).capabilities.unprojected] == [
+        "single"
+    ]
 
 
 def test_sums_are_those_of_the_oracles() -> None:
@@ -91,12 +115,16 @@ def test_sums_are_those_of_the_oracles() -> None:
     mask, values = dense_mask(CAUSAL, valid, 5), other(source)
     for name, config in FIRST[:2]:
         call, params = prepared(name, config)
-        found = call(query, call(source, values, valid, method="remember_pairs"), CAUSAL, method="read").context
+        found = call(
+            query, call(source, values, valid, method="remember_pairs"), CAUSAL, method="read"
+        ).context
         if name == "single":
             _, weights = ORACLES["single"](params, config, query, source, mask, True)
             expected = np.einsum("bhqk,bkd->bqd", weights, values)
         else:
-            weights = heads_weights(params, config, heads_scores(params, config, query, source, True), query, mask)
+            weights = heads_weights(
+                params, config, heads_scores(params, config, query, source, True), query, mask
+            )
             expected = heads_values(params, config, values, weights) @ params["out"]["kernel"]
         np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 
@@ -106,14 +134,23 @@ def test_in_one_head_only_the_values_have_the_width_of_the_context() -> None:
     for score in ("general", "additive"):
         module = make("single", {"score": score})
         x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype(np.float32)
-        values, query = np.random.default_rng(1).normal(size=(2, 5, WIDTH)).astype(np.float32), x[:, :2, :3]
+        values, query = (
+            np.random.default_rng(1).normal(size=(2, 5, WIDTH)).astype(np.float32),
+            x[:, :2, :3],
+        )
 
         def look(module: Any, query: Any = query, x: Any = x, values: Any = values) -> Any:
             return module.read(query, module.remember_pairs(x, values)).context
 
-        context = jax.eval_shape(lambda module=module, look=look: module.init_with_output(jax.random.key(0), method=look)[0])
+        context = jax.eval_shape(
+            lambda module=module, look=look: module.init_with_output(
+                jax.random.key(0), method=look
+            )[0]
+        )
         assert context.shape == (2, 2, WIDTH)
-    with pytest.raises(UserError, match="single: the source is 4 wide, the context is asked to be 12"):
+    with pytest.raises(
+        UserError, match="single: the source is 4 wide, the context is asked to be 12"
+    ):
         module.init_with_output(jax.random.key(0), x, method="remember")
 
 
@@ -124,6 +161,18 @@ def test_a_slot_that_hands_over_both_refuses_what_takes_one() -> None:
         if mechanism.capabilities.values:
             Need(role="cross", values=True).check(mechanism, "slot")
         else:
-            with pytest.raises(UserError, match=f"slot: {mechanism.__name__} does not support values apart from keys; choose 'single'"):
+            with pytest.raises(
+                UserError,
+                match=(
+                    f"slot: {mechanism.__name__} does not support values apart from keys; choose"
+                    " 'single'"
+                ),
+            ):
                 Need(role="cross", values=True).check(mechanism, "slot")
-    assert {name for name, _ in FIRST} == {"single", "multihead", "talking_heads", "differential", "gated"}
+    assert {name for name, _ in FIRST} == {
+        "single",
+        "multihead",
+        "talking_heads",
+        "differential",
+        "gated",
+    }

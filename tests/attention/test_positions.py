@@ -1,4 +1,6 @@
-"""Position schemes: what all promise, and the two plain ones; `test_positions_*.py` hold what is particular to the others."""
+"""Position schemes: what all promise, and the two plain ones; `test_positions_*.py` hold what is
+particular to the others.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.learned import Learned
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.attention.positions.sinusoidal import Sinusoidal, sinusoid
-from attnlab.attention.precision import inner_dtype
 from attnlab.errors import UserError
+from attnlab.layers.precision import inner_dtype
 from tests.attention import position_oracles as oracles
 from tests.attention.cases import TOLERANCE
 
@@ -36,36 +38,73 @@ PAIRS: list[tuple[str, dict[str, Any], bool]] = [  # name, fields, causal
     ("rope", {"layout": "half", "share": 0.5}, False),
     ("rope", {"layout": "half", "base": 20.0, "scaling": YARN}, False),
 ]
-every = pytest.mark.parametrize("case", range(len(PAIRS)), ids=[f"{name}-{fields}-{causal}" for name, fields, causal in PAIRS])
+every = pytest.mark.parametrize(
+    "case", range(len(PAIRS)), ids=[f"{name}-{fields}-{causal}" for name, fields, causal in PAIRS]
+)
 
 
 @functools.cache
 def prepared(case: int) -> tuple[Any, Any]:
-    """`look(params, q, k, weights, i, j)` -> the scores [B,H,Tq,Tk] of a scaled product and what values gain [B,H,Tq,VALUE]; parameters."""
+    """`look(params, q, k, weights, i, j)` -> the scores [B,H,Tq,Tk] of a scaled product and what
+    values gain [B,H,Tq,VALUE]; parameters.
+    """
     name, fields, causal = PAIRS[case]
     scheme = POSITIONS.resolve(name)(**fields)
 
-    def hooks(scheme: PositionScheme, q: Any, k: Any, weights: Any, i: Any, j: Any) -> tuple[jax.Array, jax.Array]:
+    def hooks(
+        scheme: PositionScheme, q: Any, k: Any, weights: Any, i: Any, j: Any
+    ) -> tuple[jax.Array, jax.Array]:
         relation = Relation(i, j, causal, SCALE)
-        scores = jnp.einsum("bhqd,bhkd->bhqk", scheme.of_query(q, i), scheme.of_key(k, j), preferred_element_type=inner_dtype(q)) * SCALE
+        scores = (
+            jnp.einsum(
+                "bhqd,bhkd->bhqk",
+                scheme.of_query(q, i),
+                scheme.of_key(k, j),
+                preferred_element_type=inner_dtype(q),
+            )
+            * SCALE
+        )
         bias, more = scheme.bias(q, relation), scheme.values(weights, relation, VALUE)
-        return scores + (0.0 if bias is None else bias), jnp.zeros((*q.shape[:3], VALUE), inner_dtype(q)) if more is None else more
+        return scores + (0.0 if bias is None else bias), (
+            jnp.zeros((*q.shape[:3], VALUE), inner_dtype(q)) if more is None else more
+        )
 
-    shapes = jax.eval_shape(functools.partial(scheme.init, method=hooks), jax.random.key(0), *inputs()).get("params", {})
+    shapes = jax.eval_shape(
+        functools.partial(scheme.init, method=hooks), jax.random.key(0), *inputs()
+    ).get("params", {})
     rng = np.random.default_rng(2)
-    params = jax.tree.map(lambda leaf: (rng.normal(size=leaf.shape) / math.sqrt(leaf.shape[0])).astype(np.float32), shapes)
-    return jax.jit(lambda params, *rest: scheme.apply({"params": params}, *rest, method=hooks)), params
+    params = jax.tree.map(
+        lambda leaf: (rng.normal(size=leaf.shape) / math.sqrt(leaf.shape[0])).astype(np.float32),
+        shapes,
+    )
+    return (
+        jax.jit(lambda params, *rest: scheme.apply({"params": params}, *rest, method=hooks)),
+        params,
+    )
 
 
 def inputs() -> tuple[np.ndarray, ...]:
-    """q [B,H,Tq,D] and k [B,H,Tk,D] of unit variance, weights [B,H,Tq,Tk] with rows that sum to one, i [Tq], j [Tk]."""
+    """q [B,H,Tq,D] and k [B,H,Tk,D] of unit variance, weights [B,H,Tq,Tk] with rows that sum to
+    one, i [Tq], j [Tk].
+    """
     rng = np.random.default_rng(0)
-    q, k = (rng.normal(size=(BATCH, HEADS, length, WIDTH)).astype(np.float32) for length in (QUERIES, KEYS))
+    q, k = (
+        rng.normal(size=(BATCH, HEADS, length, WIDTH)).astype(np.float32)
+        for length in (QUERIES, KEYS)
+    )
     weights = rng.dirichlet(np.ones(KEYS), size=(BATCH, HEADS, QUERIES)).astype(np.float32)
-    return q, k, weights, 3 + np.arange(QUERIES, dtype=np.int32), 1 + np.arange(KEYS, dtype=np.int32)
+    return (
+        q,
+        k,
+        weights,
+        3 + np.arange(QUERIES, dtype=np.int32),
+        1 + np.arange(KEYS, dtype=np.int32),
+    )
 
 
-def oracle(case: int, params: Any, q: np.ndarray, k: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def oracle(
+    case: int, params: Any, q: np.ndarray, k: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """What `look` should give, from the reference of the scheme."""
     name, fields, causal = PAIRS[case]
     place = oracles.POSITIONS[name](params, fields, HEADS, WIDTH, causal)
@@ -92,40 +131,73 @@ def test_scores_values_and_gradients_equal_the_oracle(case: int) -> None:
         found = look(*parts, i, j)
         return sum((one * way).sum() for one, way in zip(found, directions, strict=True)), found
 
-    (_, found), gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2, 3), has_aux=True))(params, q, k, weights)
+    (_, found), gradients = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2, 3), has_aux=True))(
+        params, q, k, weights
+    )
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=TOLERANCE["float32"])
     for which, gradient in enumerate(gradients):
-        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=np.shape(a)), wide[which])
+        slope = jax.tree.map(
+            lambda a: np.random.default_rng(7).normal(size=np.shape(a)), wide[which]
+        )
         ends = []
         for sign in (1, -1):  # central difference of the oracle along one random direction
             moved = list(wide)
-            moved[which] = jax.tree.map(lambda a, s, sign=sign: a + sign * 1e-6 * s, wide[which], slope)
-            ends.append(sum((one * way).sum() for one, way in zip(oracle(case, *moved), directions, strict=True)))
-        terms = [np.asarray(g, np.float64) * s for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)]
-        found_slope, size = sum(term.sum() for term in terms), sum(np.abs(term).sum() for term in terms)
-        assert abs(found_slope - (ends[0] - ends[1]) / 2e-6) <= TOLERANCE["gradient"] * max(1.0, size)
+            moved[which] = jax.tree.map(
+                lambda a, s, sign=sign: a + sign * 1e-6 * s, wide[which], slope
+            )
+            ends.append(
+                sum(
+                    (one * way).sum()
+                    for one, way in zip(oracle(case, *moved), directions, strict=True)
+                )
+            )
+        terms = [
+            np.asarray(g, np.float64) * s
+            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
+        ]
+        found_slope, size = (
+            sum(term.sum() for term in terms),
+            sum(np.abs(term).sum() for term in terms),
+        )
+        assert abs(found_slope - (ends[0] - ends[1]) / 2e-6) <= TOLERANCE["gradient"] * max(
+            1.0, size
+        )
 
 
 @every
 def test_any_block_equals_the_whole(case: int) -> None:
-    """Positions are values of the compiled program here; blocks need not be neighbours, nor be in order; also inside a scan."""
+    """Positions are values of the compiled program here; blocks need not be neighbours, nor be in
+    order; also inside a scan.
+    """
     look, params = prepared(case)
     q, k, weights, i, j = inputs()
     scores, more = look(params, q, k, weights, i, j)
     blocks = [np.array([0, 1, 2]), np.array([5, 0, 3])], [np.array([3, 4]), np.array([4, 1])]
     for of_keys in blocks[0]:
         for of_queries in blocks[1]:
-            part = look(params, q[:, :, of_queries], k[:, :, of_keys], weights[:, :, of_queries][..., of_keys], i[of_queries], j[of_keys])
+            part = look(
+                params,
+                q[:, :, of_queries],
+                k[:, :, of_keys],
+                weights[:, :, of_queries][..., of_keys],
+                i[of_queries],
+                j[of_keys],
+            )
             np.testing.assert_allclose(part[0], scores[:, :, of_queries][..., of_keys], atol=2e-6)
 
     def step(total: jax.Array, at: jax.Array) -> tuple[jax.Array, jax.Array]:
-        slices = (jax.lax.dynamic_slice_in_dim(x, 2 * at, 2, axis) for x, axis in ((k, 2), (weights, 3), (j, 0)))
+        slices = (
+            jax.lax.dynamic_slice_in_dim(x, 2 * at, 2, axis)
+            for x, axis in ((k, 2), (weights, 3), (j, 0))
+        )
         of_keys, of_weights, of_places = slices
         scores, more = look(params, q, of_keys, of_weights, i, of_places)
         return total + more, scores
 
-    total, parts = jax.jit(lambda: jax.lax.scan(step, jnp.zeros((BATCH, HEADS, QUERIES, VALUE)), jnp.arange(KEYS // 2)))()
+    total, parts = jax.jit(
+        lambda: jax.lax.scan(step, jnp.zeros((BATCH, HEADS, QUERIES, VALUE)), jnp.arange(KEYS // 2))
+    )()
     np.testing.assert_allclose(total, more, atol=2e-6)  # what values gain is a sum over keys
     np.testing.assert_allclose(np.concatenate(list(parts), axis=-1), scores, atol=2e-6)
 
@@ -149,19 +221,29 @@ def test_vmap_and_remat_agree_with_plain(case: int) -> None:
     look, params = prepared(case)
     q, k, weights, i, j = inputs()
     first = np.array([[0], [2]], np.int32)
-    one_row = lambda q, k, weights, i: [x[0] for x in look(params, q[None], k[None], weights[None], i, j)]  # noqa: E731
+    one_row = lambda q, k, weights, i: [
+        x[0] for x in look(params, q[None], k[None], weights[None], i, j)
+    ]
     rows = jax.jit(jax.vmap(one_row))(q, k, weights, i + first)
     for row in range(BATCH):
-        for found, expected in zip(rows, look(params, q, k, weights, i + first[row], j), strict=True):
+        for found, expected in zip(
+            rows, look(params, q, k, weights, i + first[row], j), strict=True
+        ):
             np.testing.assert_allclose(found[row], expected[row], atol=2e-6)
-    loss = lambda f: jax.jit(jax.grad(lambda p, q: sum((x**2).sum() for x in f(p, q, k, weights, i, j)), argnums=(0, 1)))  # noqa: E731
-    for found, expected in zip(*(jax.tree.leaves(loss(f)(params, q)) for f in (jax.checkpoint(look), look)), strict=True):
+    loss = lambda f: jax.jit(
+        jax.grad(lambda p, q: sum((x**2).sum() for x in f(p, q, k, weights, i, j)), argnums=(0, 1))
+    )
+    for found, expected in zip(
+        *(jax.tree.leaves(loss(f)(params, q)) for f in (jax.checkpoint(look), look)), strict=True
+    ):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @every
 def test_bfloat16_stays_close_also_far_out(case: int) -> None:
-    """At position 5000 neighbours are one number in bfloat16, so positions, angles and distances must be float32 or whole."""
+    """At position 5000 neighbours are one number in bfloat16, so positions, angles and distances
+    must be float32 or whole.
+    """
     look, params = prepared(case)
     q, k, weights, i, j = inputs()
     low = [jnp.asarray(x, jnp.bfloat16) for x in (q, k, weights)]
@@ -169,7 +251,9 @@ def test_bfloat16_stays_close_also_far_out(case: int) -> None:
     expected = look(params, *(np.asarray(x, np.float32) for x in low), i + 5000, j + 5000)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == jnp.float32
-        np.testing.assert_allclose(one, other, atol=TOLERANCE["bfloat16"] * max(1.0, np.abs(other).max()))
+        np.testing.assert_allclose(
+            one, other, atol=TOLERANCE["bfloat16"] * max(1.0, np.abs(other).max())
+        )
     scheme = POSITIONS.resolve(PAIRS[case][0])(**PAIRS[case][1])
     for method in ("of_query", "of_key"):
         turned = functools.partial(scheme.apply, method=method)
@@ -180,22 +264,33 @@ def test_bfloat16_stays_close_also_far_out(case: int) -> None:
 @pytest.mark.parametrize("name", POSITIONS.names())
 def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     scheme = POSITIONS.resolve(name)()
-    assert scheme.hooks <= {"embedding", "query_key", "score", "value"} and bool(scheme.hooks) == (name != "none")
+    assert scheme.hooks <= {"embedding", "query_key", "score", "value"} and bool(scheme.hooks) == (
+        name != "none"
+    )
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     q, k, weights, i, j = inputs()
     relation = Relation(jnp.asarray(i), jnp.asarray(j), False, SCALE)
 
     def change(scheme: PositionScheme) -> dict[str, Any]:
         return {
-            "embedding": jnp.abs(scheme.embed(x, jnp.broadcast_to(jnp.arange(3), (2, 3))) - x).max(),
-            "query_key": jnp.abs(scheme.of_query(q, i) - q).max() + jnp.abs(scheme.of_key(k, j) - k).max(),
+            "embedding": (
+                jnp.abs(scheme.embed(x, jnp.broadcast_to(jnp.arange(3), (2, 3))) - x).max()
+            ),
+            "query_key": (
+                jnp.abs(scheme.of_query(q, i) - q).max() + jnp.abs(scheme.of_key(k, j) - k).max()
+            ),
             "score": scheme.bias(q, relation),
             "value": scheme.values(weights, relation, VALUE),
         }
 
     found, _ = jax.jit(functools.partial(scheme.init_with_output, method=change))(jax.random.key(0))
-    assert {hook for hook, much in found.items() if much is not None and np.abs(much).max() > 0.0} == scheme.hooks
-    assert {hook for hook, much in found.items() if much is None} == {"score", "value"} - scheme.hooks
+    assert {
+        hook for hook, much in found.items() if much is not None and np.abs(much).max() > 0.0
+    } == scheme.hooks
+    assert {hook for hook, much in found.items() if much is None} == {
+        "score",
+        "value",
+    } - scheme.hooks
 
 
 def test_none_is_the_base_of_all_and_every_scheme_has_an_oracle() -> None:
@@ -212,17 +307,28 @@ def test_none_is_the_base_of_all_and_every_scheme_has_an_oracle() -> None:
 @pytest.mark.parametrize("name", oracles.EMBEDDINGS)
 def test_embeddings_equal_the_oracle(name: str) -> None:
     rng = np.random.default_rng(0)
-    x, positions = rng.normal(size=(2, 3, 6)).astype(np.float32), np.array([[2, 0, 1], [0, 1, 2]], np.int32)
+    x, positions = (
+        rng.normal(size=(2, 3, 6)).astype(np.float32),
+        np.array([[2, 0, 1], [0, 1, 2]], np.int32),
+    )
     scheme = POSITIONS.resolve(name)()
-    shapes = jax.eval_shape(functools.partial(scheme.init, method="embed"), jax.random.key(0), x, positions).get("params", {})
+    shapes = jax.eval_shape(
+        functools.partial(scheme.init, method="embed"), jax.random.key(0), x, positions
+    ).get("params", {})
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
     embed = jax.jit(functools.partial(scheme.apply, {"params": params}, method="embed"))
     found = embed(x, positions)
     for row in range(2):
-        np.testing.assert_allclose(found[row], oracles.EMBEDDINGS[name](params, x[row], positions[row]), atol=TOLERANCE["float32"])
+        np.testing.assert_allclose(
+            found[row],
+            oracles.EMBEDDINGS[name](params, x[row], positions[row]),
+            atol=TOLERANCE["float32"],
+        )
     low = embed(jnp.asarray(x, jnp.bfloat16), positions)
     assert low.dtype == jnp.bfloat16
-    np.testing.assert_allclose(np.asarray(low, np.float32), found, atol=TOLERANCE["bfloat16"] * np.abs(found).max())
+    np.testing.assert_allclose(
+        np.asarray(low, np.float32), found, atol=TOLERANCE["bfloat16"] * np.abs(found).max()
+    )
 
 
 def table(positions: np.ndarray, width: int, base: float = 10000.0) -> np.ndarray:
@@ -232,7 +338,9 @@ def table(positions: np.ndarray, width: int, base: float = 10000.0) -> np.ndarra
 @pytest.mark.quick
 @pytest.mark.parametrize(("width", "base"), [(8, 10000.0), (7, 10000.0), (1, 10000.0), (6, 100.0)])
 def test_sinusoidal_is_the_formula(width: int, base: float) -> None:
-    """sin and cos in turn, frequency base^(-2i/d) with the whole width d, also where an odd width drops the last cosine."""
+    """sin and cos in turn, frequency base^(-2i/d) with the whole width d, also where an odd width
+    drops the last cosine.
+    """
     found = table(np.arange(50), width, base)
     assert found.shape == (50, width)
     for p in range(50):
@@ -244,7 +352,9 @@ def test_sinusoidal_is_the_formula(width: int, base: float) -> None:
 
 
 def test_a_shift_is_a_rotation() -> None:
-    """PE(p).PE(p+k) depends on k alone, and each (sin, cos) pair of PE(p+k) is the pair of PE(p) turned by k times its frequency."""
+    """PE(p).PE(p+k) depends on k alone, and each (sin, cos) pair of PE(p+k) is the pair of PE(p)
+    turned by k times its frequency.
+    """
     found = table(np.arange(64), 16).astype(np.float64)
     for k in (1, 5, 20):
         products = (found[:-k] * found[k:]).sum(axis=1)
@@ -252,7 +362,9 @@ def test_a_shift_is_a_rotation() -> None:
         for i in range(8):
             angle = k / 10000 ** (2 * i / 16)
             sine, cosine = found[:-k, 2 * i], found[:-k, 2 * i + 1]
-            np.testing.assert_allclose(found[k:, 2 * i], sine * math.cos(angle) + cosine * math.sin(angle), atol=1e-5)
+            np.testing.assert_allclose(
+                found[k:, 2 * i], sine * math.cos(angle) + cosine * math.sin(angle), atol=1e-5
+            )
 
 
 def test_embedding_adds_the_table_at_the_positions_asked_for() -> None:
@@ -262,7 +374,9 @@ def test_embedding_adds_the_table_at_the_positions_asked_for() -> None:
     np.testing.assert_allclose(found, x + table(np.array([4, 0, 9]), 6), atol=1e-6)
     by_row = scheme.apply({}, x, jnp.array([[4, 0, 9], [1, 2, 3]]), method="embed")
     np.testing.assert_allclose(by_row[1], x[1] + table(np.array([1, 2, 3]), 6), atol=1e-6)
-    one = scheme.apply({}, x[:, 2:], jnp.array([9]), method="embed")  # as in decoding, one position at a time
+    one = scheme.apply(
+        {}, x[:, 2:], jnp.array([9]), method="embed"
+    )  # as in decoding, one position at a time
     np.testing.assert_array_equal(found[:, 2:], one)
 
 
@@ -281,21 +395,36 @@ def test_learned_refuses_what_is_longer_than_its_table() -> None:
     scheme, x = Learned(length=4), np.zeros((2, 5, 3), np.float32)
     params = scheme.init(jax.random.key(0), x[:, :4], jnp.arange(4), method="embed")
     embed = functools.partial(scheme.apply, params, method="embed")
-    np.testing.assert_array_equal(embed(x[:, :1], jnp.array([3])), embed(x[:, :4], jnp.arange(4))[:, 3:])
+    np.testing.assert_array_equal(
+        embed(x[:, :1], jnp.array([3])), embed(x[:, :4], jnp.arange(4))[:, 3:]
+    )
     for run in (embed, jax.jit(embed)):  # compiled, only the number of positions is known
-        with pytest.raises(UserError, match=r"learned: length=4, but a sequence is 5 long; set length=5"):
+        with pytest.raises(
+            UserError, match=r"learned: length=4, but a sequence is 5 long; set length=5"
+        ):
             run(x, jnp.arange(5))
     with pytest.raises(UserError, match="a sequence is 10 long"):
         embed(x[:, :1], jnp.array([9]))
     one = jax.jit(embed)
     assert np.isfinite(one(x[:, :1], jnp.array([3]))).all()
-    assert np.isnan(one(x[:, :1], jnp.array([4]))).all() and np.isnan(one(x[:, :1], jnp.array([-1]))).all()  # not another row in silence
-    packed = one(x, jnp.array([[0, 1, 2, 0, 1], [0, 0, 1, 2, 3]]))  # several short sequences in one row are no long one
+    assert (
+        np.isnan(one(x[:, :1], jnp.array([4]))).all()
+        and np.isnan(one(x[:, :1], jnp.array([-1]))).all()
+    )  # not another row in silence
+    packed = one(
+        x, jnp.array([[0, 1, 2, 0, 1], [0, 0, 1, 2, 3]])
+    )  # several short sequences in one row are no long one
     np.testing.assert_array_equal(packed[0, 3:], packed[0, :2])
     with pytest.raises(UserError, match="length=0, must be at least 1"):
         Learned(length=0).init(jax.random.key(0), x, jnp.arange(1), method="embed")
 
 
 def test_learned_starts_small() -> None:
-    table = Learned(length=400, stddev=0.1).init(jax.random.key(0), jnp.zeros((1, 1, 30)), jnp.arange(1), method="embed")["params"]["table"]
-    assert table.shape == (400, 30) and table.dtype == jnp.float32 and float(table.std()) == pytest.approx(0.1, rel=0.05)
+    table = Learned(length=400, stddev=0.1).init(
+        jax.random.key(0), jnp.zeros((1, 1, 30)), jnp.arange(1), method="embed"
+    )["params"]["table"]
+    assert (
+        table.shape == (400, 30)
+        and table.dtype == jnp.float32
+        and float(table.std()) == pytest.approx(0.1, rel=0.05)
+    )

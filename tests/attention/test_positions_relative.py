@@ -29,14 +29,21 @@ def layer(positions: Any) -> tuple[MultiHead, Any, np.ndarray]:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(2, 5, WIDTH)).astype(np.float32)
     shapes = jax.eval_shape(module.init, jax.random.key(0), x, x)["params"]
-    shapes = {name: shapes[name] for name in sorted(shapes, key=lambda name: name == "scheme")}  # the scheme's are drawn last
-    draw = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 3  # noqa: E731
+    shapes = {
+        name: shapes[name] for name in sorted(shapes, key=lambda name: name == "scheme")
+    }  # the scheme's are drawn last
+    draw = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 3
     return module, {name: jax.tree.map(draw, leaf) for name, leaf in shapes.items()}, x
 
 
 @pytest.mark.parametrize(
     "positions",
-    [{"name": "shaw", "clip": 2}, {"name": "transformer_xl"}, {"name": "t5"}, {"name": "alibi", "strength": 0.0}],
+    [
+        {"name": "shaw", "clip": 2},
+        {"name": "transformer_xl"},
+        {"name": "t5"},
+        {"name": "alibi", "strength": 0.0},
+    ],
     ids=lambda node: node["name"],
 )
 def test_zero_tables_are_no_positions(positions: dict[str, Any]) -> None:
@@ -44,22 +51,32 @@ def test_zero_tables_are_no_positions(positions: dict[str, Any]) -> None:
     bare, without, _ = layer("none")
     expected = jax.jit(lambda params: bare.apply({"params": params}, x, x, CAUSAL).context)(without)
     attend = jax.jit(lambda params: module.apply({"params": params}, x, x, CAUSAL).context)
-    np.testing.assert_allclose(attend(params | {"scheme": jax.tree.map(np.zeros_like, params.get("scheme", {}))}), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        attend(params | {"scheme": jax.tree.map(np.zeros_like, params.get("scheme", {}))}),
+        expected,
+        atol=1e-6,
+    )
     if "scheme" in params:
         assert np.abs(attend(params) - expected).max() > 1e-2
 
 
 def test_one_distance_of_shaw_is_a_constant_on_every_value() -> None:
-    """Clip 0: the key table shifts all scores of a query alike, which softmax does not see; every value gains the same vector."""
+    """Clip 0: the key table shifts all scores of a query alike, which softmax does not see; every
+    value gains the same vector.
+    """
     module, params, x = layer({"name": "shaw", "clip": 0})
     bare, without, _ = layer("none")
-    attend = lambda module, params: jax.jit(lambda: module.apply({"params": params}, x, x).context)()  # noqa: E731
+    attend = lambda module, params: jax.jit(
+        lambda: module.apply({"params": params}, x, x).context
+    )()
     gain = np.tile(params["scheme"]["values"][0], 3) @ params["out"]["kernel"]
     np.testing.assert_allclose(attend(module, params), attend(bare, without) + gain, atol=2e-6)
 
 
 def test_shaw_names_the_hooks_it_uses() -> None:
-    assert Shaw.hooks == Shaw(sides="both").hooks == {"score", "value"} and Shaw(sides="key").hooks == {"score"}
+    assert Shaw.hooks == Shaw(sides="both").hooks == {"score", "value"} and Shaw(
+        sides="key"
+    ).hooks == {"score"}
     assert Shaw(sides="key").clone().hooks == {"score"}
     _, params, _ = layer({"name": "shaw", "clip": 3, "sides": "key"})
     assert jax.tree.map(jnp.shape, params["scheme"]) == {"keys": (7, 4)}
@@ -76,7 +93,9 @@ def test_shaw_makes_no_array_of_queries_keys_and_width() -> None:
     """Nothing in the program, forward or backward, is larger than the scores [1,H,Tq,Tk], H < D."""
     module, params, _ = layer({"name": "shaw", "clip": 1})
     x = np.zeros((1, 50, WIDTH), np.float32)
-    program = jax.make_jaxpr(jax.grad(lambda params: module.apply({"params": params}, x, x).context.sum()))(params)
+    program = jax.make_jaxpr(
+        jax.grad(lambda params: module.apply({"params": params}, x, x).context.sum())
+    )(params)
     assert max(variable.aval.size for variable in _variables(program.jaxpr)) == 3 * 50 * 50
 
 
@@ -84,7 +103,10 @@ def _variables(jaxpr: Any) -> Any:
     """Every array that is computed, also in inner programs, but for indices."""
     for equation in jaxpr.eqns:
         yield from (v for v in equation.outvars if jnp.issubdtype(v.aval.dtype, jnp.floating))
-        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
+        for inner in jax.tree.leaves(
+            list(equation.params.values()),
+            is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr"),
+        ):
             if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
                 yield from _variables(getattr(inner, "jaxpr", inner))
 
@@ -94,23 +116,36 @@ def test_relative_shift_reads_along_diagonals() -> None:
         products = np.random.default_rng(0).normal(size=(2, rows, rows + keys - 1))
         found = transformer_xl.along_diagonals(jnp.asarray(products, jnp.float32), keys)
         for a in range(rows):
-            np.testing.assert_allclose(found[:, a], products[:, a, rows - 1 - a : rows - 1 - a + keys], atol=1e-6)
+            np.testing.assert_allclose(
+                found[:, a], products[:, a, rows - 1 - a : rows - 1 - a + keys], atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("width", [4, 3])  # an odd product of heads and width has one cosine fewer
 def test_both_forms_of_transformer_xl_agree(width: int) -> None:
     rng = np.random.default_rng(0)
-    asked, projection = rng.normal(size=(2, 3, 4, width)), rng.normal(size=(3 * width, 3, width)) / 3
+    asked, projection = (
+        rng.normal(size=(2, 3, 4, width)),
+        rng.normal(size=(3 * width, 3, width)) / 3,
+    )
     frequency = 100.0 ** -(np.arange(0, 3 * width, 2) / (3 * width))
     arguments = [x.astype(np.float32) for x in (asked, projection, frequency)]
-    both = jax.jit(lambda *parts: (transformer_xl.by_diagonals(*parts), transformer_xl.by_pairs(*parts)))
+    both = jax.jit(
+        lambda *parts: (transformer_xl.by_diagonals(*parts), transformer_xl.by_pairs(*parts))
+    )
     for i, j in ((5, 0), (0, 5), (2, -3)):
         fast, slow = both(*arguments, i + np.arange(4), j + np.arange(6))
         np.testing.assert_allclose(fast, slow, atol=1e-5)
 
 
-def test_transformer_xl_takes_the_cheap_form_where_positions_are_consecutive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer_xl, "by_pairs", lambda asked, projection, frequency, i, j: jnp.full((2, 3, len(i), len(j)), jnp.nan))
+def test_transformer_xl_takes_the_cheap_form_where_positions_are_consecutive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        transformer_xl,
+        "by_pairs",
+        lambda asked, projection, frequency, i, j: jnp.full((2, 3, len(i), len(j)), jnp.nan),
+    )
     scheme = transformer_xl.TransformerXL()
     q = np.ones((2, 3, 4, 4), np.float32)
     params = {"u": np.ones((3, 4)), "w": np.ones((3, 4)), "w_distance": np.ones((12, 12))}
@@ -143,7 +178,9 @@ def test_t5_buckets_start_where_the_paper_says() -> None:
 def test_t5_buckets_equal_the_formula(buckets: int, longest: int, causal: bool) -> None:
     distance = np.arange(-2 * longest, 2 * longest)
     expected = [t5_bucket(int(rel), causal, buckets, longest) for rel in distance]
-    np.testing.assert_array_equal(jax.jit(lambda d: bucket(d, causal, buckets, longest))(distance), expected)
+    np.testing.assert_array_equal(
+        jax.jit(lambda d: bucket(d, causal, buckets, longest))(distance), expected
+    )
 
 
 def test_t5_fields() -> None:
@@ -155,13 +192,15 @@ def test_t5_fields() -> None:
         with pytest.raises(UserError, match=words):
             layer({"name": "t5", **fields})
     q, here = np.zeros((1, 100, 1, 25)), Relation(jnp.arange(1), jnp.arange(1))
-    table = T5(buckets=4, max_distance=3).init(jax.random.key(0), q, here, method="bias")["params"]["table"]
+    table = T5(buckets=4, max_distance=3).init(jax.random.key(0), q, here, method="bias")["params"][
+        "table"
+    ]
     assert table.shape == (4, 100) and float(np.std(table)) == pytest.approx(1 / 50, rel=0.2)
 
 
 @pytest.mark.quick
 def test_alibi_slopes() -> None:
-    exponents = lambda heads: np.log2(slopes(heads)).round(12).tolist()  # noqa: E731
+    exponents = lambda heads: np.log2(slopes(heads)).round(12).tolist()
     assert exponents(8) == [-1, -2, -3, -4, -5, -6, -7, -8]
     assert exponents(4) == [-2, -4, -6, -8]
     assert exponents(12) == [-1, -2, -3, -4, -5, -6, -7, -8, -0.5, -1.5, -2.5, -3.5]
@@ -180,7 +219,9 @@ def test_alibi_is_exact_far_out() -> None:
 
 
 def test_decoding_with_a_cache_equals_the_full_pass() -> None:
-    """Positions of the queries are counted from the length of the memory, which only the program knows."""
+    """Positions of the queries are counted from the length of the memory, which only the program
+    knows.
+    """
     module, params, x = layer("transformer_xl")
     call = functools.partial(module.apply, {"params": params})
 

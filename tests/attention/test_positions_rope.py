@@ -21,7 +21,9 @@ from tests.attention.position_oracles import rope_frequency
 
 
 def turned(x: Any, positions: Any, **fields: Any) -> np.ndarray:
-    return np.asarray(jax.jit(functools.partial(Rope(**fields).apply, {}, method="of_query"))(x, positions))
+    return np.asarray(
+        jax.jit(functools.partial(Rope(**fields).apply, {}, method="of_query"))(x, positions)
+    )
 
 
 def heads(width: int, length: int = 6) -> np.ndarray:
@@ -34,19 +36,27 @@ def test_position_zero_is_the_identity_and_norms_stay(layout: Any) -> None:
     x = heads(8)
     np.testing.assert_array_equal(turned(x, np.zeros(6, np.int32), layout=layout), x)
     found = turned(x, np.arange(100, 106), layout=layout)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), np.linalg.norm(x, axis=-1), atol=2e-6)
+    np.testing.assert_allclose(
+        np.linalg.norm(found, axis=-1), np.linalg.norm(x, axis=-1), atol=2e-6
+    )
     assert np.abs(found - x).max() > 0.1
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_layouts_agree_under_a_permutation_of_channels(share: float) -> None:
-    """Channel n of "half" is channel order[n] of "interleaved", order = 0, 2, 4, ..., 1, 3, 5, ..."""
+    """Channel n of "half" is channel order[n] of "interleaved", order = 0, 2, 4, ..., 1, 3, 5,
+    ...
+    """
     x, count = heads(8), int(8 * share)
     order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2), np.arange(count, 8)])
     places = np.array([0, 3, 1, 400, 7, 7])
     half = turned(x[..., order], places, layout="half", share=share)
-    np.testing.assert_allclose(half, turned(x, places, layout="interleaved", share=share)[..., order], atol=1e-6)
-    assert np.abs(half - turned(x[..., order], places, layout="interleaved", share=share)).max() > 0.1
+    np.testing.assert_allclose(
+        half, turned(x, places, layout="interleaved", share=share)[..., order], atol=1e-6
+    )
+    assert (
+        np.abs(half - turned(x[..., order], places, layout="interleaved", share=share)).max() > 0.1
+    )
 
 
 def test_a_share_leaves_the_other_channels_alone() -> None:
@@ -54,7 +64,9 @@ def test_a_share_leaves_the_other_channels_alone() -> None:
     for layout in ("interleaved", "half"):
         found = turned(x, np.arange(6), share=0.25, layout=layout)
         np.testing.assert_array_equal(found[..., 2:], x[..., 2:])
-        np.testing.assert_allclose(found[..., :2], turned(x[..., :2], np.arange(6)), atol=1e-6)  # frequencies of the share's own width
+        np.testing.assert_allclose(
+            found[..., :2], turned(x[..., :2], np.arange(6)), atol=1e-6
+        )  # frequencies of the share's own width
 
 
 def test_equal_positions_are_no_positions() -> None:
@@ -69,26 +81,56 @@ def test_angles_are_float32_under_bfloat16() -> None:
     found = turned(x, np.array([4096, 4097]))
     expected = turned(x.astype(jnp.float32), np.array([4096, 4097]))
     np.testing.assert_allclose(np.asarray(found, np.float32), expected, atol=2e-2)
-    assert np.abs(expected[:, :, 1] - turned(x.astype(jnp.float32), np.array([4096, 4096]))[:, :, 1]).max() > 0.5
+    assert (
+        np.abs(
+            expected[:, :, 1] - turned(x.astype(jnp.float32), np.array([4096, 4096]))[:, :, 1]
+        ).max()
+        > 0.5
+    )
 
 
 @pytest.mark.quick
 def test_impossible_fields_are_refused() -> None:
     x = np.zeros((1, 3, 21), np.float32)
-    with pytest.raises(UserError, match=r"rope: share=1.0 of a head width of 7 is 7, but channels turn in pairs; .* so that it is 6 or 8"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"rope: share=1.0 of a head width of 7 is 7, but channels turn in pairs; .* so that it"
+            r" is 6 or 8"
+        ),
+    ):
         MultiHead(width=21, heads=3, positions="rope").init(jax.random.key(0), x, x)
-    for width, share, words in ((8, 0.4, "is 3, .* it is 2 or 4"), (8, 0.01, "is 0, .* it is 2"), (1, 1.0, "is 1, .* it is 2")):
+    for width, share, words in (
+        (8, 0.4, "is 3, .* it is 2 or 4"),
+        (8, 0.01, "is 0, .* it is 2"),
+        (1, 1.0, "is 1, .* it is 2"),
+    ):
         with pytest.raises(UserError, match=words):
             turned(heads(width), np.arange(6), share=share)
     for fields, words in (
         ({"share": 0.0}, "share=0.0, must be above 0"),
         ({"share": 1.5}, "share=1.5, must be above 0"),
         ({"base": 1.0}, "base=1.0, must be above 1"),
-        ({"scaling": {"name": "linear", "factor": 0.5}}, "scaling linear: factor=0.5, must be at least 1"),
-        ({"scaling": {"name": "yarn", "fast": 1.0}}, "scaling yarn: slow=1.0 must be above 0 and below fast=1.0"),
-        ({"scaling": {"name": "yarn", "length": 6}}, "scaling yarn: length=6 with slow=1.0, must be at least 7"),
-        ({"scaling": {"name": "llama3", "low": 5.0}}, "scaling llama3: low=5.0 must be above 0 and below high=4.0"),
-        ({"scaling": {"name": "llama3", "length": 0}}, "scaling llama3: length=0, must be at least 1"),
+        (
+            {"scaling": {"name": "linear", "factor": 0.5}},
+            "scaling linear: factor=0.5, must be at least 1",
+        ),
+        (
+            {"scaling": {"name": "yarn", "fast": 1.0}},
+            "scaling yarn: slow=1.0 must be above 0 and below fast=1.0",
+        ),
+        (
+            {"scaling": {"name": "yarn", "length": 6}},
+            "scaling yarn: length=6 with slow=1.0, must be at least 7",
+        ),
+        (
+            {"scaling": {"name": "llama3", "low": 5.0}},
+            "scaling llama3: low=5.0 must be above 0 and below high=4.0",
+        ),
+        (
+            {"scaling": {"name": "llama3", "length": 0}},
+            "scaling llama3: length=0, must be at least 1",
+        ),
         ({"scaling": "yarm"}, "unknown rope scaling 'yarm'; did you mean 'yarn'"),
     ):
         with pytest.raises(UserError, match=words):
@@ -112,7 +154,9 @@ def test_frequencies_equal_the_oracle(fields: dict[str, Any], width: int, base: 
     name, rest = fields["name"], {key: value for key, value in fields.items() if key != "name"}
     scaling = SCALINGS.resolve(name)(**rest)
     expected = [rope_frequency(m, width, base, name, rest) for m in range(width // 2)]
-    np.testing.assert_allclose(scaling.frequencies(base, width), [theta for theta, _ in expected], rtol=1e-12)
+    np.testing.assert_allclose(
+        scaling.frequencies(base, width), [theta for theta, _ in expected], rtol=1e-12
+    )
     assert scaling.temperature == pytest.approx(expected[0][1], abs=1e-15)
 
 
@@ -126,15 +170,23 @@ def test_every_scaling_is_tested_and_by_one_is_the_identity() -> None:
 
 @pytest.mark.quick
 def test_published_numbers() -> None:
-    assert pytest.approx(40889.9, abs=0.05) == 10000 * 4 ** (128 / 126)  # the base that "ntk" stands for
-    np.testing.assert_allclose(Ntk(factor=4.0).frequencies(10000.0, 128), 40889.9 ** -(np.arange(0, 128, 2) / 128), rtol=2e-6)
+    assert pytest.approx(40889.9, abs=0.05) == 10000 * 4 ** (
+        128 / 126
+    )  # the base that "ntk" stands for
+    np.testing.assert_allclose(
+        Ntk(factor=4.0).frequencies(10000.0, 128),
+        40889.9 ** -(np.arange(0, 128, 2) / 128),
+        rtol=2e-6,
+    )
     ntk, plain = Ntk(factor=4.0).frequencies(10000.0, 128), Unscaled().frequencies(10000.0, 128)
     assert ntk[0] == plain[0] and ntk[-1] == pytest.approx(plain[-1] / 4, rel=1e-12)
     assert Ntk(factor=4.0).frequencies(10000.0, 2).tolist() == [1.0]
     assert Yarn(length=4096).bounds(10000.0, 128) == (20, 46)
     assert Yarn(length=2048).bounds(10000.0, 128) == (16, 41)
     assert Yarn(length=2048).bounds(10000.0, 64) == (8, 21)
-    np.testing.assert_array_equal(Yarn(length=10**12).frequencies(10000.0, 4), Unscaled().frequencies(10000.0, 4))  # all turn fast
+    np.testing.assert_array_equal(
+        Yarn(length=10**12).frequencies(10000.0, 4), Unscaled().frequencies(10000.0, 4)
+    )  # all turn fast
     yarn = Yarn(factor=4.0, length=4096)
     assert yarn.temperature == pytest.approx(0.1 * math.log(4) + 1)
     ratio = yarn.frequencies(10000.0, 128) / plain
@@ -178,4 +230,6 @@ def test_a_memory_keeps_turned_keys_and_no_turned_values() -> None:
     params = call.args[0]["params"]
     bare, values = (x @ np.asarray(params[name]["kernel"]) for name in ("w_key", "w_value"))
     np.testing.assert_allclose(whole.values[:, 0], values, atol=2e-6)
-    np.testing.assert_allclose(whole.keys, turned(bare[:, None], np.arange(5), layout="half"), atol=2e-6)
+    np.testing.assert_allclose(
+        whole.keys, turned(bare[:, None], np.arange(5), layout="half"), atol=2e-6
+    )

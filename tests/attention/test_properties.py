@@ -1,6 +1,8 @@
-"""Any look at all: shapes, padding, rules joined by & and |, and offsets that hypothesis thinks of, for mechanisms with and without parts.
+"""Any look at all: shapes, padding, rules joined by & and |, and offsets that hypothesis thinks of,
+for mechanisms with and without parts.
 
-Draws are the same in every run (the profile stands in `conftest.py`). Shapes come from a short list, so that few programs are compiled.
+Draws are the same in every run (the profile stands in `conftest.py`). Shapes come from a short
+list, so that few programs are compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import Causal, Dense, Global, Local, Prefix, Rule, Segments, Stride, Summary, Visibility, Window
+from attnlab.attention.visibility import (
+    Causal,
+    Dense,
+    Global,
+    Local,
+    Prefix,
+    Rule,
+    Segments,
+    Stride,
+    Summary,
+    Visibility,
+    Window,
+)
 from tests.attention.cases import TOLERANCE, WIDTH, make, parameters, wide
 from tests.attention.oracles import ORACLES
 
@@ -37,7 +51,10 @@ MECHANISMS: list[tuple[str, dict[str, Any]]] = [
     ("multihead", {"heads": 3}),
     ("multihead", {"heads": 6, "key_heads": 2, "alignment": "entmax"}),
     ("multihead", {"heads": 2, "key_heads": 1, "alignment": "sink", "bias": True}),
-    ("multihead", {"heads": 3, "score": {"name": "cosine", "strength": "fixed"}, "alignment": "sigmoid"}),
+    (
+        "multihead",
+        {"heads": 3, "score": {"name": "cosine", "strength": "fixed"}, "alignment": "sigmoid"},
+    ),
     ("talking_heads", {"heads": 2, "alignment": "softmax_plus_one"}),
     ("latent", {"heads": 3, "latent": 5}),
     ("hops", {"hops": 2, "hidden": 5, "alignment": "sparsemax"}),
@@ -54,7 +71,9 @@ def joined(parts: tuple[str, Seen, Seen]) -> Seen:
 
 
 rules = st.recursive(
-    st.sampled_from(ATOMS), lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner).map(joined), max_leaves=4
+    st.sampled_from(ATOMS),
+    lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner).map(joined),
+    max_leaves=4,
 )
 
 
@@ -75,7 +94,9 @@ class Look:
         """Contexts and weights at another source."""
         module = make(self.name, self.config)
         params = {"params": parameters(module)}
-        return module.apply(params, self.query, source, self.visibility, self.valid, mutable=[MAPS])[0]
+        return module.apply(
+            params, self.query, source, self.visibility, self.valid, mutable=[MAPS]
+        )[0]
 
 
 @st.composite
@@ -85,12 +106,18 @@ def looks(draw: Any) -> Look:
     queries, keys = draw(st.sampled_from(SHAPES))
     rule, sees = draw(rules)
     offset = draw(st.none() | st.integers(0, keys - queries))
-    valid = np.array(draw(st.lists(st.booleans(), min_size=2 * keys, max_size=2 * keys))).reshape(2, keys)
+    valid = np.array(draw(st.lists(st.booleans(), min_size=2 * keys, max_size=2 * keys))).reshape(
+        2, keys
+    )
     rng = np.random.default_rng(draw(st.integers(0, 9)))
-    query, source = (rng.normal(size=(2, length, WIDTH)).astype(np.float32) for length in (queries, keys))
+    query, source = (
+        rng.normal(size=(2, length, WIDTH)).astype(np.float32) for length in (queries, keys)
+    )
     first = keys - queries if offset is None else offset
     pairs = np.array([[sees(first + i, j) for j in range(keys)] for i in range(queries)], bool)
-    return Look(name, config, Visibility(rule, offset), query, source, valid, pairs & valid[:, None], first)
+    return Look(
+        name, config, Visibility(rule, offset), query, source, valid, pairs & valid[:, None], first
+    )
 
 
 @given(looks())
@@ -98,12 +125,22 @@ def test_any_look_equals_the_oracle_and_its_rows_sum_as_declared(look: Look) -> 
     module = make(look.name, look.config)
     reading = look.read(look.source)
     params, query, source = wide((parameters(module), look.query, look.source))
-    context, weights = ORACLES[look.name](params, config=look.config, query=query, source=source, mask=look.mask)
-    np.testing.assert_allclose(reading.context, context, rtol=0, atol=TOLERANCE["float32"] * max(1.0, np.abs(context).max()))
+    context, weights = ORACLES[look.name](
+        params, config=look.config, query=query, source=source, mask=look.mask
+    )
+    np.testing.assert_allclose(
+        reading.context,
+        context,
+        rtol=0,
+        atol=TOLERANCE["float32"] * max(1.0, np.abs(context).max()),
+    )
     np.testing.assert_allclose(reading.weights, weights, rtol=0, atol=TOLERANCE["float32"])
     found = np.asarray(reading.weights)
     assert (found[np.broadcast_to(~look.mask[:, None], found.shape)] == 0.0).all()
-    sums, alive = found.sum(axis=-1), np.broadcast_to(look.mask.any(axis=-1)[:, None], found.shape[:3])
+    sums, alive = (
+        found.sum(axis=-1),
+        np.broadcast_to(look.mask.any(axis=-1)[:, None], found.shape[:3]),
+    )
     if module.rows() == "one":
         np.testing.assert_allclose(sums, alive, atol=TOLERANCE["float32"])
     elif module.rows() == "at most one":
@@ -112,13 +149,20 @@ def test_any_look_equals_the_oracle_and_its_rows_sum_as_declared(look: Look) -> 
 
 @given(looks(), st.sampled_from([1.0, 1e4]))
 def test_what_a_query_may_not_see_changes_nothing_for_it(look: Look, garbage: float) -> None:
-    """Padding, the future, and whatever else a rule keeps from it: any key is replaced, and only who sees it may notice."""
+    """Padding, the future, and whatever else a rule keeps from it: any key is replaced, and only
+    who sees it may notice.
+    """
     before = look.read(look.source).context
     for key in range(look.source.shape[1]):
         dirty = look.source.copy()
         dirty[:, key] = garbage
         blind = ~look.mask[:, :, key]
-        np.testing.assert_allclose(look.read(dirty).context[blind], before[blind], rtol=0, atol=TOLERANCE["float32"])
+        np.testing.assert_allclose(
+            look.read(dirty).context[blind], before[blind], rtol=0, atol=TOLERANCE["float32"]
+        )
     if look.visibility.is_causal:
-        ahead = np.arange(look.source.shape[1])[None] > look.first + np.arange(look.query.shape[1])[:, None]
+        ahead = (
+            np.arange(look.source.shape[1])[None]
+            > look.first + np.arange(look.query.shape[1])[:, None]
+        )
         assert not look.mask[:, ahead].any()

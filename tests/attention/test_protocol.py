@@ -1,4 +1,6 @@
-"""The protocol's own parts: memories, the switch for maps, declarations and the requests they refuse."""
+"""The protocol's own parts: memories, the switch for maps, declarations and the requests they
+refuse.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def test_written_pads_to_the_capacity_and_counts() -> None:
     assert known.tolist() == [[True] * 3] * 2 and int(length) == 3 and length.dtype == jnp.int32
     valid = np.array([[True, True, False], [True, False, False]])
     known, length = written(source, valid, 5)
-    assert known.tolist() == [[True, True, False, False, False], [True, False, False, False, False]] and int(length) == 3
+    assert (
+        known.tolist() == [[True, True, False, False, False], [True, False, False, False, False]]
+        and int(length) == 3
+    )
     known, length = written(source[:, :0], None, 2)
     assert known.tolist() == [[False, False]] * 2 and int(length) == 0
     with pytest.raises(ValueError, match="capacity 2 is smaller than the source's length 3"):
@@ -32,7 +37,13 @@ def test_written_pads_to_the_capacity_and_counts() -> None:
 class Bare(Attention):
     """Reads a fixed context and records fixed weights."""
 
-    capabilities = Capabilities(roles=frozenset({"self"}), directions=frozenset({"causal"}), padding=False, cache=False, maps="none")
+    capabilities = Capabilities(
+        roles=frozenset({"self"}),
+        directions=frozenset({"causal"}),
+        padding=False,
+        cache=False,
+        maps="none",
+    )
 
     def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
         """The mean of the source."""
@@ -49,14 +60,19 @@ def test_maps_have_one_switch_and_calling_is_remembering_and_reading() -> None:
     assert plain.weights is None and plain.losses == {}
     reading, collected = module.apply({}, x, x, mutable=[MAPS])
     np.testing.assert_array_equal(collected[MAPS]["weights"][0], reading.weights)
-    np.testing.assert_array_equal(reading.context, module.apply({}, x, module.apply({}, x, method="remember"), method="read").context)
+    np.testing.assert_array_equal(
+        reading.context,
+        module.apply({}, x, module.apply({}, x, method="remember"), method="read").context,
+    )
     with pytest.raises(NotImplementedError):
         module.apply({}, None, x, method="extend")
 
 
 @pytest.mark.quick
 def test_initialising_sows_nothing() -> None:
-    """So the first maps and samples of a later pass with these variables are its own, and an optimizer gets parameters alone."""
+    """So the first maps and samples of a later pass with these variables are its own, and an
+    optimizer gets parameters alone.
+    """
     x = jnp.ones((1, 3, 4))
     module = MECHANISMS.resolve("single")(width=4, alignment="hard")
     reading, variables = module.init_with_output(jax.random.key(0), x, x[:, :2])
@@ -72,11 +88,23 @@ def test_initialising_sows_nothing() -> None:
     [
         (Need(role="cross"), "slot=bare: Bare does not support the role 'cross'; it offers 'self'"),
         (Need(role="self"), "does not support the direction 'bidirectional'; it offers 'causal'"),
-        (Need(role="self", direction="causal"), "does not support padding; it wants sequences of one length"),
-        (Need(role="self", direction="causal", padding=False, cache=True), "does not support cached decoding"),
+        (
+            Need(role="self", direction="causal"),
+            "does not support padding; it wants sequences of one length",
+        ),
+        (
+            Need(role="self", direction="causal", padding=False, cache=True),
+            "does not support cached decoding",
+        ),
         (Need(role="self", direction="causal", padding=False), "does not support attention maps"),
         (
-            Need(role="self", direction="causal", padding=False, maps=False, positions=frozenset({"score"})),
+            Need(
+                role="self",
+                direction="causal",
+                padding=False,
+                maps=False,
+                positions=frozenset({"score"}),
+            ),
             "does not support position hooks 'score'; it offers 'embedding'",
         ),
     ],
@@ -87,7 +115,13 @@ def test_what_is_not_declared_is_refused_with_what_is(need: Need, words: str) ->
 
 
 def test_what_is_declared_is_granted() -> None:
-    Need(role="self", direction="causal", padding=False, maps=False, positions=frozenset({"embedding"})).check(Bare, "slot")
+    Need(
+        role="self",
+        direction="causal",
+        padding=False,
+        maps=False,
+        positions=frozenset({"embedding"}),
+    ).check(Bare, "slot")
     nothing = Capabilities(roles=frozenset())
     with pytest.raises(UserError, match="it offers none"):
         Need(role="self").check(type("Nothing", (), {"capabilities": nothing}), "slot")
@@ -95,8 +129,16 @@ def test_what_is_declared_is_granted() -> None:
 
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_every_memory_leads_with_the_batch(name: str) -> None:
-    """All arrays of a memory but `length` lead with B, so that beams can be tiled; with and without spare room."""
+    """All arrays of a memory but `length` lead with B, so that beams can be tiled; with and without
+    spare room.
+    """
     module = MECHANISMS.resolve(name)(width=12)
-    shapes = jax.eval_shape(lambda: module.init_with_output(jax.random.key(0), jnp.zeros((3, 5, 12)), method="remember")[0])
-    assert all(leaf.shape == () or leaf.shape[0] == 3 for leaf in jax.tree.leaves(shapes)) and shapes.valid.shape == (3, 5)
+    shapes = jax.eval_shape(
+        lambda: module.init_with_output(
+            jax.random.key(0), jnp.zeros((3, 5, 12)), method="remember"
+        )[0]
+    )
+    assert all(
+        leaf.shape == () or leaf.shape[0] == 3 for leaf in jax.tree.leaves(shapes)
+    ) and shapes.valid.shape == (3, 5)
     assert module.width == 12 and isinstance(module.capabilities, Capabilities)

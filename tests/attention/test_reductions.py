@@ -18,9 +18,13 @@ from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 EYE = {"kernel": np.eye(WIDTH, dtype=np.float32)}
 
 
-def read(name: str, config: dict[str, Any], params: Any, query: Any, source: Any, valid: Any) -> tuple[np.ndarray, np.ndarray]:
+def read(
+    name: str, config: dict[str, Any], params: Any, query: Any, source: Any, valid: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """Context and weights under causal visibility."""
-    reading = make(name, config).apply({"params": params}, query, source, CAUSAL, valid, mutable=[MAPS])[0]
+    reading = make(name, config).apply(
+        {"params": params}, query, source, CAUSAL, valid, mutable=[MAPS]
+    )[0]
     return np.asarray(reading.context), np.asarray(reading.weights)
 
 
@@ -36,14 +40,23 @@ def assert_close(one: Any, other: Any) -> None:
 
 def repeated(kernel: np.ndarray, key_heads: int, heads: int) -> np.ndarray:
     """A kernel [d,K*D] whose heads stand as often as query heads read them, [d,H*D]."""
-    return kernel.reshape(len(kernel), key_heads, -1).repeat(heads // key_heads, axis=1).reshape(len(kernel), -1)
+    return (
+        kernel.reshape(len(kernel), key_heads, -1)
+        .repeat(heads // key_heads, axis=1)
+        .reshape(len(kernel), -1)
+    )
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("key_heads", [1, 2, 6])
-def test_grouped_queries_are_multihead_attention_with_keys_and_values_repeated(key_heads: int) -> None:
+def test_grouped_queries_are_multihead_attention_with_keys_and_values_repeated(
+    key_heads: int,
+) -> None:
     params = of("multihead", {"heads": 6, "key_heads": key_heads})
-    full = params | {side: {"kernel": repeated(params[side]["kernel"], key_heads, 6)} for side in ("w_key", "w_value")}
+    full = params | {
+        side: {"kernel": repeated(params[side]["kernel"], key_heads, 6)}
+        for side in ("w_key", "w_value")
+    }
     for found, expected in zip(
         read("multihead", {"heads": 6, "key_heads": key_heads}, params, *inputs()),
         read("multihead", {"heads": 6}, full, *inputs()),
@@ -57,7 +70,9 @@ def test_one_head_without_projections_is_single_attention() -> None:
     bare = {"w_query": EYE, "w_key": EYE, "w_value": EYE, "out": EYE}
     for score in ("scaled_dot", "euclidean"):
         one = read("multihead", {"heads": 1, "score": score}, bare, query, source, valid)
-        for found, expected in zip(one, read("single", {"score": score}, {}, query, source, valid), strict=True):
+        for found, expected in zip(
+            one, read("single", {"score": score}, {}, query, source, valid), strict=True
+        ):
             assert_close(found, expected)
 
 
@@ -79,8 +94,14 @@ def test_constant_scores_give_the_mean_of_what_may_be_seen() -> None:
 def test_one_hop_is_additive_attention_with_a_silent_query() -> None:
     query, source, valid = inputs()
     params = of("hops", {"hops": 1, "hidden": 5})
-    fit = {"w_query": {"kernel": np.zeros((WIDTH, 5), np.float32)}, "w_key": params["w_hidden"], "v": params["w_hops"]["kernel"][:, 0]}
-    context, weights = read("single", {"score": {"name": "additive", "hidden": 5}}, {"fit": fit}, query, source, valid)
+    fit = {
+        "w_query": {"kernel": np.zeros((WIDTH, 5), np.float32)},
+        "w_key": params["w_hidden"],
+        "v": params["w_hops"]["kernel"][:, 0],
+    }
+    context, weights = read(
+        "single", {"score": {"name": "additive", "hidden": 5}}, {"fit": fit}, query, source, valid
+    )
     found = read("hops", {"hops": 1, "hidden": 5}, params, query, source, valid)
     assert_close(found[0], context @ params["out"]["kernel"])
     assert_close(found[1], weights)
@@ -88,42 +109,72 @@ def test_one_hop_is_additive_attention_with_a_silent_query() -> None:
 
 @pytest.mark.quick
 def test_refinements_at_rest_are_multihead_attention() -> None:
-    """Talking heads that mix nothing, gates wide open, and the first of each pair of a difference without a strength."""
+    """Talking heads that mix nothing, gates wide open, and the first of each pair of a difference
+    without a strength.
+    """
     query, source, valid = inputs()
     query[..., 0] = 1.0
     params = of("multihead", {"heads": 6})
     context, weights = read("multihead", {"heads": 6}, params, query, source, valid)
     still = {mix: np.eye(6, dtype=np.float32) for mix in ("mix_scores", "mix_weights")}
-    for found, expected in zip(read("talking_heads", {"heads": 6}, params | still, query, source, valid), (context, weights), strict=True):
+    for found, expected in zip(
+        read("talking_heads", {"heads": 6}, params | still, query, source, valid),
+        (context, weights),
+        strict=True,
+    ):
         assert_close(found, expected)
     for gate, width in (("element", WIDTH), ("head", 6)):
-        open_wide = {"w_gate": {"kernel": np.eye(WIDTH, width, dtype=np.float32)[:, :1].repeat(width, axis=1) * 100}}
-        assert_close(read("gated", {"heads": 6, "gate": gate}, params | open_wide, query, source, valid)[0], context)
-    nothing = {name: np.zeros(2, np.float32) for name in ("a1", "b1", "a2", "b2")} | {"gain": np.ones(4, np.float32)}
+        open_wide = {
+            "w_gate": {
+                "kernel": np.eye(WIDTH, width, dtype=np.float32)[:, :1].repeat(width, axis=1) * 100
+            }
+        }
+        assert_close(
+            read("gated", {"heads": 6, "gate": gate}, params | open_wide, query, source, valid)[0],
+            context,
+        )
+    nothing = {name: np.zeros(2, np.float32) for name in ("a1", "b1", "a2", "b2")} | {
+        "gain": np.ones(4, np.float32)
+    }
     found = read("differential", {"heads": 6, "start": 0.0}, params | nothing, query, source, valid)
     assert_close(found[1], weights[:, 0::2])
 
 
 def test_latent_attention_is_multihead_attention_to_its_latents() -> None:
-    """Keys and values out of a latent as wide as the source or narrower; both of its forms, and with the query's own latent."""
+    """Keys and values out of a latent as wide as the source or narrower; both of its forms, and
+    with the query's own latent.
+    """
     query, source, valid = inputs()
     for latent in (5, WIDTH):
         params = of("latent", {"heads": 3, "latent": latent})
         raw = source @ params["w_latent"]["kernel"]
-        latents = raw / np.sqrt((raw**2).mean(-1, keepdims=True) + 1e-6) * params["norm_latent"]["scale"]
-        grown = {f"w_{side}": {"kernel": params[f"up_{side}"].reshape(latent, WIDTH)} for side in ("key", "value")}
+        latents = (
+            raw / np.sqrt((raw**2).mean(-1, keepdims=True) + 1e-6) * params["norm_latent"]["scale"]
+        )
+        grown = {
+            f"w_{side}": {"kernel": params[f"up_{side}"].reshape(latent, WIDTH)}
+            for side in ("key", "value")
+        }
         same = {"w_query": params["w_query"], "out": params["out"], **grown}
         expected = read("multihead", {"heads": 3}, same, query, latents.astype(np.float32), valid)
-        for found, one in zip(read("latent", {"heads": 3, "latent": latent}, params, query, source, valid), expected, strict=True):
+        for found, one in zip(
+            read("latent", {"heads": 3, "latent": latent}, params, query, source, valid),
+            expected,
+            strict=True,
+        ):
             assert_close(found, one)
 
 
 @pytest.mark.parametrize("rotary", [0, 4])
-def test_both_forms_of_latent_attention_are_one(rotary: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_forms_of_latent_attention_are_one(
+    rotary: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = {"heads": 3, "latent": 5, "rotary": rotary, "positions": "rope" if rotary else "none"}
     found = []
     for absorbed in (True, False):
-        monkeypatch.setattr(Latent, "absorbs", lambda self, queries, keys, absorbed=absorbed: absorbed)
+        monkeypatch.setattr(
+            Latent, "absorbs", lambda self, queries, keys, absorbed=absorbed: absorbed
+        )
         found.append(read("latent", config, of("latent", config), *inputs()))
     for one, other in zip(*found, strict=True):
         assert_close(one, other)
@@ -132,15 +183,23 @@ def test_both_forms_of_latent_attention_are_one(rotary: int, monkeypatch: pytest
 def test_one_step_is_the_mechanism_itself() -> None:
     query, source, valid = inputs()
     inner = of("multihead", {"heads": 2})
-    w_query = {"kernel": np.random.default_rng(4).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4}
+    w_query = {
+        "kernel": np.random.default_rng(4).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4
+    }
     config = {"steps": 1, "looks": {"name": "multihead", "heads": 2}}
     found = read("multi_step", config, {"w_query": w_query, "look": inner}, query, source, valid)
-    for one, other in zip(found, read("multihead", {"heads": 2}, inner, query @ w_query["kernel"], source, valid), strict=True):
+    for one, other in zip(
+        found,
+        read("multihead", {"heads": 2}, inner, query @ w_query["kernel"], source, valid),
+        strict=True,
+    ):
         assert_close(one, other)
 
 
 def test_a_predictor_that_is_the_value_makes_key_value_predict_key_value() -> None:
-    """Thirds (k, v, v) against halves (k, v): as wide for both, so that the parameters are the same."""
+    """Thirds (k, v, v) against halves (k, v): as wide for both, so that the parameters are the
+    same.
+    """
     query, source, valid = inputs()
     thirds = [x[..., :4] for x in (query, source)], [x[..., 4:8] for x in (query, source)]
     three = [np.concatenate([k, v, v], axis=-1) for k, v in zip(*thirds, strict=True)]

@@ -1,4 +1,6 @@
-"""Sampled alignments and the losses that train them: frequencies, exact unbiasedness, variance, entropy, coverage."""
+"""Sampled alignments and the losses that train them: frequencies, exact unbiasedness, variance,
+entropy, coverage.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,32 @@ import pytest
 from attnlab.attention.alignments import ALIGNMENTS, reinforce
 from attnlab.attention.alignments.doubly_stochastic import doubly_stochastic
 from attnlab.attention.alignments.protocol import SAMPLES, Place
-from attnlab.attention.alignments.reinforce import Episode, followed, gathered, surrogate, to_go, total
+from attnlab.attention.alignments.reinforce import (
+    Episode,
+    followed,
+    gathered,
+    surrogate,
+    to_go,
+    total,
+)
 from attnlab.attention.alignments.softmax import log_softmax, softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 
 DRAWS = 10_000
 
 
-def weigh(name: str, scores: Any, mask: Any = None, key: Any = None, samples: bool = False, **fields: Any) -> Any:
+def weigh(
+    name: str, scores: Any, mask: Any = None, key: Any = None, samples: bool = False, **fields: Any
+) -> Any:
     """Weights of scores [B,H,Tq,Tk], with a key sampled; with `samples` also what was put aside."""
     batch, _, queries, keys = scores.shape
-    place = Place(jnp.zeros((batch, queries, 1)), jnp.arange(queries), jnp.arange(keys), jnp.full(batch, keys))
+    place = Place(
+        jnp.zeros((batch, queries, 1)), jnp.arange(queries), jnp.arange(keys), jnp.full(batch, keys)
+    )
     how: dict[str, Any] = {"mutable": [SAMPLES]} if samples else {}
-    return ALIGNMENTS.resolve(name)(**fields).apply({}, scores, mask, place, rngs={} if key is None else {"sample": key}, **how)
+    return ALIGNMENTS.resolve(name)(**fields).apply(
+        {}, scores, mask, place, rngs={} if key is None else {"sample": key}, **how
+    )
 
 
 @pytest.mark.quick
@@ -44,7 +59,9 @@ def test_samples_come_as_often_as_softmax_says_and_never_where_masked(name: str)
     assert set(np.unique(drawn)) == {0.0, 1.0} and (drawn.sum(-1) == 1.0).all()
     counts, wanted = drawn.sum((0, 1, 2)), DRAWS * np.asarray(softmax(scores, mask))
     assert counts[1] == 0
-    assert ((counts - wanted)[mask] ** 2 / wanted[mask]).sum() < 16.27  # chi-square, 3 degrees of freedom, 0.1 percent
+    assert (
+        (counts - wanted)[mask] ** 2 / wanted[mask]
+    ).sum() < 16.27  # chi-square, 3 degrees of freedom, 0.1 percent
     np.testing.assert_array_equal(drawn, weigh(name, many, mask, jax.random.key(0)))
     assert (drawn != np.asarray(weigh(name, many, mask, jax.random.key(1)))).any()
 
@@ -52,15 +69,24 @@ def test_samples_come_as_often_as_softmax_says_and_never_where_masked(name: str)
 @pytest.mark.quick
 def test_no_gradient_flows_through_a_sample_and_half_the_rows_may_be_soft() -> None:
     rng = np.random.default_rng(0)
-    scores, direction = jnp.asarray(rng.normal(size=(200, 2, 1, 4)), jnp.float32), rng.normal(size=4).astype(np.float32)
-    slope = jax.grad(lambda s, **how: (weigh("hard", s, key=jax.random.key(0), **how) * direction).sum())
+    scores, direction = (
+        jnp.asarray(rng.normal(size=(200, 2, 1, 4)), jnp.float32),
+        rng.normal(size=4).astype(np.float32),
+    )
+    slope = jax.grad(
+        lambda s, **how: (weigh("hard", s, key=jax.random.key(0), **how) * direction).sum()
+    )
     assert (np.asarray(slope(scores)) == 0.0).all()
     mixed, put = weigh("hard", scores, key=jax.random.key(0), samples=True, soft=0.5)
     soft = np.isclose(mixed, softmax(scores, None), atol=1e-7).all((1, 2, 3))
     assert 70 < soft.sum() < 130 and (np.asarray(mixed)[~soft].max(-1) == 1.0).all()
-    assert (np.asarray(put[SAMPLES]["log_prob"][0])[soft] == 0.0).all() and (np.asarray(put[SAMPLES]["log_prob"][0])[~soft] < 0.0).all()
+    assert (np.asarray(put[SAMPLES]["log_prob"][0])[soft] == 0.0).all() and (
+        np.asarray(put[SAMPLES]["log_prob"][0])[~soft] < 0.0
+    ).all()
     assert (np.asarray(slope(scores, soft=0.5)) != 0.0).any((1, 2, 3)).tolist() == soft.tolist()
-    np.testing.assert_array_equal(weigh("hard", scores, soft=0.5), weigh("hard", scores))  # without a stream: the best
+    np.testing.assert_array_equal(
+        weigh("hard", scores, soft=0.5), weigh("hard", scores)
+    )  # without a stream: the best
 
 
 @pytest.mark.quick
@@ -72,29 +98,48 @@ def test_a_sample_reports_its_log_probability_and_the_entropy() -> None:
     drawn, put = weigh("hard", scores, mask, jax.random.key(0), samples=True)
     p = np.asarray(softmax(scores, mask), np.float64)
     logs = np.log(np.where(p > 0, p, 1.0))
-    np.testing.assert_allclose(put[SAMPLES]["log_prob"][0], (np.asarray(drawn) * logs).sum(-1), atol=1e-6)
+    np.testing.assert_allclose(
+        put[SAMPLES]["log_prob"][0], (np.asarray(drawn) * logs).sum(-1), atol=1e-6
+    )
     np.testing.assert_allclose(put[SAMPLES]["entropy"][0], -(p * logs).sum(-1), atol=1e-6)
     assert put[SAMPLES]["entropy"][0][1, 1, 2] == put[SAMPLES]["log_prob"][0][1, 1, 2] == 0.0
-    module, x = MultiHead(width=6, heads=2, alignment="hard"), scores[:, 0, :, :1] * np.ones(6, np.float32)
+    module, x = (
+        MultiHead(width=6, heads=2, alignment="hard"),
+        scores[:, 0, :, :1] * np.ones(6, np.float32),
+    )
     params = {"params": module.init(jax.random.key(0), x, x)["params"]}
     _, put = module.apply(params, x, x, rngs={"sample": jax.random.key(0)}, mutable=[SAMPLES])
     log_prob, entropy = gathered(put[SAMPLES])
     assert log_prob.shape == entropy.shape == (3, 4)
     np.testing.assert_allclose(log_prob, put[SAMPLES]["align"]["log_prob"][0].sum(1), atol=1e-6)
-    stacked = jax.tree.map(lambda a: a[..., None], put[SAMPLES])  # looks of one query, stacked along axis 2 by a scan over time
-    np.testing.assert_allclose(gathered({"left": stacked, "right": stacked})[1], 2 * entropy, atol=1e-6)
+    stacked = jax.tree.map(
+        lambda a: a[..., None], put[SAMPLES]
+    )  # looks of one query, stacked along axis 2 by a scan over time
+    np.testing.assert_allclose(
+        gathered({"left": stacked, "right": stacked})[1], 2 * entropy, atol=1e-6
+    )
 
 
 FACTS = np.random.default_rng(4).normal(size=(3, 3, 3)).astype(np.float32)
 
 
 def told(params: Any, path: tuple[int, int]) -> Episode:
-    """A sentence of two words over three regions: the second choice and both words depend on what was looked at first."""
+    """A sentence of two words over three regions: the second choice and both words depend on what
+    was looked at first.
+    """
     (first, second), facts = path, jnp.asarray(FACTS)
-    logs = jnp.stack([log_softmax(params["first"], None)[first], log_softmax(params["second"][first], None)[second]])
+    logs = jnp.stack(
+        [
+            log_softmax(params["first"], None)[first],
+            log_softmax(params["second"][first], None)[second],
+        ]
+    )
     odds = jnp.stack([params["second"][first], params["first"]])
     words = jnp.stack(
-        [-jnp.sum((params["word"] - facts[0, first]) ** 2), -jnp.sum((params["word"] * facts[1, second] + facts[2, first]) ** 2)]
+        [
+            -jnp.sum((params["word"] - facts[0, first]) ** 2),
+            -jnp.sum((params["word"] * facts[1, second] + facts[2, first]) ** 2),
+        ]
     )
     entropy = -(softmax(odds, None) * log_softmax(odds, None)).sum(-1)
     return Episode(words[None], logs[None], entropy[None], jnp.ones((1, 2), bool))
@@ -104,9 +149,14 @@ def told(params: Any, path: tuple[int, int]) -> Episode:
 @pytest.mark.parametrize("rewards", [total, to_go])
 @pytest.mark.parametrize("baseline", [0.0, [-3.0, 2.5]])
 def test_the_estimator_is_unbiased(rewards: Any, baseline: Any) -> None:
-    """Over all nine paths, sum_s p(s) grad surrogate = grad of -sum_s p(s) log p(y | s), exactly, for any constant baseline."""
+    """Over all nine paths, sum_s p(s) grad surrogate = grad of -sum_s p(s) log p(y | s), exactly,
+    for any constant baseline.
+    """
     rng = np.random.default_rng(0)
-    params = {name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in (("first", 3), ("second", (3, 3)), ("word", 3))}
+    params = {
+        name: jnp.asarray(rng.normal(size=shape), jnp.float32)
+        for name, shape in (("first", 3), ("second", (3, 3)), ("word", 3))
+    }
     bias = jnp.asarray(baseline if rewards is to_go or baseline == 0.0 else baseline[:1])
     first, second = np.array(list(itertools.product(range(3), repeat=2))).T
 
@@ -114,10 +164,14 @@ def test_the_estimator_is_unbiased(rewards: Any, baseline: Any) -> None:
         return -jnp.exp(one.log_prob.sum()) * one.log_likelihood.sum()
 
     def estimate(one: Any) -> jax.Array:
-        return jax.lax.stop_gradient(jnp.exp(one.log_prob.sum())) * surrogate(one, rewards(one), bias)
+        return jax.lax.stop_gradient(jnp.exp(one.log_prob.sum())) * surrogate(
+            one, rewards(one), bias
+        )
 
     def slope(of: Any) -> Any:
-        over_paths = lambda params: jax.vmap(lambda *path: of(told(params, path)))(first, second).sum()  # noqa: E731
+        over_paths = lambda params: jax.vmap(lambda *path: of(told(params, path)))(
+            first, second
+        ).sum()
         return jax.grad(over_paths)(params)
 
     wanted, found = jax.jit(lambda: (slope(bound), slope(estimate)))()
@@ -133,15 +187,28 @@ def test_a_baseline_reduces_the_variance() -> None:
     rng = np.random.default_rng(0)
     likelihood = jnp.asarray(rng.normal(-5.0, 1.0, size=(DRAWS, 1)), jnp.float32)
     chosen = jnp.asarray(
-        rng.choice(3, size=DRAWS, p=np.asarray(softmax(logits, None), np.float64) / np.asarray(softmax(logits, None), np.float64).sum())
+        rng.choice(
+            3,
+            size=DRAWS,
+            p=np.asarray(softmax(logits, None), np.float64)
+            / np.asarray(softmax(logits, None), np.float64).sum(),
+        )
     )
 
     def one(logits: Any, likelihood: Any, at: Any, baseline: Any) -> jax.Array:
-        episode = Episode(likelihood[None], log_softmax(logits, None)[at][None, None], jnp.zeros((1, 1)), jnp.ones((1, 1), bool))
+        episode = Episode(
+            likelihood[None],
+            log_softmax(logits, None)[at][None, None],
+            jnp.zeros((1, 1)),
+            jnp.ones((1, 1), bool),
+        )
         return surrogate(episode, total(episode), baseline)
 
     slopes = jax.jit(jax.vmap(jax.grad(one), in_axes=(None, 0, 0, None)))
-    spread = [np.asarray(slopes(logits, likelihood, chosen, baseline)).var(0).sum() for baseline in (0.0, -5.0)]
+    spread = [
+        np.asarray(slopes(logits, likelihood, chosen, baseline)).var(0).sum()
+        for baseline in (0.0, -5.0)
+    ]
     assert spread[1] < spread[0] / 10
 
 
@@ -153,7 +220,9 @@ def test_the_entropy_term_raises_entropy_and_padding_counts_nowhere() -> None:
         return -(softmax(logits, None) * log_softmax(logits, None)).sum(-1)
 
     def loss(logits: Any, garbage: Any = 0.0) -> jax.Array:
-        episode = Episode(jnp.array([[0.0, garbage]]), jnp.array([[0.0, garbage]]), entropy(logits)[None], valid)
+        episode = Episode(
+            jnp.array([[0.0, garbage]]), jnp.array([[0.0, garbage]]), entropy(logits)[None], valid
+        )
         return surrogate(episode, to_go(episode), 0.0, reward_weight=0.0, entropy_weight=0.5)
 
     assert loss(logits) == pytest.approx(-0.5 * float(entropy(logits)[0]), abs=1e-6)
@@ -164,12 +233,21 @@ def test_the_entropy_term_raises_entropy_and_padding_counts_nowhere() -> None:
 
 def test_rewards_and_their_moving_baseline() -> None:
     valid = np.array([[True, True, True], [True, False, False]])
-    episode = Episode(jnp.array([[-1.0, -2.0, -4.0], [-3.0, 50.0, 50.0]]), jnp.zeros((2, 3)), jnp.zeros((2, 3)), jnp.asarray(valid))
+    episode = Episode(
+        jnp.array([[-1.0, -2.0, -4.0], [-3.0, 50.0, 50.0]]),
+        jnp.zeros((2, 3)),
+        jnp.zeros((2, 3)),
+        jnp.asarray(valid),
+    )
     np.testing.assert_allclose(total(episode), [[-7.0], [-3.0]])
     np.testing.assert_allclose(to_go(episode), [[-7.0, -6.0, -4.0], [-3.0, 0.0, 0.0]])
-    np.testing.assert_allclose(followed(jnp.array([-2.0]), total(episode), valid), [0.9 * -2.0 + 0.1 * -5.0], atol=1e-6)
+    np.testing.assert_allclose(
+        followed(jnp.array([-2.0]), total(episode), valid), [0.9 * -2.0 + 0.1 * -5.0], atol=1e-6
+    )
     moved = followed(jnp.array([-2.0, -1.0, 0.0]), jnp.where(valid, to_go(episode), 1e4), valid)
-    np.testing.assert_allclose(moved, [-2.3, -0.9 - 0.6, -0.4], atol=1e-6)  # later steps: only the row that has them
+    np.testing.assert_allclose(
+        moved, [-2.3, -0.9 - 0.6, -0.4], atol=1e-6
+    )  # later steps: only the row that has them
     np.testing.assert_allclose(followed(moved, to_go(episode), np.zeros_like(valid)), moved)
     assert reinforce.DECAY == 0.9
 
@@ -185,12 +263,22 @@ def test_doubly_stochastic_values() -> None:
     weights = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3, 5)))
     steps = jnp.array([[True] * 5, [True] * 3 + [False] * 2])
     wanted = np.mean(
-        [[(1 - weights[b, h, : (5, 3)[b]].sum(0)) @ (1 - weights[b, h, : (5, 3)[b]].sum(0)) for h in range(3)] for b in range(2)]
+        [
+            [
+                (1 - weights[b, h, : (5, 3)[b]].sum(0)) @ (1 - weights[b, h, : (5, 3)[b]].sum(0))
+                for h in range(3)
+            ]
+            for b in range(2)
+        ]
     )
     assert doubly_stochastic(weights, steps) == pytest.approx(wanted, rel=1e-6)
-    wider = jnp.pad(weights, ((0, 0), (0, 0), (0, 2), (0, 3)))  # padded steps and regions leave it alone
+    wider = jnp.pad(
+        weights, ((0, 0), (0, 0), (0, 2), (0, 3))
+    )  # padded steps and regions leave it alone
     more = jnp.pad(steps, ((0, 0), (0, 2)))
-    assert doubly_stochastic(wider, more, jnp.broadcast_to(jnp.arange(7) < 4, (2, 7))) == pytest.approx(wanted, rel=1e-6)
+    assert doubly_stochastic(
+        wider, more, jnp.broadcast_to(jnp.arange(7) < 4, (2, 7))
+    ) == pytest.approx(wanted, rel=1e-6)
     spoilt = jnp.where(more[:, None, :, None], wider, 1e4)
     slope = jax.grad(doubly_stochastic)(spoilt, more)
     assert (np.asarray(slope)[~np.broadcast_to(more[:, None, :, None], slope.shape)] == 0.0).all()

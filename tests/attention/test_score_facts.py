@@ -1,4 +1,6 @@
-"""What is special to single scores: which equals which and when, bounds, zero gradients, starts, and refusals."""
+"""What is special to single scores: which equals which and when, bounds, zero gradients, starts,
+and refusals.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,19 @@ from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER
+from attnlab.config.registry import made
 from attnlab.errors import UserError
-from attnlab.registry import made
 from tests.attention.cases import TOLERANCE
 from tests.attention.score_cases import TK, TQ, B, D, H, J, drawn, inputs, whole
 
 
 def scores_of(name: str, params: Any, q: Any, k: Any, **fields: Any) -> np.ndarray:
     """Scores [B,H,Tq,Tk] of a registered score with these parameters and fields."""
-    return np.asarray(made(SCORES, {"name": name, **fields})().apply({"params": params}, q, k, np.arange(k.shape[2]), method=whole))
+    return np.asarray(
+        made(SCORES, {"name": name, **fields})().apply(
+            {"params": params}, q, k, np.arange(k.shape[2]), method=whole
+        )
+    )
 
 
 def variables_of(name: str, **fields: Any) -> Any:
@@ -33,7 +39,9 @@ def variables_of(name: str, **fields: Any) -> Any:
 def started(name: str, **fields: Any) -> Any:
     """Its parameters as they are initialised."""
     q = jnp.ones((1, 1, 1, D))
-    return made(SCORES, {"name": name, **fields})().init(jax.random.key(0), q, q, np.arange(1), method=whole)["params"]
+    return made(SCORES, {"name": name, **fields})().init(
+        jax.random.key(0), q, q, np.arange(1), method=whole
+    )["params"]
 
 
 def assert_close(one: Any, other: Any, tolerance: float = TOLERANCE["float32"]) -> None:
@@ -54,11 +62,17 @@ def test_the_family_of_general_reduces_to_dot() -> None:
     assert_close(scores_of("scaled_dot", {}, q, k), scores_of("dot", {}, q, k) / math.sqrt(D))
     params = variables_of("general")
     plain = scores_of("general", params, q, k)
-    assert_close(scores_of("biased_general", {"w": {**params["w"], "bias": np.zeros(D, np.float32)}}, q, k), plain)
+    assert_close(
+        scores_of("biased_general", {"w": {**params["w"], "bias": np.zeros(D, np.float32)}}, q, k),
+        plain,
+    )
     b = np.zeros(1, np.float32)
     assert_close(scores_of("activated_general", {**params, "b": b}, q, k, act="identity"), plain)
     assert_close(scores_of("activated_general", {**params, "b": b}, q, k), np.tanh(plain))
-    assert_close(scores_of("activated_general", {**params, "b": b + 1}, q, k, act="sigmoid"), 1 / (1 + np.exp(-plain - 1)))
+    assert_close(
+        scores_of("activated_general", {**params, "b": b + 1}, q, k, act="sigmoid"),
+        1 / (1 + np.exp(-plain - 1)),
+    )
 
 
 @pytest.mark.quick
@@ -68,22 +82,35 @@ def test_concat_is_the_additive_score_with_its_matrices_stacked() -> None:
     kernel = params["w_a"]["kernel"]
     assert kernel.shape == (2 * D, 7)
     split = {"w_query": {"kernel": kernel[:D]}, "w_key": {"kernel": kernel[D:]}, "v": params["v"]}
-    np.testing.assert_array_equal(scores_of("concat", params, q, k, hidden=7), scores_of("additive", split, q, k, hidden=7))
+    np.testing.assert_array_equal(
+        scores_of("concat", params, q, k, hidden=7), scores_of("additive", split, q, k, hidden=7)
+    )
 
 
 def test_concat_identity_is_additive_with_the_identity_at_the_source() -> None:
     q, k = inputs()
     params = variables_of("concat_identity")
-    split = {"w_query": params["w_a"], "w_key": {"kernel": np.eye(D, dtype=np.float32)}, "v": params["v"]["kernel"][:, 0]}
-    assert_close(scores_of("concat_identity", params, q, k), scores_of("additive", split, q, k, hidden=D))
+    split = {
+        "w_query": params["w_a"],
+        "w_key": {"kernel": np.eye(D, dtype=np.float32)},
+        "v": params["v"]["kernel"][:, 0],
+    }
+    assert_close(
+        scores_of("concat_identity", params, q, k), scores_of("additive", split, q, k, hidden=D)
+    )
 
 
 @pytest.mark.quick
 def test_cosine_and_qk_norm_on_unit_vectors() -> None:
     q, k = map(units, inputs())
-    assert_close(scores_of("cosine", {}, q, k, strength="fixed", beta=1.0), scores_of("dot", {}, q, k))
+    assert_close(
+        scores_of("cosine", {}, q, k, strength="fixed", beta=1.0), scores_of("dot", {}, q, k)
+    )
     for g in (3.0, -0.5):  # g may be negative, beta not
-        assert_close(scores_of("qk_norm", {"g": np.array([g], np.float32)}, q, k), g * math.sqrt(D) * scores_of("scaled_dot", {}, q, k))
+        assert_close(
+            scores_of("qk_norm", {"g": np.array([g], np.float32)}, q, k),
+            g * math.sqrt(D) * scores_of("scaled_dot", {}, q, k),
+        )
     raw = np.array([0.3], np.float32)
     learned = scores_of("cosine", {"positive": {"raw": raw}}, 3 * q, 0.2 * k)
     assert_close(learned, math.log(1 + math.exp(0.3)) * scores_of("dot", {}, q, k))
@@ -93,13 +120,20 @@ def test_cosine_and_qk_norm_on_unit_vectors() -> None:
 
 @pytest.mark.parametrize("name", ["qk_layernorm", "qk_rmsnorm"])
 def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
-    """Of mean square 1, and mean 0 for LayerNorm: nothing is left to normalise. On unit vectors RMSNorm gives D times as much."""
+    """Of mean square 1, and mean 0 for LayerNorm: nothing is left to normalise. On unit vectors
+    RMSNorm gives D times as much.
+    """
     q, k = inputs()
     if name == "qk_layernorm":
         q, k = q - q.mean(-1, keepdims=True), k - k.mean(-1, keepdims=True)
-    ones = {"query_norm": {"scale": np.ones(D, np.float32)}, "key_norm": {"scale": np.ones(D, np.float32)}}
+    ones = {
+        "query_norm": {"scale": np.ones(D, np.float32)},
+        "key_norm": {"scale": np.ones(D, np.float32)},
+    }
     plain = scores_of("scaled_dot", {}, math.sqrt(D) * units(q), math.sqrt(D) * units(k))
-    assert_close(scores_of(name, ones, math.sqrt(D) * units(q), math.sqrt(D) * units(k), epsilon=1e-9), plain)
+    assert_close(
+        scores_of(name, ones, math.sqrt(D) * units(q), math.sqrt(D) * units(k), epsilon=1e-9), plain
+    )
     assert_close(scores_of(name, ones, units(q), units(k), epsilon=1e-9), plain)
     assert jax.tree.all(jax.tree.map(lambda a: (a == 1.0).all(), started(name)))
 
@@ -108,33 +142,59 @@ def test_normalised_inputs_and_unit_scales_give_scaled_dot(name: str) -> None:
 def test_normalised_scores_ignore_the_size_of_their_inputs(name: str) -> None:
     q, k = inputs()
     params = variables_of(name, epsilon=1e-9)
-    assert_close(scores_of(name, params, 10 * q, 10 * k, epsilon=1e-9), scores_of(name, params, q, k, epsilon=1e-9))
+    assert_close(
+        scores_of(name, params, 10 * q, 10 * k, epsilon=1e-9),
+        scores_of(name, params, q, k, epsilon=1e-9),
+    )
 
 
 def test_bounds() -> None:
-    """Whatever the inputs: |g|, beta, sqrt(D) max|s_q| max|s_k|, the cap, 1 for a tanh, |v|_1 for additive scores."""
+    """Whatever the inputs: |g|, beta, sqrt(D) max|s_q| max|s_k|, the cap, 1 for a tanh, |v|_1 for
+    additive scores.
+    """
     q, k = (100.0 * x for x in inputs())
     q[0, 0], k[0, 0] = q[0, 0, :1], q[0, 0, :1]  # equal vectors reach the bounds of the first two
-    params = {name: variables_of(name, **fields) for name, fields in {"qk_norm": {}, "additive": {"hidden": 7}}.items()}
+    params = {
+        name: variables_of(name, **fields)
+        for name, fields in {"qk_norm": {}, "additive": {"hidden": 7}}.items()
+    }
     g = abs(params["qk_norm"]["g"][0])
     assert np.abs(scores_of("qk_norm", params["qk_norm"], q, k)).max() == pytest.approx(g, rel=1e-6)
-    assert np.abs(scores_of("cosine", {}, q, k, strength="fixed", beta=2.5)).max() == pytest.approx(2.5, rel=1e-6)
+    assert np.abs(scores_of("cosine", {}, q, k, strength="fixed", beta=2.5)).max() == pytest.approx(
+        2.5, rel=1e-6
+    )
     for name in ("qk_layernorm", "qk_rmsnorm"):
         scales = variables_of(name)
-        bound = math.sqrt(D) * np.abs(scales["query_norm"]["scale"]).max() * np.abs(scales["key_norm"]["scale"]).max()
+        bound = (
+            math.sqrt(D)
+            * np.abs(scales["query_norm"]["scale"]).max()
+            * np.abs(scales["key_norm"]["scale"]).max()
+        )
         assert np.abs(scores_of(name, scales, q, k)).max() <= bound * (1 + 1e-6)
     assert np.abs(scores_of("soft_capped", {}, q, k, cap=2.0)).max() <= 2.0
-    assert np.abs(scores_of("activated_general", variables_of("activated_general"), q, k)).max() <= 1.0
-    assert np.abs(scores_of("additive", params["additive"], q, k, hidden=7)).max() <= np.abs(params["additive"]["v"]).sum() * (1 + 1e-6)
+    assert (
+        np.abs(scores_of("activated_general", variables_of("activated_general"), q, k)).max() <= 1.0
+    )
+    assert np.abs(scores_of("additive", params["additive"], q, k, hidden=7)).max() <= np.abs(
+        params["additive"]["v"]
+    ).sum() * (1 + 1e-6)
 
 
 def test_a_tanh_score_cannot_be_sharp() -> None:
-    """With N = 20 keys, one at 1 and the others at -1, the largest weight is e / (e + 19 / e) = 0.28; nothing exceeds it."""
+    """With N = 20 keys, one at 1 and the others at -1, the largest weight is e / (e + 19 / e) =
+    0.28; nothing exceeds it.
+    """
     k = np.full((1, 1, 20, 1), -50.0, np.float32)
     k[0, 0, 7] = 50.0
     params = {"w": {"kernel": np.ones((1, 1), np.float32)}, "b": np.zeros(1, np.float32)}
-    weights = softmax(scores_of("activated_general", params, np.ones((1, 1, 1, 1), np.float32), k), None)
-    assert float(weights.max()) == pytest.approx(math.e / (math.e + 19 / math.e), rel=1e-5) == pytest.approx(0.28, abs=0.005)
+    weights = softmax(
+        scores_of("activated_general", params, np.ones((1, 1, 1, 1), np.float32), k), None
+    )
+    assert (
+        float(weights.max())
+        == pytest.approx(math.e / (math.e + 19 / math.e), rel=1e-5)
+        == pytest.approx(0.28, abs=0.005)
+    )
 
 
 def test_the_root_takes_the_variance_to_one() -> None:
@@ -148,28 +208,44 @@ def test_the_root_takes_the_variance_to_one() -> None:
 def test_gaussian_weights_are_those_of_dot_products_less_half_the_length_of_keys() -> None:
     q, k = inputs()
     found = softmax(scores_of("gaussian", {}, q, k, spread="fixed", tau=1.0), None)
-    assert_close(found, softmax(scores_of("dot", {}, q, k) - ((k**2).sum(-1) / 2)[:, :, None], None))
+    assert_close(
+        found, softmax(scores_of("dot", {}, q, k) - ((k**2).sum(-1) / 2)[:, :, None], None)
+    )
     raised = np.exp(-((q[:, :, :, None] - k[:, :, None]) ** 2).sum(-1).astype(np.float64) / 2)
     assert_close(found, raised / raised.sum(-1, keepdims=True))  # kernel regression
     same = 2.0 * units(k)
     narrow = softmax(scores_of("gaussian", {}, q, same, spread="fixed", tau=3.0), None)
     assert_close(narrow, softmax(scores_of("dot", {}, q, same) / 3.0, None))
-    assert_close(scores_of("euclidean", {}, q, k) ** 2 / -2.0, scores_of("gaussian", {}, q, k, spread="fixed"))
+    assert_close(
+        scores_of("euclidean", {}, q, k) ** 2 / -2.0,
+        scores_of("gaussian", {}, q, k, spread="fixed"),
+    )
 
 
 def test_where_query_and_key_are_equal_distances_are_zero_and_flat() -> None:
-    """Exactly 0 and gradient 0 at the tie; close by no digits are lost, and the Euclidean gradient has length 1 at any distance."""
+    """Exactly 0 and gradient 0 at the tie; close by no digits are lost, and the Euclidean gradient
+    has length 1 at any distance.
+    """
     q = np.random.default_rng(0).normal(size=(1, 1, 1, D)).astype(np.float32) * 100
     for name in ("euclidean", "gaussian"):
         score = made(SCORES, {"name": name})()
         variables = drawn(score)
-        scores, pull = jax.vjp(lambda k, score=score, variables=variables: score.apply(variables, q, k, method=whole, j=J[:1]), q)
+        scores, pull = jax.vjp(
+            lambda k, score=score, variables=variables: score.apply(
+                variables, q, k, method=whole, j=J[:1]
+            ),
+            q,
+        )
         assert (scores == 0.0).all() and (pull(jnp.ones_like(scores))[0] == 0.0).all()
     by = q + np.float32(2.0**-8)
-    assert scores_of("euclidean", {}, q, by).item() == pytest.approx(-np.linalg.norm(by.astype(np.float64) - q), rel=1e-6)
+    assert scores_of("euclidean", {}, q, by).item() == pytest.approx(
+        -np.linalg.norm(by.astype(np.float64) - q), rel=1e-6
+    )
     near = np.zeros((1, 1, 1, D), np.float32)
     near[..., 2] = 1e-15
-    slope = jax.grad(lambda k: made(SCORES, "euclidean")().apply({}, 0 * near, k, J[:1], method=whole).sum())(near)
+    slope = jax.grad(
+        lambda k: made(SCORES, "euclidean")().apply({}, 0 * near, k, J[:1], method=whole).sum()
+    )(near)
     np.testing.assert_allclose(slope[0, 0, 0], -np.eye(D)[2], atol=1e-6)
 
 
@@ -177,7 +253,12 @@ def test_cosine_at_the_zero_vector() -> None:
     """Similarity 0 to everything, and a gradient of at most beta / epsilon."""
     q, k = inputs()
     for zero in (np.zeros_like(q), np.full_like(q, 1e-30)):
-        scores, pull = jax.vjp(lambda q: made(SCORES, {"name": "cosine", "strength": "fixed"})().apply({}, q, k, J, method=whole), zero)
+        scores, pull = jax.vjp(
+            lambda q: made(SCORES, {"name": "cosine", "strength": "fixed"})().apply(
+                {}, q, k, J, method=whole
+            ),
+            zero,
+        )
         assert np.abs(scores).max() < 1e-20
         slope = np.asarray(pull(np.ones_like(scores))[0])
         assert np.isfinite(slope).all() and 0.0 < np.abs(slope).max() <= 5.0 / 1e-6 * TK
@@ -185,7 +266,9 @@ def test_cosine_at_the_zero_vector() -> None:
 
 @pytest.mark.quick
 def test_location_looks_at_the_query_and_at_nothing_else() -> None:
-    """Short sources use the first columns; positions beyond the limit get no weight and send no gradient."""
+    """Short sources use the first columns; positions beyond the limit get no weight and send no
+    gradient.
+    """
     q, k = inputs()
     params = variables_of("location", limit=3)
     kernel = params["w_l"]["kernel"]
@@ -200,12 +283,14 @@ def test_location_looks_at_the_query_and_at_nothing_else() -> None:
     single = Single(width=D, score={"name": "location", "limit": 3})
     seen = {"params": {"fit": params}}
     query, source = q[:, 0], k[:, 0]
-    maps = lambda source: single.apply(seen, query, source, mutable="maps")[1]["maps"]["weights"][0]  # noqa: E731
+    maps = lambda source: single.apply(seen, query, source, mutable="maps")[1]["maps"]["weights"][0]
     slope = jax.grad(lambda source: (maps(source) ** 2).sum())
     assert (np.asarray(slope(source)) == 0.0).all()
     moved = source.copy()
     moved[:, 3:] = 1e4
-    np.testing.assert_array_equal(single.apply(seen, query, moved).context, single.apply(seen, query, source).context)
+    np.testing.assert_array_equal(
+        single.apply(seen, query, moved).context, single.apply(seen, query, source).context
+    )
 
 
 def test_location_with_nothing_below_its_limit_is_even_and_finite() -> None:
@@ -226,7 +311,11 @@ def test_soft_cap_comes_before_the_mask_fades_out_and_bends_the_gradient() -> No
     capped = made(SCORES, {"name": "soft_capped", "cap": 2.0})()
     _, found = jax.vjp(lambda q: capped.apply({}, q, k, J, method=whole), q)
     _, inner = jax.vjp(lambda q: made(SCORES, "scaled_dot")().apply({}, q, k, J, method=whole), q)
-    assert_close(found(jnp.ones((B, H, TQ, TK)))[0], inner(jnp.asarray(1 - np.tanh(plain / 2.0) ** 2))[0], TOLERANCE["gradient"])
+    assert_close(
+        found(jnp.ones((B, H, TQ, TK)))[0],
+        inner(jnp.asarray(1 - np.tanh(plain / 2.0) ** 2))[0],
+        TOLERANCE["gradient"],
+    )
     node = {"name": "location", "limit": 3}
     params = {"inside": variables_of("location", limit=3)}
     weights = softmax(scores_of("soft_capped", params, q, k, cap=1.0, score=node), None)
@@ -237,16 +326,26 @@ def test_a_soft_cap_may_be_turned_where_the_score_inside_may() -> None:
     for name in SCORES.names():
         capped = SCORES.resolve("soft_capped")(score=name)
         assert capped.rotary == SCORES.resolve(name)().rotary and capped.product is False
-    twice = SCORES.resolve("soft_capped")(score={"name": "soft_capped", "score": {"name": "location"}})
+    twice = SCORES.resolve("soft_capped")(
+        score={"name": "soft_capped", "score": {"name": "location"}}
+    )
     assert twice.rotary is False
-    other = SCORES.resolve("soft_capped")(score="attnlab.attention.scores.protocol:Score")  # by dotted path, as a user's own
+    other = SCORES.resolve("soft_capped")(
+        score="attnlab.attention.scores.protocol:Score"
+    )  # by dotted path, as a user's own
     assert other.rotary is False
 
 
 def test_starts() -> None:
-    """beta 5 and tau 1 as softplus gives them, g = log2(n^2 - n), b zero, v of concat not zero: it would leave W_a without gradient."""
-    assert math.log(1 + math.exp(started("cosine")["positive"]["raw"][0])) == pytest.approx(5.0, abs=1e-5)
-    assert math.log(1 + math.exp(started("gaussian", tau=0.01)["positive"]["raw"][0])) == pytest.approx(0.01, abs=1e-6)
+    """beta 5 and tau 1 as softplus gives them, g = log2(n^2 - n), b zero, v of concat not zero: it
+    would leave W_a without gradient.
+    """
+    assert math.log(1 + math.exp(started("cosine")["positive"]["raw"][0])) == pytest.approx(
+        5.0, abs=1e-5
+    )
+    assert math.log(
+        1 + math.exp(started("gaussian", tau=0.01)["positive"]["raw"][0])
+    ) == pytest.approx(0.01, abs=1e-6)
     assert started("qk_norm", length=10)["g"][0] == pytest.approx(math.log2(90))
     assert (started("activated_general")["b"] == 0.0).all()
     assert np.abs(started("concat", hidden=9)["v"]).max() > 0.05
@@ -263,16 +362,43 @@ def test_starts() -> None:
         ({"name": "concat", "hidden": 0}, "score concat: hidden=0, must be at least 1"),
         ({"name": "location", "limit": 0}, "score location: limit=0, must be at least 1"),
         ({"name": "cosine", "beta": 0.0}, "score cosine: beta=0.0, must be a number above 0"),
-        ({"name": "cosine", "epsilon": -1e-6}, "score cosine: epsilon=-1e-06, must be a number above 0"),
-        ({"name": "cosine", "strength": "learnt"}, "score.strength='learnt'; did you mean 'learned'?"),
-        ({"name": "gaussian", "tau": math.inf}, "score gaussian: tau=inf, must be a number above 0"),
-        ({"name": "gaussian", "spread": "emitted"}, "score.spread='emitted'; choose from: fixed, learned"),
+        (
+            {"name": "cosine", "epsilon": -1e-6},
+            "score cosine: epsilon=-1e-06, must be a number above 0",
+        ),
+        (
+            {"name": "cosine", "strength": "learnt"},
+            "score.strength='learnt'; did you mean 'learned'?",
+        ),
+        (
+            {"name": "gaussian", "tau": math.inf},
+            "score gaussian: tau=inf, must be a number above 0",
+        ),
+        (
+            {"name": "gaussian", "spread": "emitted"},
+            "score.spread='emitted'; choose from: fixed, learned",
+        ),
         ({"name": "qk_norm", "length": 1}, "score qk_norm: length=1, must be at least 2"),
-        ({"name": "qk_norm", "epsilon": math.nan}, "score qk_norm: epsilon=nan, must be a number above 0"),
-        ({"name": "qk_layernorm", "epsilon": 0.0}, "score qk_layernorm: epsilon=0.0, must be a number above 0"),
-        ({"name": "qk_rmsnorm", "epsilon": 0.0}, "score qk_rmsnorm: epsilon=0.0, must be a number above 0"),
-        ({"name": "soft_capped", "cap": 0.0}, "score soft_capped: cap=0.0, must be a number above 0"),
-        ({"name": "soft_capped", "score": {"name": "dott"}}, "unknown score 'dott'; did you mean 'dot'"),
+        (
+            {"name": "qk_norm", "epsilon": math.nan},
+            "score qk_norm: epsilon=nan, must be a number above 0",
+        ),
+        (
+            {"name": "qk_layernorm", "epsilon": 0.0},
+            "score qk_layernorm: epsilon=0.0, must be a number above 0",
+        ),
+        (
+            {"name": "qk_rmsnorm", "epsilon": 0.0},
+            "score qk_rmsnorm: epsilon=0.0, must be a number above 0",
+        ),
+        (
+            {"name": "soft_capped", "cap": 0.0},
+            "score soft_capped: cap=0.0, must be a number above 0",
+        ),
+        (
+            {"name": "soft_capped", "score": {"name": "dott"}},
+            "unknown score 'dott'; did you mean 'dot'",
+        ),
         ({"name": "activated_general", "act": "tan"}, "score.act='tan'; did you mean 'tanh'?"),
         ({"name": "general", "hidden": 3}, "score: general has no field 'hidden' to set"),
     ],
@@ -292,4 +418,11 @@ def test_which_scores_take_unequal_widths() -> None:
         except UserError:
             continue
         takes.add(name)
-    assert takes == {"general", "biased_general", "activated_general", "additive", "concat_identity", "location"}
+    assert takes == {
+        "general",
+        "biased_general",
+        "activated_general",
+        "additive",
+        "concat_identity",
+        "location",
+    }

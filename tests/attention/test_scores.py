@@ -1,6 +1,8 @@
-"""Promises every registered score keeps; a new one is tested here the moment it is registered. What is special to one: test_score_facts.py.
+"""Promises every registered score keeps; a new one is tested here the moment it is registered. What
+is special to one: test_score_facts.py.
 
-Oracles are float64 NumPy loops (`score_oracles.py`), settings stand in `score_cases.py`, tolerances in `cases.py`.
+Oracles are float64 NumPy loops (`score_oracles.py`), settings stand in `score_cases.py`, tolerances
+in `cases.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,22 @@ from attnlab.attention.scores.protocol import NEVER, Score
 from attnlab.attention.visibility import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE
-from tests.attention.score_cases import CASES, FIELDS, NAMES, TK, TQ, B, D, H, J, drawn, inputs, make, randomised, whole
+from tests.attention.score_cases import (
+    CASES,
+    FIELDS,
+    NAMES,
+    TK,
+    TQ,
+    B,
+    D,
+    H,
+    J,
+    drawn,
+    inputs,
+    make,
+    randomised,
+    whole,
+)
 from tests.attention.score_oracles import SCORES as ORACLES
 
 every = pytest.mark.parametrize(("name", "fields"), CASES, ids=NAMES)
@@ -30,7 +47,9 @@ every = pytest.mark.parametrize(("name", "fields"), CASES, ids=NAMES)
 
 @functools.cache
 def compiled(name: str, fields: str) -> Any:
-    """(variables, q, k, j, direction [B,H,Tq,Tk]) to scores and the gradients of their product with the direction."""
+    """(variables, q, k, j, direction [B,H,Tq,Tk]) to scores and the gradients of their product with
+    the direction.
+    """
     score = make(name, fields)
 
     def run(variables: Any, q: Any, k: Any, j: Any, direction: Any) -> Any:
@@ -51,11 +70,15 @@ def expected(name: str, fields: str, variables: Any, q: Any, k: Any) -> np.ndarr
 
 
 def agree(found: Any, oracle: np.ndarray, tolerance: float) -> None:
-    """Never the same places, and elsewhere as close as the tolerance, relative where scores are large."""
+    """Never the same places, and elsewhere as close as the tolerance, relative where scores are
+    large.
+    """
     never = oracle == NEVER
     np.testing.assert_array_equal(np.asarray(found) == np.float32(NEVER), never)
     shown = np.where(never, 0.0, oracle)
-    np.testing.assert_allclose(np.where(never, 0.0, found), shown, rtol=0, atol=tolerance * max(1.0, np.abs(shown).max()))
+    np.testing.assert_allclose(
+        np.where(never, 0.0, found), shown, rtol=0, atol=tolerance * max(1.0, np.abs(shown).max())
+    )
 
 
 @pytest.mark.quick
@@ -63,9 +86,15 @@ def test_every_score_has_an_oracle_and_a_documented_class() -> None:
     assert set(ORACLES) == set(SCORES.names()) and set(FIELDS) <= set(SCORES.names())
     for name in SCORES.names():
         score = SCORES.resolve(name)
-        assert issubclass(score, Score) and score.__doc__ and score.__module__.startswith("attnlab.attention.scores.")
+        assert (
+            issubclass(score, Score)
+            and score.__doc__
+            and score.__module__.startswith("attnlab.attention.scores.")
+        )
         own = set(inspect.get_annotations(score)) - {"parent", "name"}
-        assert all(f"{field}:" in score.__doc__ for field in own), f"{name}: a field is not documented"
+        assert all(f"{field}:" in score.__doc__ for field in own), (
+            f"{name}: a field is not documented"
+        )
 
 
 @every
@@ -73,27 +102,40 @@ def test_every_score_has_an_oracle_and_a_documented_class() -> None:
 def test_values_and_gradients_equal_the_oracle(name: str, fields: str) -> None:
     variables, (q, k) = drawn(make(name, fields)), inputs()
     oracle = expected(name, fields, variables, q, k)
-    direction = np.where(oracle == NEVER, 0.0, np.random.default_rng(5).normal(size=oracle.shape)).astype(np.float32)
+    direction = np.where(
+        oracle == NEVER, 0.0, np.random.default_rng(5).normal(size=oracle.shape)
+    ).astype(np.float32)
     scores, grads = compiled(name, fields)(variables, q, k, J, direction)
     assert scores.dtype == jnp.float32
     agree(scores, oracle, TOLERANCE["float32"])
 
     arguments = jax.tree.map(lambda a: np.asarray(a, np.float64), [variables, q, k])
     for which, gradient in enumerate(grads):
-        slope = jax.tree.map(lambda a: np.random.default_rng(7).normal(size=a.shape), arguments[which])
+        slope = jax.tree.map(
+            lambda a: np.random.default_rng(7).normal(size=a.shape), arguments[which]
+        )
         ends = []
         for sign in (1, -1):  # central difference of the oracle along one random direction
             moved = list(arguments)
-            moved[which] = jax.tree.map(lambda a, s, sign=sign: a + sign * 1e-6 * s, arguments[which], slope)
+            moved[which] = jax.tree.map(
+                lambda a, s, sign=sign: a + sign * 1e-6 * s, arguments[which], slope
+            )
             ends.append((expected(name, fields, *moved) * direction).sum())
-        products = [np.asarray(g, np.float64) * s for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)]
+        products = [
+            np.asarray(g, np.float64) * s
+            for g, s in zip(*map(jax.tree.leaves, (gradient, slope)), strict=True)
+        ]
         size = sum(float(np.abs(one).sum()) for one in products)
-        assert abs(sum(float(one.sum()) for one in products) - (ends[0] - ends[1]) / 2e-6) <= TOLERANCE["gradient"] * max(1.0, size)
+        assert abs(
+            sum(float(one.sum()) for one in products) - (ends[0] - ends[1]) / 2e-6
+        ) <= TOLERANCE["gradient"] * max(1.0, size)
 
 
 @every
 def test_zero_vectors_ties_and_large_numbers_give_finite_gradients(name: str, fields: str) -> None:
-    """Queries and keys of zeros, a query equal to a key, two equal keys; then 1e4 everywhere in a key that gets no cotangent."""
+    """Queries and keys of zeros, a query equal to a key, two equal keys; then 1e4 everywhere in a
+    key that gets no cotangent.
+    """
     variables, (q, k) = drawn(make(name, fields)), inputs()
     q[0, 0, 0] = q[0, 1, 1] = k[0, 0, 1] = k[0, 1, 2] = 0.0
     k[1, :, 1] = q[1, :, 0]
@@ -103,15 +145,22 @@ def test_zero_vectors_ties_and_large_numbers_give_finite_gradients(name: str, fi
     agree(scores, expected(name, fields, variables, q, k), TOLERANCE["float32"])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
     none, grads_of_none = run(variables, 0 * q, 0 * k, J, np.ones((B, H, TQ, TK), np.float32))
-    assert np.isfinite(none).all() and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads_of_none))
+    assert np.isfinite(none).all() and all(
+        np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads_of_none)
+    )
 
     dirty, masked = np.array(k), np.ones((B, H, TQ, TK), np.float32)
     dirty[:, :, 2], masked[..., 2] = 1e4, 0.0
-    (clean, clean_grads), (spoilt, spoilt_grads) = run(variables, q, k, J, masked), run(variables, q, dirty, J, masked)
+    (clean, clean_grads), (spoilt, spoilt_grads) = (
+        run(variables, q, k, J, masked),
+        run(variables, q, dirty, J, masked),
+    )
     assert np.isfinite(spoilt).all() and (np.asarray(spoilt_grads[2])[:, :, 2] == 0.0).all()
     np.testing.assert_array_equal(np.delete(spoilt, 2, axis=3), np.delete(clean, 2, axis=3))
     for one, other in zip(*map(jax.tree.leaves, (clean_grads[:2], spoilt_grads[:2])), strict=True):
-        np.testing.assert_allclose(one, other, atol=TOLERANCE["gradient"] * max(1.0, np.abs(one).max()))
+        np.testing.assert_allclose(
+            one, other, atol=TOLERANCE["gradient"] * max(1.0, np.abs(one).max())
+        )
 
 
 @every
@@ -119,8 +168,13 @@ def test_blocks_of_queries_and_keys_give_the_numbers_of_the_whole(name: str, fie
     """Of batch rows too."""
     score, (q, k) = make(name, fields), inputs()
     bound = score.bind(drawn(score))
-    assert_same = functools.partial(np.testing.assert_allclose, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"])
-    of_query, of_key = jax.jit(lambda q: bound.of_query(q, D) * bound.scale(D)), jax.jit(bound.of_key)
+    assert_same = functools.partial(
+        np.testing.assert_allclose, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"]
+    )
+    of_query, of_key = (
+        jax.jit(lambda q: bound.of_query(q, D) * bound.scale(D)),
+        jax.jit(bound.of_key),
+    )
     pairs = jax.jit(bound.pairs)
     raised, kept = np.asarray(of_query(q)), np.asarray(of_key(k))
     full = np.asarray(pairs(raised, kept, J))
@@ -128,16 +182,30 @@ def test_blocks_of_queries_and_keys_give_the_numbers_of_the_whole(name: str, fie
         row, queries, keys = slice(b, b + 1), slice(i, i + 2), slice(j, j + 2)
         assert_same(of_query(q[row, :, queries]), raised[row, :, queries])
         assert_same(of_key(k[row, :, keys]), kept[row, :, keys])
-        assert_same(pairs(raised[row, :, queries], kept[row, :, keys], J[keys]), full[row, :, queries, keys])
+        assert_same(
+            pairs(raised[row, :, queries], kept[row, :, keys], J[keys]), full[row, :, queries, keys]
+        )
 
 
 @every
 def test_bfloat16_inputs(name: str, fields: str) -> None:
-    """Both sides and all gradients keep their dtype, scores are float32 and near the oracle of the rounded numbers."""
-    score, half = make(name, fields), lambda tree: jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), tree)
+    """Both sides and all gradients keep their dtype, scores are float32 and near the oracle of the
+    rounded numbers.
+    """
+    score, half = (
+        make(name, fields),
+        lambda tree: jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), tree),
+    )
     variables, (q, k) = half(drawn(score)), half(inputs())
-    sides = jax.eval_shape(lambda: (score.apply(variables, q, D, method="of_query"), score.apply(variables, k, method="of_key")))
-    _, grads = jax.eval_shape(compiled(name, fields), variables, q, k, J, np.ones((B, H, TQ, TK), np.float32))
+    sides = jax.eval_shape(
+        lambda: (
+            score.apply(variables, q, D, method="of_query"),
+            score.apply(variables, k, method="of_key"),
+        )
+    )
+    _, grads = jax.eval_shape(
+        compiled(name, fields), variables, q, k, J, np.ones((B, H, TQ, TK), np.float32)
+    )
     assert {leaf.dtype for leaf in jax.tree.leaves((sides, grads))} == {jnp.dtype(jnp.bfloat16)}
     scores = jax.jit(functools.partial(score.apply, method=whole))(variables, q, k)
     assert scores.dtype == jnp.float32
@@ -152,18 +220,24 @@ def test_vmap_and_remat_agree_with_plain(name: str, fields: str) -> None:
     scores, grads = compiled(name, fields)(variables, q, k, J, np.ones((B, H, TQ, TK), np.float32))
 
     def row(q: Any, k: Any, j: Any) -> Any:
-        found, pull = jax.vjp(jax.checkpoint(lambda q: score.apply(variables, q[None], k[None], j, method=whole)), q)
+        found, pull = jax.vjp(
+            jax.checkpoint(lambda q: score.apply(variables, q[None], k[None], j, method=whole)), q
+        )
         return found[0], pull(jnp.ones_like(found))[0]
 
     rows, slopes = jax.jit(jax.vmap(row))(q, k, np.stack([J, J]))
     np.testing.assert_allclose(rows, scores, rtol=TOLERANCE["float32"], atol=TOLERANCE["float32"])
-    np.testing.assert_allclose(slopes, grads[1], rtol=TOLERANCE["gradient"], atol=TOLERANCE["gradient"])
+    np.testing.assert_allclose(
+        slopes, grads[1], rtol=TOLERANCE["gradient"], atol=TOLERANCE["gradient"]
+    )
 
 
 @every
 @pytest.mark.quick
 def test_product_and_rotary_are_declared_as_they_are(name: str, fields: str) -> None:
-    """product: `pairs` is the inner product. rotary: the width stays, and turning both sides alike changes nothing."""
+    """product: `pairs` is the inner product. rotary: the width stays, and turning both sides alike
+    changes nothing.
+    """
     score, (q, k) = make(name, fields), inputs()
     assert isinstance(score.product, bool) and isinstance(score.rotary, bool)
     bound = score.bind(drawn(score))
@@ -186,38 +260,68 @@ def test_unequal_widths_are_right_or_refused(name: str, fields: str) -> None:
     try:
         variables = drawn(score, 6, 4)
     except UserError as error:
-        assert str(error).startswith("score ") and "is 6 wide, the key 4" in str(error) and "'additive'" in str(error)
+        assert (
+            str(error).startswith("score ")
+            and "is 6 wide, the key 4" in str(error)
+            and "'additive'" in str(error)
+        )
         return
-    agree(score.apply(variables, q, k, method=whole), expected(name, fields, variables, q, k), TOLERANCE["float32"])
+    agree(
+        score.apply(variables, q, k, method=whole),
+        expected(name, fields, variables, q, k),
+        TOLERANCE["float32"],
+    )
 
 
 @pytest.mark.parametrize("name", SCORES.names())
 def test_in_a_mechanism_no_future_no_padding_and_a_cache(name: str) -> None:
-    """Multi-head attention with two heads on one key head; the last of the three tokens is also decoded with a cache."""
-    module = MultiHead(width=8, heads=2, key_heads=1, score={"name": name, **FIELDS.get(name, [{}])[0]})
+    """Multi-head attention with two heads on one key head; the last of the three tokens is also
+    decoded with a cache.
+    """
+    module = MultiHead(
+        width=8, heads=2, key_heads=1, score={"name": name, **FIELDS.get(name, [{}])[0]}
+    )
     x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype(np.float32)
     valid = np.array([[True, True, True], [False, True, True]])
-    params = randomised(jax.eval_shape(lambda: module.init(jax.random.key(0), x, x)["params"]), seed=1)
+    params = randomised(
+        jax.eval_shape(lambda: module.init(jax.random.key(0), x, x)["params"]), seed=1
+    )
     call = functools.partial(module.apply, {"params": params})
 
     @jax.jit
     def run(x: Any) -> Any:
-        memory = call(call(x[:, :2], valid[:, :2], 4, method="remember"), x[:, 2:], valid[:, 2:], method="extend")
-        return call(x, x, CAUSAL, valid).context, call(x[:, 2:], memory, CAUSAL, method="read").context
+        memory = call(
+            call(x[:, :2], valid[:, :2], 4, method="remember"),
+            x[:, 2:],
+            valid[:, 2:],
+            method="extend",
+        )
+        return (
+            call(x, x, CAUSAL, valid).context,
+            call(x[:, 2:], memory, CAUSAL, method="read").context,
+        )
 
     full, step = run(x)
     np.testing.assert_allclose(step[:, 0], full[:, 2], atol=TOLERANCE["reordered"])
     assert (full[1, 0] == 0.0).all()  # it sees nothing but padding
     changed = np.where(valid[..., None], x, 1e4).astype(np.float32)
     changed[:, 2] *= -1.0
-    np.testing.assert_allclose(run(changed)[0][:, :2][valid[:, :2]], full[:, :2][valid[:, :2]], atol=TOLERANCE["float32"])
+    np.testing.assert_allclose(
+        run(changed)[0][:, :2][valid[:, :2]], full[:, :2][valid[:, :2]], atol=TOLERANCE["float32"]
+    )
 
 
 @every
 def test_masked_pairs_get_no_weight_whatever_their_score(name: str, fields: str) -> None:
     (q, k), mask = inputs(), np.array([True, False, True, True, False])
-    run, variables, ones = compiled(name, fields), drawn(make(name, fields)), np.ones((B, H, TQ, TK), np.float32)
+    run, variables, ones = (
+        compiled(name, fields),
+        drawn(make(name, fields)),
+        np.ones((B, H, TQ, TK), np.float32),
+    )
     dirty = np.where(mask[:, None], k, np.float32(1e4))
-    weights, clean = (np.asarray(softmax(run(variables, q, keys, J, ones)[0], mask)) for keys in (dirty, k))
+    weights, clean = (
+        np.asarray(softmax(run(variables, q, keys, J, ones)[0], mask)) for keys in (dirty, k)
+    )
     np.testing.assert_allclose(weights, clean, atol=TOLERANCE["float32"])
     assert (weights[..., ~mask] == 0.0).all() and np.abs(weights.sum(-1) - 1).max() < 1e-6

@@ -1,4 +1,6 @@
-"""Mechanisms under rules of visibility other than the plain ones, beside their oracles under the predicate of each rule."""
+"""Mechanisms under rules of visibility other than the plain ones, beside their oracles under the
+predicate of each rule.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ RULED: list[tuple[str, dict[str, Any]]] = [
     ("latent", {"heads": 2, "latent": 5}),
     ("hops", {"hops": 2, "hidden": 5}),
 ]
-RULES = ("sliding", "dilated", "prefix-LM by row", "packed", "longformer", "bigbird", "strided", "factorised", "nested")
+RULES = (
+    "sliding",
+    "dilated",
+    "prefix-LM by row",
+    "packed",
+    "longformer",
+    "bigbird",
+    "strided",
+    "factorised",
+    "nested",
+)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -33,11 +45,17 @@ def test_values_equal_the_oracle_under_any_rule(rule: str) -> None:
     mask = visibility_oracles.mask(predicate) & valid[:, None, None]
     for name, config in RULED:
         module, params = make(name, config), parameters(make(name, config))
-        reading, _ = module.apply({"params": params}, x, x, Visibility(asked), valid, mutable=[MAPS])
+        reading, _ = module.apply(
+            {"params": params}, x, x, Visibility(asked), valid, mutable=[MAPS]
+        )
         assert reading.weights is not None
         for head in range(2):
-            oracle = functools.partial(ORACLES[name], wide(params), config=config, causal=asked.is_causal)
+            oracle = functools.partial(
+                ORACLES[name], wide(params), config=config, causal=asked.is_causal
+            )
             context, weights = oracle(query=wide(x), source=wide(x), mask=mask[:, head])
-            np.testing.assert_allclose(reading.weights[:, head], weights[:, head], atol=TOLERANCE["float32"])
+            np.testing.assert_allclose(
+                reading.weights[:, head], weights[:, head], atol=TOLERANCE["float32"]
+            )
         if (mask[:, 0] == mask[:, 1]).all():
             np.testing.assert_allclose(reading.context, context, atol=TOLERANCE["float32"])

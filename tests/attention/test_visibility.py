@@ -1,4 +1,6 @@
-"""Rules of visibility against predicates asked about every (query, key) pair, and what blockwise kernels are told against brute force."""
+"""Rules of visibility against predicates asked about every (query, key) pair, and what blockwise
+kernels are told against brute force.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,31 @@ from tests.attention.visibility_oracles import DENSE, HEADS, IDS, MARKS, ROWS, T
 
 CASES = cases()
 RULES = {name: rule for name, (rule, _) in CASES.items()}
-EXACT = ["everything", "causal", "window", "stride", "local", "neighbours", "summary", "turned summary", "prefix", "global", "random"]
+EXACT = [
+    "everything",
+    "causal",
+    "window",
+    "stride",
+    "local",
+    "neighbours",
+    "summary",
+    "turned summary",
+    "prefix",
+    "global",
+    "random",
+]
 EXACT += ["dilated", "sliding"]
 every_rule = pytest.mark.parametrize("name", CASES)
 
 
 @functools.partial(jax.jit, static_argnames=("queries", "keys"))
-def masks(rules: dict[str, Rule], length: Any, offset: Any = None, *, queries: int, keys: int) -> dict[str, Any]:
+def masks(
+    rules: dict[str, Rule], length: Any, offset: Any = None, *, queries: int, keys: int
+) -> dict[str, Any]:
     """The masks of many rules in one program; arrays, length and offset are traced."""
-    return {name: Visibility(rule, offset).mask(queries, keys, length) for name, rule in rules.items()}
+    return {
+        name: Visibility(rule, offset).mask(queries, keys, length) for name, rule in rules.items()
+    }
 
 
 @functools.cache
@@ -56,7 +74,9 @@ def computed(length: int, offset: int | None, queries: int, keys: int) -> dict[s
 def assert_same(result: Any, expected: np.ndarray) -> None:
     """A mask (None: all allowed) broadcasts to the expected one."""
     assert result is None or (result.ndim == 4 and result.dtype == bool)
-    np.testing.assert_array_equal(np.broadcast_to(True if result is None else result, expected.shape), expected)
+    np.testing.assert_array_equal(
+        np.broadcast_to(True if result is None else result, expected.shape), expected
+    )
 
 
 def full(rule: Rule | Visibility) -> np.ndarray:
@@ -70,10 +90,19 @@ TRIANGLE = np.tril(np.ones((T, T), bool))
 
 @pytest.mark.quick
 @every_rule
-@pytest.mark.parametrize(("length", "offset", "queries"), [(T, None, T), (6, None, 3), (T, 4, 3)], ids=["full", "cached", "offset"])
-def test_masks_equal_the_predicate_of_every_pair(name: str, length: int, offset: int | None, queries: int) -> None:
+@pytest.mark.parametrize(
+    ("length", "offset", "queries"),
+    [(T, None, T), (6, None, 3), (T, 4, 3)],
+    ids=["full", "cached", "offset"],
+)
+def test_masks_equal_the_predicate_of_every_pair(
+    name: str, length: int, offset: int | None, queries: int
+) -> None:
     first = length - queries if offset is None else offset
-    assert_same(computed(length, offset, queries, T)[name], mask(CASES[name][1], range(first, first + queries)))
+    assert_same(
+        computed(length, offset, queries, T)[name],
+        mask(CASES[name][1], range(first, first + queries)),
+    )
 
 
 @every_rule
@@ -86,10 +115,17 @@ def test_any_block_of_positions_may_be_asked(name: str) -> None:
 def test_blocks_are_called_empty_or_full_only_if_they_are(name: str) -> None:
     rule, predicate = CASES[name]
     visibility, pairs = Visibility(rule), mask(predicate)
-    ranges = [(first, last) for first, last in itertools.product(range(T), range(1, T + 1)) if first < last]
+    ranges = [
+        (first, last)
+        for first, last in itertools.product(range(T), range(1, T + 1))
+        if first < last
+    ]
     for (i0, i1), (j0, j1) in itertools.product(ranges, ranges):
         block = pairs[:, :, i0:i1, j0:j1]
-        touches, everywhere = visibility.touches(i0, i1, j0, j1), visibility.everywhere(i0, i1, j0, j1)
+        touches, everywhere = (
+            visibility.touches(i0, i1, j0, j1),
+            visibility.everywhere(i0, i1, j0, j1),
+        )
         assert type(touches) is bool and type(everywhere) is bool
         assert touches >= block.any() and everywhere <= block.all(), (i0, i1, j0, j1)
         if name in EXACT:
@@ -109,7 +145,9 @@ def test_blocks_far_from_a_causal_window_are_skipped() -> None:
     visibility = CAUSAL & (Window(4) | Global((0,)))
     assert not visibility.touches(0, 4, 4, 8) and not visibility.touches(12, 16, 4, 8)
     assert visibility.touches(12, 16, 0, 4) and visibility.touches(4, 8, 4, 8)
-    assert (CAUSAL & Window(8)).everywhere(4, 8, 0, 4) is (7 - 0 < 8) and not (CAUSAL & Window(7)).everywhere(4, 8, 0, 4)
+    assert (CAUSAL & Window(8)).everywhere(4, 8, 0, 4) is (7 - 0 < 8) and not (
+        CAUSAL & Window(7)
+    ).everywhere(4, 8, 0, 4)
 
 
 # Combining
@@ -129,20 +167,35 @@ def test_and_or_laws() -> None:
 
 @pytest.mark.quick
 def test_simple_uses_stay_simple() -> None:
-    assert Visibility() == EVERYTHING == Visibility(Everything()) and EVERYTHING.mask(3, 4, 4) is None
+    assert (
+        Visibility() == EVERYTHING == Visibility(Everything()) and EVERYTHING.mask(3, 4, 4) is None
+    )
     assert Visibility(causal=True) == CAUSAL == Visibility(Causal()) == EVERYTHING & Causal()
-    assert Visibility(window=3, causal=True) == CAUSAL & Window(3) == Causal() & Visibility(window=3)
-    assert isinstance(Local(2) | CAUSAL, Visibility) and (Local(2) | CAUSAL).rule == Local(2) | Causal()
+    assert (
+        Visibility(window=3, causal=True) == CAUSAL & Window(3) == Causal() & Visibility(window=3)
+    )
+    assert (
+        isinstance(Local(2) | CAUSAL, Visibility)
+        and (Local(2) | CAUSAL).rule == Local(2) | Causal()
+    )
     assert (CAUSAL | EVERYTHING) == EVERYTHING
-    np.testing.assert_array_equal(full(Visibility(causal=True, window=2)), TRIANGLE & ~np.tril(TRIANGLE, -2))
+    np.testing.assert_array_equal(
+        full(Visibility(causal=True, window=2)), TRIANGLE & ~np.tril(TRIANGLE, -2)
+    )
     with pytest.raises(TypeError):
         CAUSAL & 3  # type: ignore[operator]
 
 
 def test_the_offset_survives_combining() -> None:
-    for visibility in (Visibility(Causal(), 2) & Window(3), Window(3) & Visibility(Causal(), 2), CAUSAL & Visibility(Window(3), 2)):
+    for visibility in (
+        Visibility(Causal(), 2) & Window(3),
+        Window(3) & Visibility(Causal(), 2),
+        CAUSAL & Visibility(Window(3), 2),
+    ):
         assert visibility.offset == 2
-        assert_same(visibility.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool))
+        assert_same(
+            visibility.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool)
+        )
     with pytest.raises(UserError, match="offset"):
         Visibility(Causal(), 2) & Visibility(Causal(), 3)
 
@@ -150,19 +203,39 @@ def test_the_offset_survives_combining() -> None:
 @pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (4, 4)])
 def test_arrays_of_a_cross_attention_are_taken_as_they_come(queries: int, keys: int) -> None:
     rng = np.random.default_rng(1)
-    allowed, mine, theirs = rng.random((2, 1, queries, keys)) < 0.5, rng.integers(3, size=(2, queries)), rng.integers(3, size=(2, keys))
+    allowed, mine, theirs = (
+        rng.random((2, 1, queries, keys)) < 0.5,
+        rng.integers(3, size=(2, queries)),
+        rng.integers(3, size=(2, keys)),
+    )
     expected = np.array([[mine[b][:, None] == theirs[b]] for b in range(2)])
     room = ((0, 0), (0, 0), (0, 0), (0, 2))
-    result = masks({"dense": Dense(allowed), "segments": Segments(mine, theirs)}, keys, queries=queries, keys=keys + 2)
+    result = masks(
+        {"dense": Dense(allowed), "segments": Segments(mine, theirs)},
+        keys,
+        queries=queries,
+        keys=keys + 2,
+    )
     assert_same(result["dense"], np.pad(allowed, room))
     assert_same(result["segments"], np.pad(expected, room))
 
 
-@pytest.mark.parametrize("rule", [Dense(np.ones((T, T), bool)), Segments(np.zeros((1, T), int)), Global(marked=np.ones((1, T), bool))])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Dense(np.ones((T, T), bool)),
+        Segments(np.zeros((1, T), int)),
+        Global(marked=np.ones((1, T), bool)),
+    ],
+)
 def test_positions_an_array_does_not_cover_are_seen_by_nothing(rule: Rule) -> None:
     result = Visibility(rule).allows(np.array([-1, 0, T]), np.array([-2, -1, T - 1, T]))  # type: ignore[arg-type]
-    known = isinstance(rule, Global)  # a global token sees what no array covers, and is seen from there
-    assert_same(result, np.array([[[[0, 0, known, 0], [known, known, 1, known], [0, 0, known, 0]]]], bool))
+    known = isinstance(
+        rule, Global
+    )  # a global token sees what no array covers, and is seen from there
+    assert_same(
+        result, np.array([[[[0, 0, known, 0], [known, known, 1, known], [0, 0, known, 0]]]], bool)
+    )
 
 
 # Under transformations
@@ -178,7 +251,10 @@ def test_equal_rules_share_a_program_whatever_their_arrays_hold() -> None:
 
     def made(window: int, flip: bool) -> dict[str, Rule]:
         marks, ids = (~MARKS, IDS + 1) if flip else (MARKS, IDS)
-        return {"a": Window(window) | Global((0,), marks), "b": Segments(ids) & bigbird(T, HEADS, 1, 2)}
+        return {
+            "a": Window(window) | Global((0,), marks),
+            "b": Segments(ids) & bigbird(T, HEADS, 1, 2),
+        }
 
     look(made(3, False), jnp.asarray(5), jnp.asarray(1))
     look(made(3, True), jnp.asarray(6), jnp.asarray(2))
@@ -188,9 +264,16 @@ def test_equal_rules_share_a_program_whatever_their_arrays_hold() -> None:
 
 
 def test_rules_without_arrays_hash() -> None:
-    make = lambda: CAUSAL & (Local(4) | Global((0,)) | PerHead((Window(2), Stride(3))) | bigbird(40, 2))  # noqa: E731
+    make = lambda: (
+        CAUSAL & (Local(4) | Global((0,)) | PerHead((Window(2), Stride(3))) | bigbird(40, 2))
+    )
     assert make() == make() and hash(make()) == hash(make()) and not jax.tree.leaves(make())
-    assert jax.jit(lambda visibility: visibility.mask(2, 4, 4), static_argnums=0)(make()).shape == (1, 2, 2, 4)
+    assert jax.jit(lambda visibility: visibility.mask(2, 4, 4), static_argnums=0)(make()).shape == (
+        1,
+        2,
+        2,
+        4,
+    )
 
 
 def test_vmap_and_scan() -> None:
@@ -198,14 +281,23 @@ def test_vmap_and_scan() -> None:
     expected = mask(cases()["packed"][1])
     assert_same(rows[:, 0], expected)
     visibility = CAUSAL & Segments(IDS)
-    _, steps = jax.lax.scan(lambda length, _: (length + 1, visibility.mask(1, T, length)), jnp.asarray(1), None, length=T)
+    _, steps = jax.lax.scan(
+        lambda length, _: (length + 1, visibility.mask(1, T, length)),
+        jnp.asarray(1),
+        None,
+        length=T,
+    )
     assert_same(jnp.moveaxis(steps[:, :, :, 0], 0, 2), expected)
 
 
 def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
     module = MultiHead(width=4, heads=HEADS)
     x = np.random.default_rng(2).normal(size=(ROWS, T, 4)).astype(np.float32)
-    visibility = CAUSAL & (PerHead((Window(2), Stride(3))) | Global((1,), MARKS)) & Dense(DENSE | np.eye(T, dtype=bool))
+    visibility = (
+        CAUSAL
+        & (PerHead((Window(2), Stride(3))) | Global((1,), MARKS))
+        & Dense(DENSE | np.eye(T, dtype=bool))
+    )
     params = jax.jit(module.init)(jax.random.key(0), x, x)
     expected = jax.jit(lambda: module.apply(params, x, x, visibility).context)()
 
@@ -237,7 +329,10 @@ def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
         (lambda: Global([1]), "tuple"),  # type: ignore[arg-type]
         (lambda: longformer(5), "nearest even one is 4"),
         (lambda: RandomBlocks(8, 2, -1), "RandomBlocks: count=-1"),
-        (lambda: PerHead((Causal(), Dense(DENSE))).allows(jnp.arange(T), jnp.arange(T)), "2 heads of its own"),
+        (
+            lambda: PerHead((Causal(), Dense(DENSE))).allows(jnp.arange(T), jnp.arange(T)),
+            "2 heads of its own",
+        ),
     ],
 )
 def test_mistakes_are_named(make: Any, said: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Everything, PerHead, Visibility
+from attnlab.config.registry import build, made
 from attnlab.errors import UserError
-from attnlab.registry import build, made
 
 T = 9
 NEAR = {"name": "window", "width": 2}
@@ -28,14 +28,20 @@ SHOWN: dict[str, tuple[dict[str, Any], Callable[[int, int], bool]]] = {
     "global": ({"positions": (0, 5)}, lambda i, j: i in (0, 5) or j in (0, 5)),
     "prefix": ({"length": 3}, lambda i, j: j < 3 or j <= i),
     "strided": ({"stride": 3}, lambda i, j: j <= i and (i - j < 3 or (i - j) % 3 == 0)),
-    "fixed": ({"stride": 3, "summary": 1}, lambda i, j: j <= i and (i // 3 == j // 3 or j in (2, 5, 8))),
+    "fixed": (
+        {"stride": 3, "summary": 1},
+        lambda i, j: j <= i and (i // 3 == j // 3 or j in (2, 5, 8)),
+    ),
     "longformer": ({"window": 2, "tokens": (4,)}, lambda i, j: abs(i - j) <= 1 or 4 in (i, j)),
     "bigbird": (
         {"length": 8, "block": 2, "random": 0},
         lambda i, j: abs(i // 2 - j // 2) <= 1 or i in (0, 1, 6, 7) or j in (0, 1, 6, 7),
     ),
     "all_of": ({"one": "causal", "other": NEAR}, lambda i, j: j in (i - 1, i)),
-    "any_of": ({"one": {"name": "first", "length": 1}, "other": NEAR}, lambda i, j: j == 0 or abs(i - j) < 2),
+    "any_of": (
+        {"one": {"name": "first", "length": 1}, "other": NEAR},
+        lambda i, j: j == 0 or abs(i - j) < 2,
+    ),
     "per_head": ({"one": "causal", "other": "causal", "heads": 2}, lambda i, j: j <= i),
 }
 
@@ -43,7 +49,11 @@ SHOWN: dict[str, tuple[dict[str, Any], Callable[[int, int], bool]]] = {
 def shown(node: Any) -> np.ndarray:
     """What a node of a config lets be seen, [H,T,T]."""
     mask = Visibility(made(VISIBILITIES, node)()).mask(T, T, T)
-    return np.ones((1, T, T), bool) if mask is None else np.broadcast_to(mask, (1, mask.shape[1], T, T))[0]
+    return (
+        np.ones((1, T, T), bool)
+        if mask is None
+        else np.broadcast_to(mask, (1, mask.shape[1], T, T))[0]
+    )
 
 
 @pytest.mark.quick
@@ -59,24 +69,43 @@ def test_every_name_shows_what_it_says(name: str) -> None:
 def test_joins_nest_and_heads_part() -> None:
     inner = {"name": "any_of", "one": NEAR, "other": {"name": "first", "length": 1}}
     wanted = np.array([[j <= i and (i - j < 2 or j == 0) for j in range(T)] for i in range(T)])
-    np.testing.assert_array_equal(shown({"name": "all_of", "one": "causal", "other": inner})[0], wanted)
+    np.testing.assert_array_equal(
+        shown({"name": "all_of", "one": "causal", "other": inner})[0], wanted
+    )
     parted = shown({"name": "per_head", "one": "causal", "other": inner, "heads": 3})
     np.testing.assert_array_equal(parted[:2], np.tril(np.ones((2, T, T), bool)))
     np.testing.assert_array_equal(parted[2] & parted[0], wanted)
-    assert isinstance(made(VISIBILITIES, {"name": "per_head", "one": "full", "other": "full"})(), PerHead)
+    assert isinstance(
+        made(VISIBILITIES, {"name": "per_head", "one": "full", "other": "full"})(), PerHead
+    )
     assert isinstance(made(VISIBILITIES, "full")(), Everything)
-    assert Visibility(made(VISIBILITIES, "full")()) & CAUSAL == CAUSAL  # nothing is added to the program
+    assert (
+        Visibility(made(VISIBILITIES, "full")()) & CAUSAL == CAUSAL
+    )  # nothing is added to the program
 
 
 @pytest.mark.quick
 def test_a_config_says_everything_about_its_rules() -> None:
-    chosen = ["=any_of", ".one=window", ".one.width=3", ".other=all_of", ".other.one=first", ".other.other=stride"]
-    config = configs.load("configs/translation.py:transformer", [f"system.decoder_visibility{one}" for one in chosen])
+    chosen = [
+        "=any_of",
+        ".one=window",
+        ".one.width=3",
+        ".other=all_of",
+        ".other.one=first",
+        ".other.other=stride",
+    ]
+    config = configs.load(
+        "configs/translation.py:transformer", [f"system.decoder_visibility{one}" for one in chosen]
+    )
     assert config.system.encoder_visibility.to_dict() == {"name": "full"}
     assert config.system.decoder_visibility.to_dict() == {
         "name": "any_of",
         "one": {"name": "window", "width": 3},
-        "other": {"name": "all_of", "one": {"name": "first", "length": 1}, "other": {"name": "stride", "stride": 32}},
+        "other": {
+            "name": "all_of",
+            "one": {"name": "first", "length": 1},
+            "other": {"name": "stride", "stride": 32},
+        },
     }
 
 
@@ -85,15 +114,27 @@ def test_a_config_says_everything_about_its_rules() -> None:
     ("node", "words"),
     [
         ({"name": "windwo"}, "unknown visibility 'windwo'; did you mean 'window'?"),
-        ({"name": "window", "widht": 3}, "where: window has no field 'widht' to set; did you mean 'width'?"),
+        (
+            {"name": "window", "widht": 3},
+            "where: window has no field 'widht' to set; did you mean 'width'?",
+        ),
         ({"name": "window", "width": "3"}, "where.width='3' is of type str, expected int"),
         ({"name": "window", "width": 0}, "Window: width=0 is too small; the least is 1"),
         ({"name": "longformer", "window": 3}, "longformer: window=3 is to be halved"),
-        ({"name": "global", "positions": ("a",)}, "visibility global: global tokens .* whole numbers from 0"),
+        (
+            {"name": "global", "positions": ("a",)},
+            "visibility global: global tokens .* whole numbers from 0",
+        ),
         ({"name": "longformer", "tokens": (-1,)}, "visibility longformer: global tokens"),
         ({"name": "prefix", "length": -1}, "prefix: length=-1 is too small"),
-        ({"name": "per_head", "one": "full", "other": "full", "heads": 1}, "per_head: heads=1 is too small; the least is 2"),
-        ({"name": "any_of", "one": "full", "other": {"name": "local", "blok": 2}}, "where.other: local has no field 'blok'"),
+        (
+            {"name": "per_head", "one": "full", "other": "full", "heads": 1},
+            "per_head: heads=1 is too small; the least is 2",
+        ),
+        (
+            {"name": "any_of", "one": "full", "other": {"name": "local", "blok": 2}},
+            "where.other: local has no field 'blok'",
+        ),
     ],
 )
 def test_mistakes_are_one_line(node: Any, words: str) -> None:
@@ -104,5 +145,11 @@ def test_mistakes_are_one_line(node: Any, words: str) -> None:
 
 @pytest.mark.quick
 def test_a_join_without_its_parts_is_refused_with_the_choices() -> None:
-    with pytest.raises(UserError, match=r"any_of leaves its parts to you; set --config.system.decoder_visibility.one \(one of: full, "):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"any_of leaves its parts to you; set --config.system.decoder_visibility.one \(one of:"
+            r" full, "
+        ),
+    ):
         configs.load("configs/translation.py:transformer", ["system.decoder_visibility=any_of"])

@@ -1,4 +1,6 @@
-"""What the published patterns promise: reductions to full attention, two-hop coverage, conventions of windows, BigBird's draw."""
+"""What the published patterns promise: reductions to full attention, two-hop coverage, conventions
+of windows, BigBird's draw.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ def full(rule: Rule) -> np.ndarray:
 
 @pytest.mark.parametrize("length", [1, 2, T])
 def test_bigbird_with_all_blocks_drawn_is_full_attention(length: int) -> None:
-    look = jax.jit(lambda: [Visibility(bigbird(length, 2, block, random=length)).mask(length, length, length) for block in (1, 2, 4, 20)])
+    look = jax.jit(
+        lambda: [
+            Visibility(bigbird(length, 2, block, random=length)).mask(length, length, length)
+            for block in (1, 2, 4, 20)
+        ]
+    )
     for result in look():
         np.testing.assert_array_equal(result, np.ones((1, 2, length, length), bool))
 
@@ -87,7 +94,9 @@ def test_two_hops_reach_everything_before(stride: int) -> None:
 def test_windows_are_counted_as_jax_counts_them() -> None:
     zeros, values = jnp.zeros((1, T, 1, T)), jnp.eye(T)[None, :, None]
     for rule, size in ((Causal() & Window(3), (2, 0)), (Window(3), (2, 2))):
-        weights = jax.nn.dot_product_attention(zeros, zeros, values, local_window_size=size)[0, :, 0]
+        weights = jax.nn.dot_product_attention(zeros, zeros, values, local_window_size=size)[
+            0, :, 0
+        ]
         np.testing.assert_array_equal(full(rule), weights > 0)
 
 

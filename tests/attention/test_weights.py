@@ -1,6 +1,8 @@
-"""Weights as a result of a look, `read(..., weights=True)`: where they come from, and who is asked for them.
+"""Weights as a result of a look, `read(..., weights=True)`: where they come from, and who is asked
+for them.
 
-That they are the maps, and that their gradients are those of the oracles, is tested over all settings in `test_conformance.py`.
+That they are the maps, and that their gradients are those of the oracles, is tested over all
+settings in `test_conformance.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,15 @@ from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.protocol import MAPS, Capabilities, Need, Reading, hands_out_weights
 from attnlab.attention.visibility import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
-from tests.attention.cases import TOLERANCE, WIDTH, first_settings, inputs, make, parameters, stepwise
+from tests.attention.cases import (
+    TOLERANCE,
+    WIDTH,
+    first_settings,
+    inputs,
+    make,
+    parameters,
+    stepwise,
+)
 from tests.attention.test_memories import CAPACITY, LENGTH
 
 SLOT = Need(role="cross", weights=True)
@@ -32,10 +42,14 @@ def calls(name: str, config: dict[str, Any]) -> Any:
     module = make(name, config)
     if not hands_out_weights(type(module)):
         pytest.skip("hands out no weights; slots that need them refuse it")
-    return functools.partial(module.apply, {"params": jax.tree.map(jnp.asarray, parameters(module))})
+    return functools.partial(
+        module.apply, {"params": jax.tree.map(jnp.asarray, parameters(module))}
+    )
 
 
-@pytest.mark.parametrize(("name", "config"), first_settings(), ids=[name for name, _ in first_settings()])
+@pytest.mark.parametrize(
+    ("name", "config"), first_settings(), ids=[name for name, _ in first_settings()]
+)
 def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[str, Any]) -> None:
     if not (make(name, config).capabilities.cache and stepwise(config)):
         pytest.skip("is not read query by query")
@@ -47,43 +61,64 @@ def test_weights_come_in_a_scan_and_in_cached_decoding(name: str, config: dict[s
 
     def step(memory: Any, token: Any) -> tuple[Any, Any]:
         memory = call(memory, token[:, None], method="extend")
-        return memory, call(token[:, None], memory, CAUSAL, weights=True, method="read").weights[:, :, 0]
+        return (
+            memory,
+            call(token[:, None], memory, CAUSAL, weights=True, method="read").weights[:, :, 0],
+        )
 
     begun = jax.tree.map(jnp.asarray, call(x[:, :2], capacity=CAPACITY, method="remember"))
     _, found = jax.lax.scan(step, begun, x[:, 2:].swapaxes(0, 1))
-    np.testing.assert_allclose(np.moveaxis(found, 0, 2)[..., :LENGTH], full[:, :, 2:], atol=TOLERANCE["reordered"])
+    np.testing.assert_allclose(
+        np.moveaxis(found, 0, 2)[..., :LENGTH], full[:, :, 2:], atol=TOLERANCE["reordered"]
+    )
     assert (np.asarray(found)[..., LENGTH:] == 0.0).all()
 
 
 @pytest.mark.parametrize("name", ["multihead", "single"])
 def test_weights_that_are_asked_for_have_the_slots_to_spare_that_maps_leave_out(name: str) -> None:
-    """So that their shape does not depend on whether the length is known; the slots that nothing was written to have weight 0."""
+    """So that their shape does not depend on whether the length is known; the slots that nothing
+    was written to have weight 0.
+    """
     call = calls(name, dict(first_settings())[name])
     x, _, _ = inputs(queries=LENGTH)
     memory = call(x, capacity=CAPACITY, method="remember")
     look, collected = call(x, memory, CAUSAL, weights=True, method="read", mutable=[MAPS])
-    assert look.weights.shape[-1] == CAPACITY > LENGTH and not np.asarray(look.weights[..., LENGTH:]).any()
+    assert (
+        look.weights.shape[-1] == CAPACITY > LENGTH
+        and not np.asarray(look.weights[..., LENGTH:]).any()
+    )
     (shown,) = jax.tree.leaves(collected[MAPS])
     np.testing.assert_array_equal(shown, look.weights[..., :LENGTH])
 
 
 def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For "auto" that is the plain one, also where blockwise would be faster; a kernel that is named is refused by its name."""
+    """For "auto" that is the plain one, also where blockwise would be faster; a kernel that is
+    named is refused by its name.
+    """
     query, source, valid = inputs()
     params = parameters(make("multihead", {"heads": 3}))
     made = {name: make("multihead", {"heads": 3, "kernel": name}) for name in ("auto", "plain")}
-    look = {name: functools.partial(module.apply, {"params": params}) for name, module in made.items()}
+    look = {
+        name: functools.partial(module.apply, {"params": params}) for name, module in made.items()
+    }
     monkeypatch.setattr(choice, "LEAST", 1)
     monkeypatch.setattr(choice.Blockwise, "__call__", lambda *_: pytest.fail("has no weights"))
     found, expected = (call(query, source, CAUSAL, valid, weights=True) for call in look.values())
     np.testing.assert_array_equal(found.weights, expected.weights)
     np.testing.assert_array_equal(found.context, expected.context)
-    with pytest.raises(pytest.fail.Exception, match="has no weights"):  # else the choice would show nothing
+    with pytest.raises(
+        pytest.fail.Exception, match="has no weights"
+    ):  # else the choice would show nothing
         look["auto"](query, source, CAUSAL, valid)
     for kernel in ("blockwise", "xla"):
-        words = rf"kernel {kernel!r} never has the weights that are asked for; kernel='plain' and kernel='auto' do"
+        words = (
+            rf"kernel {kernel!r} never has the weights that are asked for; kernel='plain' and"
+            r" kernel='auto' do"
+        )
         with pytest.raises(UserError, match=f"MultiHead: {words}"):
-            make("multihead", {"heads": 3, "kernel": kernel}).apply({"params": params}, query, source, weights=True)
+            make("multihead", {"heads": 3, "kernel": kernel}).apply(
+                {"params": params}, query, source, weights=True
+            )
         with pytest.raises(UserError, match=f"slot.kernel: {words}"):
             SLOT.check(MultiHead, "slot", {"kernel": kernel})
         Need(role="cross").check(MultiHead, "slot", {"kernel": kernel})
@@ -118,8 +153,22 @@ def test_a_slot_that_needs_weights_takes_whatever_hands_them_out() -> None:
             SLOT.check(mechanism, "slot")
     SLOT.check(Starred, "slot")
     for mechanism, chosen, words in (
-        (Older, {}, "slot: Older does not support weights as a result; give its `read` an argument `weights`"),
-        (Implied, {}, "slot: Implied does not support weights as a result; its maps are 'implied', choose .* whose maps are 'exact'"),
+        (
+            Older,
+            {},
+            (
+                "slot: Older does not support weights as a result; give its `read` an argument"
+                " `weights`"
+            ),
+        ),
+        (
+            Implied,
+            {},
+            (
+                "slot: Implied does not support weights as a result; its maps are 'implied', choose"
+                " .* whose maps are 'exact'"
+            ),
+        ),
         (MultiStep, {"looks": Older}, "slot.looks: Older does not support weights as a result"),
     ):
         with pytest.raises(UserError, match=words) as caught:
@@ -130,29 +179,57 @@ def test_a_slot_that_needs_weights_takes_whatever_hands_them_out() -> None:
 def test_an_older_mechanism_works_where_no_weights_are_asked_for() -> None:
     """Alone, with its maps collected, and inside another."""
     query, source, valid = inputs()
-    for older, newer in ((Older, Single), (functools.partial(MultiStep, looks=Older), functools.partial(MultiStep, looks=Single))):
+    for older, newer in (
+        (Older, Single),
+        (functools.partial(MultiStep, looks=Older), functools.partial(MultiStep, looks=Single)),
+    ):
         params = parameters(newer(WIDTH))
         Need(role="cross").check(Older, "slot")
-        found = [one(WIDTH).apply({"params": params}, query, source, EVERYTHING, valid, mutable=[MAPS]) for one in (older, newer)]
+        found = [
+            one(WIDTH).apply({"params": params}, query, source, EVERYTHING, valid, mutable=[MAPS])
+            for one in (older, newer)
+        ]
         jax.tree.map(np.testing.assert_array_equal, *found)
 
 
 @pytest.mark.quick
 def test_what_weights_may_sum_to_is_part_of_the_need() -> None:
-    """A distribution over the source wants rows that sum to one; what a recurrence takes up again, rows of at most one."""
+    """A distribution over the source wants rows that sum to one; what a recurrence takes up again,
+    rows of at most one.
+    """
     one, less = Need(role="cross", weights="distribution"), Need(role="cross", values="unprojected")
     for name in ("single", "multihead", "hops", "multi_step"):
         one.check(MECHANISMS.resolve(name), "slot")
     added: dict[str, Any] = {"looks": {"name": "single", "alignment": "sigmoid"}}
     for need, mechanism, chosen, name, sums in (
         (one, "differential", {}, "Differential", "anything, here they must sum to one"),
-        (one, "multihead", {"alignment": "sigmoid"}, "MultiHead", "anything, here they must sum to one"),
-        (less, "single", {"alignment": "sigmoid"}, "Single", "anything, here they must sum to at most one"),
-        (one, "single", {"alignment": "softmax_plus_one"}, "Single", "at most one, here they must sum to one"),
+        (
+            one,
+            "multihead",
+            {"alignment": "sigmoid"},
+            "MultiHead",
+            "anything, here they must sum to one",
+        ),
+        (
+            less,
+            "single",
+            {"alignment": "sigmoid"},
+            "Single",
+            "anything, here they must sum to at most one",
+        ),
+        (
+            one,
+            "single",
+            {"alignment": "softmax_plus_one"},
+            "Single",
+            "at most one, here they must sum to one",
+        ),
         (one, "multi_step", added, "Single", "anything, here they must sum to one"),
     ):
         found = MECHANISMS.resolve(mechanism)
-        with pytest.raises(UserError, match=f"slot.*: the weights of {name} sum to {sums}; choose") as caught:
+        with pytest.raises(
+            UserError, match=f"slot.*: the weights of {name} sum to {sums}; choose"
+        ) as caught:
             need.check(found, "slot", chosen)
         assert "\n" not in str(caught.value)
         Need(role="cross").check(found, "slot", chosen)

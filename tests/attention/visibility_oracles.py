@@ -1,4 +1,6 @@
-"""Who sees whom, said pair by pair in plain Python: every rule and some combinations beside a predicate (row, head, i, j) -> bool."""
+"""Who sees whom, said pair by pair in plain Python: every rule and some combinations beside a
+predicate (row, head, i, j) -> bool.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,14 @@ def cases() -> dict[str, tuple[Rule, Predicate]]:
         "causal": (Causal(), lambda b, h, i, j: j <= i),
         "window": (Window(3), lambda b, h, i, j: j in (i - 2, i - 1, i, i + 1, i + 2)),
         "stride": (Stride(3), lambda b, h, i, j: any(j == i + 3 * m for m in range(-T, T))),
-        "local": (Local(4), lambda b, h, i, j: any(i in block and j in block for block in _blocks(4))),
-        "neighbours": (Local(2, reach=1), lambda b, h, i, j: j in range(i - i % 2 - 2, i - i % 2 + 4)),
+        "local": (
+            Local(4),
+            lambda b, h, i, j: any(i in block and j in block for block in _blocks(4)),
+        ),
+        "neighbours": (
+            Local(2, reach=1),
+            lambda b, h, i, j: j in range(i - i % 2 - 2, i - i % 2 + 4),
+        ),
         "summary": (Summary(4, 2), lambda b, h, i, j: j in (2, 3, 6, 7)),
         "turned summary": (Summary(5, 2, turn=1), lambda b, h, i, j: j in (1, 2, 6, 7)),
         "prefix": (Prefix(4), lambda b, h, i, j: j in (0, 1, 2, 3)),
@@ -63,29 +71,60 @@ def cases() -> dict[str, tuple[Rule, Predicate]]:
         "dense": (Dense(DENSE), lambda b, h, i, j: bool(DENSE[b, h, i, j])),
         "dense keys": (Dense(DENSE[:, :1, :1]), lambda b, h, i, j: bool(DENSE[b, 0, 0, j])),
         "dense queries": (Dense(DENSE[0, 0, :, :1]), lambda b, h, i, j: bool(DENSE[0, 0, i, 0])),
-        "marked": (Global((4,), MARKS), lambda b, h, i, j: i == 4 or j == 4 or bool(MARKS[b, i] or MARKS[b, j])),
-        "per head": (PerHead((Window(2), dilated(2, 3))), lambda b, h, i, j: abs(i - j) in ((0, 1), (0, 3))[h]),
+        "marked": (
+            Global((4,), MARKS),
+            lambda b, h, i, j: i == 4 or j == 4 or bool(MARKS[b, i] or MARKS[b, j]),
+        ),
+        "per head": (
+            PerHead((Window(2), dilated(2, 3))),
+            lambda b, h, i, j: abs(i - j) in ((0, 1), (0, 3))[h],
+        ),
         "prefix-LM": (prefix_lm(3), lambda b, h, i, j: j <= i or j < 3),
         "prefix-LM by row": (prefix_lm(LENGTHS), lambda b, h, i, j: j <= i or j < LENGTHS[b]),
         "longformer": (longformer(4, (2,)), lambda b, h, i, j: abs(i - j) <= 2 or 2 in (i, j)),
-        "dilated longformer": (longformer(2, MARKS, 3), lambda b, h, i, j: abs(i - j) in (0, 3) or bool(MARKS[b, i] or MARKS[b, j])),
+        "dilated longformer": (
+            longformer(2, MARKS, 3),
+            lambda b, h, i, j: abs(i - j) in (0, 3) or bool(MARKS[b, i] or MARKS[b, j]),
+        ),
         "bigbird": (bigbird(T, HEADS, block=2, random=1, seed=3), _bigbird),
-        "strided": (sparse_strided(3), lambda b, h, i, j: i - 3 < j <= i or (j <= i and (i - j) % 3 == 0)),
-        "fixed": (sparse_fixed(4, 1), lambda b, h, i, j: j <= i and (j // 4 == i // 4 or j % 4 >= 3)),
-        "factorised": (Causal() & PerHead((Window(3), Stride(3))), lambda b, h, i, j: j <= i and (i - j < 3, (i - j) % 3 == 0)[h]),
-        "packed": (Segments(IDS) & CAUSAL.rule, lambda b, h, i, j: j <= i and IDS[b, i] == IDS[b, j]),
-        "mixed": (Causal() & (Local(3) | Global((1,))), lambda b, h, i, j: j <= i and (j // 3 == i // 3 or 1 in (i, j))),
+        "strided": (
+            sparse_strided(3),
+            lambda b, h, i, j: i - 3 < j <= i or (j <= i and (i - j) % 3 == 0),
+        ),
+        "fixed": (
+            sparse_fixed(4, 1),
+            lambda b, h, i, j: j <= i and (j // 4 == i // 4 or j % 4 >= 3),
+        ),
+        "factorised": (
+            Causal() & PerHead((Window(3), Stride(3))),
+            lambda b, h, i, j: j <= i and (i - j < 3, (i - j) % 3 == 0)[h],
+        ),
+        "packed": (
+            Segments(IDS) & CAUSAL.rule,
+            lambda b, h, i, j: j <= i and IDS[b, i] == IDS[b, j],
+        ),
+        "mixed": (
+            Causal() & (Local(3) | Global((1,))),
+            lambda b, h, i, j: j <= i and (j // 3 == i // 3 or 1 in (i, j)),
+        ),
         "nested": (
             (Causal() | Dense(DENSE)) & (Window(4) | Segments(IDS) & Stride(2)),
-            lambda b, h, i, j: (j <= i or DENSE[b, h, i, j]) and (abs(i - j) < 4 or (IDS[b, i] == IDS[b, j] and (i - j) % 2 == 0)),
+            lambda b, h, i, j: (
+                (j <= i or DENSE[b, h, i, j])
+                and (abs(i - j) < 4 or (IDS[b, i] == IDS[b, j] and (i - j) % 2 == 0))
+            ),
         ),
     }
 
 
-def mask(predicate: Predicate, i: Iterable[int] = range(T), j: Iterable[int] = range(T)) -> np.ndarray:
+def mask(
+    predicate: Predicate, i: Iterable[int] = range(T), j: Iterable[int] = range(T)
+) -> np.ndarray:
     """[ROWS,HEADS,len(i),len(j)] bool, asking the predicate about every pair."""
     i, j = list(i), list(j)
-    asked = [predicate(b, h, q, k) for b, h, q, k in itertools.product(range(ROWS), range(HEADS), i, j)]
+    asked = [
+        predicate(b, h, q, k) for b, h, q, k in itertools.product(range(ROWS), range(HEADS), i, j)
+    ]
     return np.array(asked, bool).reshape(ROWS, HEADS, len(i), len(j))
 
 
@@ -94,6 +133,13 @@ def _blocks(size: int) -> list[range]:
 
 
 def _bigbird(b: int, h: int, i: int, j: int) -> bool:
-    """Five blocks of two, the last of one: only rows 1 and 3 have somebody to draw, and with one draw it is the only one there."""
+    """Five blocks of two, the last of one: only rows 1 and 3 have somebody to draw, and with one
+    draw it is the only one there.
+    """
     row, column = i // 2, j // 2
-    return abs(row - column) <= 1 or 0 in (row, column) or 4 in (row, column) or {row, column} == {1, 3}
+    return (
+        abs(row - column) <= 1
+        or 0 in (row, column)
+        or 4 in (row, column)
+        or {row, column} == {1, 3}
+    )

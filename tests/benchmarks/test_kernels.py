@@ -15,13 +15,16 @@ SHAPE = (2, 8, 2, 4)
 
 
 def test_the_plain_kernel_compiles_to_what_one_would_write_by_hand() -> None:
-    """The same function, the same operations, FLOPs and bytes: the framework costs nothing at run time."""
+    """The same function, the same operations, FLOPs and bytes: the framework costs nothing at
+    run time.
+    """
     function, params, x = kernels.layer(SHAPE, "plain")
     by_hand = kernels.by_hand(SHAPE)
     np.testing.assert_array_equal(jax.jit(function)(params, x), jax.jit(by_hand)(params, x))
     ours, hand = kernels.compiled(function, params, x), kernels.compiled(by_hand, params, x)
     one, other = (
-        collections.Counter(re.findall(r"= (\S+ [a-z-]+)\(", program.as_text())) for program in (ours, hand)
+        collections.Counter(re.findall(r"= (\S+ [a-z-]+)\(", program.as_text()))
+        for program in (ours, hand)
     )  # "f32[2,8]{1,0} dot"
     assert one == other and len(one) > 5
     for figure in ("flops", "bytes accessed"):
@@ -29,7 +32,9 @@ def test_the_plain_kernel_compiles_to_what_one_would_write_by_hand() -> None:
 
 
 def test_both_sides_measure_the_same_shapes() -> None:
-    other = Path(kernels.__file__).with_name("torch_attention.py").read_text()  # torch need not be installed here
+    other = (
+        Path(kernels.__file__).with_name("torch_attention.py").read_text()
+    )  # torch need not be installed here
     assert f"SHAPES = {kernels.SHAPES}" in other
 
 
@@ -37,4 +42,7 @@ def test_programs_take_turns() -> None:
     ran: list[str] = []
     programs = {name: (lambda name=name: ran.append(name), ()) for name in ("a", "b")}
     found = kernels.turns(programs, least=3, enough=0.0)
-    assert ran == ["a", "b", "a", "b", "b", "a", "a", "b"] and set(found) == {"a", "b"}  # once each to warm up, then in turns
+    assert ran == ["a", "b", "a", "b", "b", "a", "a", "b"] and set(found) == {
+        "a",
+        "b",
+    }  # once each to warm up, then in turns

@@ -13,13 +13,26 @@ pytestmark = pytest.mark.quick
 
 
 def test_a_look_back() -> None:
-    """A row of padding and the first rows do not count; weight on the word itself, which a model sees that has read it, is near."""
+    """A row of padding and the first rows do not count; weight on the word itself, which a model
+    sees that has read it, is near.
+    """
     weights = np.zeros((5, 5))
     weights[:, 0], weights[3] = 1.0, [0.0, 0.5, 0.5, 0.0, 0.0]
     weights[4] = 0.0
-    (second, third) = looks.described(weights, "source", True, 2)
-    assert second == {"words": 1.0, "of": 1.0, "back": 2.0, "last 1": 0.0, "last 3": 1.0, "last 5": 1.0}
-    assert third["words"] == pytest.approx(2.0) and third["back"] == pytest.approx(1.5) and third["last 1"] == 0.5
+    second, third = looks.described(weights, "source", True, 2)
+    assert second == {
+        "words": 1.0,
+        "of": 1.0,
+        "back": 2.0,
+        "last 1": 0.0,
+        "last 3": 1.0,
+        "last 5": 1.0,
+    }
+    assert (
+        third["words"] == pytest.approx(2.0)
+        and third["back"] == pytest.approx(1.5)
+        and third["last 1"] == 0.5
+    )
     assert looks.means([second, third])[:4] == [2, 1.5, 1.5, 1.75]
 
 
@@ -27,21 +40,34 @@ def test_hops_that_agree_and_hops_that_do_not() -> None:
     apart, alike = np.eye(3), np.tile(np.eye(3)[0], (3, 1))
     for weights, together, overlap in ((apart, 3.0, 0.0), (alike, 1.0, 1.0)):
         (said,) = looks.described(weights, "hops", False, 0)
-        assert said["together"] == pytest.approx(together) and said["overlap"] == pytest.approx(overlap) and said["words"] == 1.0
+        assert (
+            said["together"] == pytest.approx(together)
+            and said["overlap"] == pytest.approx(overlap)
+            and said["words"] == 1.0
+        )
 
 
 def test_what_lies_on_the_evidence() -> None:
-    """Of a text onto itself the row of its last word alone, here the third of four; of a look from outside, every row."""
+    """Of a text onto itself the row of its last word alone, here the third of four; of a look from
+    outside, every row.
+    """
     weights = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.0, 0, 0, 1.0]])
     said = looks.described(weights, "source", True, 0, (3, [1]))
     assert [one.get("evidence") for one in said] == [None, None, 0.5, None]
-    assert [one["evidence"] for one in looks.described(weights, "query", False, 0, (3, [0, 1]))] == [1.0, 1.0, 0.75, 0.0]
+    assert [
+        one["evidence"] for one in looks.described(weights, "query", False, 0, (3, [0, 1]))
+    ] == [1.0, 1.0, 0.75, 0.0]
     (hops,) = looks.described(weights, "hops", False, 0, (3, [0, 1]))
     assert hops["evidence"] == pytest.approx(2.75 / 4)
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), [("lookup", "a3 c7 f0 c", (4, [1])), ("markers", "ba 3 ko tu 4", (5, [1, 4]))])
-def test_sources_say_what_a_label_follows_from(name: str, text: str, expected: tuple[int, list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [("lookup", "a3 c7 f0 c", (4, [1])), ("markers", "ba 3 ko tu 4", (5, [1, 4]))],
+)
+def test_sources_say_what_a_label_follows_from(
+    name: str, text: str, expected: tuple[int, list[int]]
+) -> None:
     config = ConfigDict({"data": {"name": name}, "vocabulary": {"kind": "word"}})
     assert looks.evidence(config, text) == expected
     assert looks.evidence(ConfigDict({**config, "vocabulary": {"kind": "char"}}), text) is None
@@ -61,7 +87,9 @@ def test_sentences_by_length() -> None:
         by_length.bleu(lines[:1], references, np.array([0]), False)
 
 
-def test_runs_that_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_cannot_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of several they are named and passed over; one alone, or nothing but such, is an error."""
 
     def rows(workdir: str, chosen: object) -> list[tuple[object, ...]]:
@@ -74,7 +102,10 @@ def test_runs_that_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: 
     looks.main()
     said = capsys.readouterr()
     assert "passed over: bad: LSTM has no attention" in said.err and "fine" in said.out
-    for runs, message in ((["bad"], "bad: LSTM has no attention"), (["bad", "worse"], "none of these runs can be looked at")):
+    for runs, message in (
+        (["bad"], "bad: LSTM has no attention"),
+        (["bad", "worse"], "none of these runs can be looked at"),
+    ):
         monkeypatch.setattr("sys.argv", ["looks", *runs])
         with pytest.raises(UserError, match=message):
             looks.main()

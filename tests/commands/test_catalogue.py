@@ -16,7 +16,10 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "mechanisms.md"
 def test_the_page_is_what_the_code_says() -> None:
     written, now = PAGE.read_text(encoding="utf-8").splitlines(), page().splitlines()
     changed = next((pair for pair in zip(written, now, strict=False) if pair[0] != pair[1]), None)
-    assert written == now, f"docs/mechanisms.md is out of date, write it again: {COMMAND}\nfirst difference (written, now): {changed}"
+    assert written == now, (
+        f"docs/mechanisms.md is out of date, write it again: {COMMAND}\nfirst difference (written,"
+        f" now): {changed}"
+    )
 
 
 @pytest.mark.quick
@@ -27,9 +30,15 @@ def test_the_page_has_every_component_once_with_formula_and_shapes() -> None:
         for name in listing.components(kind).names():
             assert f"\n| {name} | " in text
     sections = text.split("\n### ")[1:]
-    assert [section.partition("`\n")[0] for section in sections] == [f"`{name}" for name in listing.components("mechanisms").names()]
+    assert [section.partition("`\n")[0] for section in sections] == [
+        f"`{name}" for name in listing.components("mechanisms").names()
+    ]
     for section in sections:
-        assert section.count("```") == 2 and " = " in section.split("```")[1] and "[B,Tq,width]" in text
+        assert (
+            section.count("```") == 2
+            and " = " in section.split("```")[1]
+            and "[B,Tq,width]" in text
+        )
         assert "Memory: " in section or section.startswith("`multi_step`")
 
 

@@ -1,4 +1,6 @@
-"""A run whose code, data or vocabulary is no longer what it was made from: every command says so, and goes on only where told to."""
+"""A run whose code, data or vocabulary is no longer what it was made from: every command says so,
+and goes on only where told to.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,17 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.run = path, path / "run"
-        self.train = ["train", "--config=settings.py", "--workdir=run", "--config.parallel.devices=1"]
+        self.train = [
+            "train",
+            "--config=settings.py",
+            "--workdir=run",
+            "--config.parallel.devices=1",
+        ]
 
     def call(self, *argv: str, stdin: str = "") -> Called:
-        """A command, as a process of its own would see the folder: nothing of the user's is imported yet."""
+        """A command, as a process of its own would see the folder: nothing of the user's is
+        imported yet.
+        """
         for name in ("mine", "blunt"):
             sys.modules.pop(name, None)
         return called([*argv], stdin)
@@ -69,9 +78,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "data").mkdir()
     for split, count in (("train", 64), ("valid", 8), ("test", 4)):
         for side in ("de", "en"):
-            (path / "data" / f"{split}.{side}").write_text("".join(f"{side} {number} words\n" for number in range(count)))
+            (path / "data" / f"{split}.{side}").write_text(
+                "".join(f"{side} {number} words\n" for number in range(count))
+            )
     settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    settings += ["data=files", "data.directory=data", "data.source=de", "data.target=en", "system.attention=mine:Mine"]
+    settings += [
+        "data=files",
+        "data.directory=data",
+        "data.source=de",
+        "data.target=en",
+        "system.attention=mine:Mine",
+    ]
     (path / "settings.py").write_text(SETTINGS.format(overrides=settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
@@ -92,27 +109,46 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         sys.modules.pop(name, None)
 
 
-USES = [["evaluate"], ["generate"], ["inspect", "--source=de 1 words"], ["evaluate", "--ensemble=other"]]
+USES = [
+    ["evaluate"],
+    ["generate"],
+    ["inspect", "--source=de 1 words"],
+    ["evaluate", "--ensemble=other"],
+]
 
 
 def test_a_run_holds_the_code_it_was_made_with(folder: Folder) -> None:
     manifest = json.loads((folder.run / "manifest.json").read_text())
-    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"} and manifest["own_code"]["accepted"] == []
+    assert {*manifest["own_code"]["modules"]} == {"mine", "blunt"} and manifest["own_code"][
+        "accepted"
+    ] == []
     for name in ("mine.py", "blunt.py"):
         assert (folder.run / "code" / name).read_bytes() == (folder.path / name).read_bytes()
-    assert (folder.run / "code" / "config-file" / "settings.py").read_bytes() == (folder.path / "settings.py").read_bytes()
+    assert (folder.run / "code" / "config-file" / "settings.py").read_bytes() == (
+        folder.path / "settings.py"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
 def test_changed_code_is_refused_in_one_line(command: list[str], folder: Folder) -> None:
-    """That of a module which the named one imports; the line names the file and where the old one is."""
+    """That of a module which the named one imports; the line names the file and where the old
+    one is.
+    """
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
     if "--ensemble=other" in command:
         shutil.copytree(folder.run, "other")
     before = (folder.run / "manifest.json").read_bytes()
-    argv = folder.train if command == ["train"] else [*command, "run"] if command == ["verify"] else [*command, "--workdir=run"]
+    argv = (
+        folder.train
+        if command == ["train"]
+        else [*command, "run"]
+        if command == ["verify"]
+        else [*command, "--workdir=run"]
+    )
     line = folder.refused(*argv)
-    assert "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)" in line
+    assert (
+        "run was made with other code: blunt.py has changed (as it was: run/code/blunt.py)" in line
+    )
     assert "--accept-changed-code" in line and (folder.run / "manifest.json").read_bytes() == before
 
 
@@ -123,7 +159,9 @@ def test_a_member_of_an_ensemble_is_looked_at_too(folder: Folder) -> None:
     manifest = json.loads(path.read_text())
     manifest["own_code"]["modules"]["mine"]["sha256"] = "0" * 64
     path.write_text(json.dumps(manifest))
-    assert "other was made with other code: mine.py has changed" in folder.refused("evaluate", "--workdir=run", "--ensemble=other")
+    assert "other was made with other code: mine.py has changed" in folder.refused(
+        "evaluate", "--workdir=run", "--ensemble=other"
+    )
 
 
 def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> None:
@@ -133,11 +171,17 @@ def test_evaluate_with_other_code_says_so_beside_the_numbers(folder: Folder) -> 
     ended = folder.call("evaluate", "--workdir=run", "--json", "--accept-changed-code")
     now = json.loads(ended.out)
     assert ended.code == 0 and now["loss"] != was["loss"] and {*now["changed_code"]} == {"blunt"}
-    assert len(now["changed_code"]["blunt"]["was"]) == 12 and "note: going on with other code" in ended.err and "blunt.py" in ended.err
+    assert (
+        len(now["changed_code"]["blunt"]["was"]) == 12
+        and "note: going on with other code" in ended.err
+        and "blunt.py" in ended.err
+    )
 
 
 def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
-    """After that it needs no flag any more, but whatever is made of it says that its first steps had other code."""
+    """After that it needs no flag any more, but whatever is made of it says that its first steps
+    had other code.
+    """
     shutil.rmtree(folder.run / "checkpoints" / "12")
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
     ended = folder.call(*folder.train, "--accept-changed-code")
@@ -149,7 +193,11 @@ def test_a_run_that_goes_on_with_other_code_holds_both(folder: Folder) -> None:
     assert (folder.run / "code" / "accepted-1" / "blunt.py").read_text() == "BY = 0.25\n"
     again = folder.call("evaluate", "--workdir=run", "--split=valid", "--json")
     assert again.code == 0 and "note: run went on after step 8 with other code (blunt)" in again.err
-    change = {"was": word["changed"]["blunt"]["was"][:12], "now": word["changed"]["blunt"]["now"][:12], "after_steps": [8]}
+    change = {
+        "was": word["changed"]["blunt"]["was"][:12],
+        "now": word["changed"]["blunt"]["now"][:12],
+        "after_steps": [8],
+    }
     for printed in (again.out, (folder.run / "results.json").read_text()):
         assert json.loads(printed)["changed_code"] == {"blunt": change}
 
@@ -164,7 +212,9 @@ def test_a_finished_run_is_reported_with_other_code_but_holds_none_of_it(folder:
     assert "blunt.py has changed" in folder.refused("evaluate", "--workdir=run")
 
 
-def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was imported before."""
     from attnlab.training import run
 
@@ -174,7 +224,10 @@ def test_code_that_is_edited_after_its_import_is_not_in_the_numbers(folder: Fold
 
     fit = run.Prepared.fit
     monkeypatch.setattr(run.Prepared, "fit", early)
-    assert folder.call(*folder.train).code == 0 and (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
+    assert (
+        folder.call(*folder.train).code == 0
+        and (folder.path / "blunt.py").read_text() == "BY = 0.25\n"
+    )
     assert "changed_code" not in json.loads((folder.run / "results.json").read_text())
 
 
@@ -187,33 +240,53 @@ def test_code_that_has_trained_nothing_yet_is_simply_replaced(folder: Folder) ->
     assert own["accepted"] == [] and (folder.run / "code" / "blunt.py").read_text() == "BY = 0.25\n"
 
 
-def test_a_file_that_is_gone_is_found_in_the_run(made: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_gone_is_found_in_the_run(
+    made: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is not gone while it lies where the run was made, only out of reach."""
     (folder.path / "mine.py").unlink()
     line = folder.refused("evaluate", "--workdir=run")
-    assert f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line and "add it to PYTHONPATH" in line
+    assert (
+        f"{made / 'mine.py'} cannot be imported from here (as it was: run/code/mine.py)" in line
+        and "add it to PYTHONPATH" in line
+    )
     manifest = folder.run / "manifest.json"
     manifest.write_text(manifest.read_text().replace(str(made), str(folder.path)))
-    assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused("evaluate", "--workdir=run")
+    assert "mine.py is gone (as it was: run/code/mine.py)" in folder.refused(
+        "evaluate", "--workdir=run"
+    )
     monkeypatch.syspath_prepend(str(folder.run / "code"))
     assert folder.call("evaluate", "--workdir=run", "--split=valid").code == 0
 
 
-def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_another(folder: Folder) -> None:
-    (folder.path / "settings.py").write_text((folder.path / "settings.py").read_text().replace("A small system", "A tiny system"))
+def test_an_old_run_is_used_with_a_note_and_new_words_in_a_config_file_with_another(
+    folder: Folder,
+) -> None:
+    (folder.path / "settings.py").write_text(
+        (folder.path / "settings.py").read_text().replace("A small system", "A tiny system")
+    )
     ended = folder.call(*folder.train)
-    assert ended.code == 0 and "settings.py has changed since run was begun, but its settings have not" in ended.err
+    assert (
+        ended.code == 0
+        and "settings.py has changed since run was begun, but its settings have not" in ended.err
+    )
     manifest = json.loads((folder.run / "manifest.json").read_text())
     for name in ("own_code", "vocabulary"):
         del manifest[name]
     (folder.run / "manifest.json").write_text(json.dumps(manifest))
     (folder.path / "blunt.py").write_text("BY = 0.25\n")
     ended = folder.call("evaluate", "--workdir=run", "--split=valid")
-    assert ended.code == 0 and "note: run does not say what code it was made with" in ended.err and ended.err.count("\n") == 1
+    assert (
+        ended.code == 0
+        and "note: run does not say what code it was made with" in ended.err
+        and ended.err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize("command", [*USES, ["verify"], ["train"]], ids=" ".join)
-def test_another_vocabulary_of_the_same_settings_is_refused(command: list[str], folder: Folder) -> None:
+def test_another_vocabulary_of_the_same_settings_is_refused(
+    command: list[str], folder: Folder
+) -> None:
     """It is a valid file; only it is not the one that the parameters belong to."""
     if "--ensemble=other" in command:
         shutil.copytree(folder.run, "other")
@@ -221,15 +294,25 @@ def test_another_vocabulary_of_the_same_settings_is_refused(command: list[str], 
 
     where = Path("other" if "--ensemble=other" in command else "run") / "vocabulary" / "shared.json"
     old = Vocabulary.load(where)
-    Vocabulary.train([f"en de {number} sdrow" for number in range(90, 10, -1)], **old.settings).save(where)
-    argv = folder.train if command == ["train"] else [*command, "run"] if command == ["verify"] else [*command, "--workdir=run"]
+    Vocabulary.train(
+        [f"en de {number} sdrow" for number in range(90, 10, -1)], **old.settings
+    ).save(where)
+    argv = (
+        folder.train
+        if command == ["train"]
+        else [*command, "run"]
+        if command == ["verify"]
+        else [*command, "--workdir=run"]
+    )
     assert f"{where} is not the one that this run was trained with" in folder.refused(*argv)
 
 
 def test_data_that_changed_in_place_is_refused_unless_it_is_named(folder: Folder) -> None:
     shutil.copytree("data", "new")
     for side in ("de", "en"):
-        (folder.path / "data" / f"test.{side}").write_text("".join(f"{side} {number} words\n" for number in range(4, 8)))
+        (folder.path / "data" / f"test.{side}").write_text(
+            "".join(f"{side} {number} words\n" for number in range(4, 8))
+        )
     words = "the data of workdir run has changed since it began (split test)"
     assert words in folder.refused("evaluate", "--workdir=run")
     assert words in folder.refused("evaluate", "--workdir=run", "--config.data.directory=data")

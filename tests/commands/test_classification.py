@@ -1,4 +1,6 @@
-"""All commands on runs that classify: texts of one's own and pairs, from training to labels, maps and scores again."""
+"""All commands on runs that classify: texts of one's own and pairs, from training to labels, maps
+and scores again.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +13,55 @@ import pytest
 
 from tests.commands.tiny import Called, called
 
-SMALL = ["system.embedding=8", "system.width=8", "system.hidden=8", "system.attention.hops=2", "system.attention.hidden=8"]
-SHARED = ["batch.size=16", "batch.buckets=16", "batch.max_length=16", "training.steps=12", "training.log_every=3"]
+SMALL = [
+    "system.embedding=8",
+    "system.width=8",
+    "system.hidden=8",
+    "system.attention.hops=2",
+    "system.attention.hidden=8",
+]
+SHARED = [
+    "batch.size=16",
+    "batch.buckets=16",
+    "batch.max_length=16",
+    "training.steps=12",
+    "training.log_every=3",
+]
 SHARED += ["training.evaluate_every=6", "schedule.warmup=2", "checkpoint.every=4"]
 
 
 def arguments(file: str, workdir: Path, *overrides: str) -> list[str]:
     """The train command of a tiny run."""
     settings = [f"--config.{one}" for one in (*SMALL, *SHARED, *overrides)]
-    return ["train", f"--config=configs/{file}.py:self_attentive", f"--workdir={workdir}", *settings]
+    return [
+        "train",
+        f"--config=configs/{file}.py:self_attentive",
+        f"--workdir={workdir}",
+        *settings,
+    ]
 
 
 @pytest.fixture(scope="module", params=["classification", "inference"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path, Called]]:
+def run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path, Called]]:
     """A finished run: single texts from a table of the user's, or generated pairs."""
     folder = tmp_path_factory.mktemp(request.param)
     overrides = ["data.examples=160", "data.valid=10", "data.test=4"]
     if request.param == "classification":
         for split, count in (("train", 40), ("valid", 10), ("test", 4)):
-            lines = [f"{'good' if n % 2 else 'bad'} film number {n}\t{'pos' if n % 2 else 'neg'}\n" for n in range(count)]
+            lines = [
+                f"{'good' if n % 2 else 'bad'} film number {n}\t{'pos' if n % 2 else 'neg'}\n"
+                for n in range(count)
+            ]
             (folder / f"{split}.tsv").write_text("text\tlabel\n" + "".join(lines))
-        overrides = ["data=table", f"data.directory={folder}", "data.target=0", "data.label=2", "data.header=1"]
+        overrides = [
+            "data=table",
+            f"data.directory={folder}",
+            "data.target=0",
+            "data.label=2",
+            "data.header=1",
+        ]
     ended = called(arguments(request.param, folder / "run", *overrides))
     assert ended.code == 0, ended.err
     yield request.param, folder / "run", ended
@@ -40,10 +70,23 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Called]) -> None:
     file, workdir, ended = run
     results = json.loads((workdir / "results.json").read_text())
-    assert {"loss", "accuracy", "macro_f1", "confusion", "step", "parameters", "decoding_seconds"} <= set(results)
-    assert results["examples"] == 4 == sum(sum(row.values()) for row in results["confusion"].values())
+    assert {
+        "loss",
+        "accuracy",
+        "macro_f1",
+        "confusion",
+        "step",
+        "parameters",
+        "decoding_seconds",
+    } <= set(results)
+    assert (
+        results["examples"] == 4 == sum(sum(row.values()) for row in results["confusion"].values())
+    )
     rows = [line.split("\t") for line in (workdir / "predictions.tsv").read_text().splitlines()]
-    assert len(rows) == 4 and np.mean([label == answer for label, answer in rows]) == results["accuracy"]
+    assert (
+        len(rows) == 4
+        and np.mean([label == answer for label, answer in rows]) == results["accuracy"]
+    )
     assert "share of labels right" in ended.out and "label \\ answer" in ended.out
     maps = ["look"] if file == "classification" else ["look", "look_1"]
     for name in (f"test2-{one}.png" for one in maps):
@@ -54,30 +97,59 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Call
 def test_generate_gives_the_label_of_each_line(run: tuple[str, Path, Called]) -> None:
     file, workdir, _ = run
     lines = (
-        ["good film", "", "bad film"] if file == "classification" else ["anna sings\tanna sleeps", "", "ben runs and emma waits\tben jogs"]
+        ["good film", "", "bad film"]
+        if file == "classification"
+        else ["anna sings\tanna sleeps", "", "ben runs and emma waits\tben jogs"]
     )
     ended = called(["generate", f"--workdir={workdir}"], "\n".join(lines))
     assert ended.code == 0, ended.err
-    labels = {"pos", "neg"} if file == "classification" else {"entailment", "neutral", "contradiction"}
+    labels = (
+        {"pos", "neg"} if file == "classification" else {"entailment", "neutral", "contradiction"}
+    )
     answers = ended.out.splitlines()
     assert len(answers) == 3 and answers[1] == "" and {answers[0], answers[2]} <= labels
-    wrong = called(["generate", f"--workdir={workdir}"], "a\tb" if file == "classification" else "a")
+    wrong = called(
+        ["generate", f"--workdir={workdir}"], "a\tb" if file == "classification" else "a"
+    )
     assert wrong.code == 2 and "expected" in wrong.err and wrong.err.count("\n") == 1
-    long = called(["generate", f"--workdir={workdir}"], "\t".join(["a " * 30] * (1 if file == "classification" else 2)))
-    assert long.code == 0 and "note: 1 of 1 examples are longer than the 16 tokens of training" in long.err
+    long = called(
+        ["generate", f"--workdir={workdir}"],
+        "\t".join(["a " * 30] * (1 if file == "classification" else 2)),
+    )
+    assert (
+        long.code == 0
+        and "note: 1 of 1 examples are longer than the 16 tokens of training" in long.err
+    )
 
 
 def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -> None:
     file, workdir, _ = run
     pair = ["--source=anna sings", "--target=anna does not sing"]
-    ended = called(["inspect", f"--workdir={workdir}", f"--output={tmp_path}", *(pair[:1] if file == "classification" else pair)])
+    ended = called(
+        [
+            "inspect",
+            f"--workdir={workdir}",
+            f"--output={tmp_path}",
+            *(pair[:1] if file == "classification" else pair),
+        ]
+    )
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "0.npz")
-    assert arrays["look"].shape == (1, 2, len(arrays["source_tokens"])) and (tmp_path / "0-look.png").is_file()
+    assert (
+        arrays["look"].shape == (1, 2, len(arrays["source_tokens"]))
+        and (tmp_path / "0-look.png").is_file()
+    )
     if file == "inference":
         assert arrays["look_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
         assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
-    wrong = called(["inspect", f"--workdir={workdir}", f"--output={tmp_path}", *(pair if file == "classification" else pair[:1])])
+    wrong = called(
+        [
+            "inspect",
+            f"--workdir={workdir}",
+            f"--output={tmp_path}",
+            *(pair if file == "classification" else pair[:1]),
+        ]
+    )
     assert wrong.code == 2 and "expected" in wrong.err and wrong.err.count("\n") == 1
 
 
@@ -94,5 +166,9 @@ def test_evaluate_gives_the_numbers_of_training(run: tuple[str, Path, Called]) -
 @pytest.mark.quick
 def test_hops_without_a_penalty_weight_end_before_anything_is_read(tmp_path: Path) -> None:
     ended = called(arguments("classification", tmp_path / "run", "auxiliary.hops=0.0"))
-    assert ended.code == 2 and "2 hops without a penalty weight" in ended.err and ended.err.count("\n") == 1
+    assert (
+        ended.code == 2
+        and "2 hops without a penalty weight" in ended.err
+        and ended.err.count("\n") == 1
+    )
     assert not (tmp_path / "run").exists()

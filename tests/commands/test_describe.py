@@ -13,7 +13,7 @@ import pytest
 from attnlab.attention.cards import Card
 from attnlab.attention.protocol import Attention, Capabilities, Memory
 from attnlab.commands import describe
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 
 @flax.struct.dataclass
@@ -41,7 +41,9 @@ class Base(Attention):
 
     card = Card("family", 1999, "Somebody, 1999", "T^2", "T")
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Kept:
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> Kept:
         """Remembers."""
         raise NotImplementedError
 
@@ -71,12 +73,21 @@ def rule(width: int = 3) -> None:
 
 def test_a_card_is_of_the_one_that_carries_it() -> None:
     assert describe.origin(Base) == describe.Origin("family", "1999", "Somebody, 1999", "T^2", "T")
-    assert describe.origin(Heir) == describe.origin(Bare) == describe.origin(rule) == describe.Origin("", "", "", "", "")
+    assert (
+        describe.origin(Heir)
+        == describe.origin(Bare)
+        == describe.origin(rule)
+        == describe.Origin("", "", "", "", "")
+    )
 
 
 def test_fields_mean_what_the_nearest_docstring_says() -> None:
     fields = {field.name: (field.default, field.meaning) for field in describe.settable(Heir)}
-    assert fields == {"rate": ("0.5", "two of one kind."), "start": ("1.0", "another one."), "end": ("3", "(of it): all.")}
+    assert fields == {
+        "rate": ("0.5", "two of one kind."),
+        "start": ("1.0", "another one."),
+        "end": ("3", "(of it): all."),
+    }
     assert describe.settable(rule) == [describe.Field("width", "3", "")]
 
 
@@ -84,7 +95,13 @@ def test_fields_mean_what_the_nearest_docstring_says() -> None:
     ("capabilities", "words"),
     [
         (None, ""),
-        (Capabilities(), "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions embedding"),
+        (
+            Capabilities(),
+            (
+                "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions"
+                " embedding"
+            ),
+        ),
         (
             Capabilities(
                 roles=frozenset({"self"}),

@@ -1,4 +1,6 @@
-"""Records that somebody has edited by hand: every command answers with a result or with one line, never with a traceback."""
+"""Records that somebody has edited by hand: every command answers with a result or with one line,
+never with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +16,71 @@ from typing import Any
 import pytest
 
 from attnlab.commands import session
-from attnlab.experiments.reporting import curves
 from tests.commands.tiny import Called, arguments, called
 from tests.experiments import synthetic
 
 GONE = object()
-NASTY = (None, True, 0, -1, 1.5, math.inf, math.nan, 10**30, "x", "../../x", "", "\ud800", [], [1], {}, {"x": None}, GONE)
-WHOLE = (b"", b"null\n", b"[]\n", b"{}\n", b"1\n", b"\xff\n", b'{"step": Infinity}\n', b"[" * 100_000 + b"\n", b'{"step": ' * 9999 + b"\n")
+NASTY = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    math.inf,
+    math.nan,
+    10**30,
+    "x",
+    "../../x",
+    "",
+    "\ud800",
+    [],
+    [1],
+    {},
+    {"x": None},
+    GONE,
+)
+WHOLE = (
+    b"",
+    b"null\n",
+    b"[]\n",
+    b"{}\n",
+    b"1\n",
+    b"\xff\n",
+    b'{"step": Infinity}\n',
+    b"[" * 100_000 + b"\n",
+    b'{"step": ' * 9999 + b"\n",
+)
 VARIANTS = {"additive": (0.9, 0.8), "location": (0.7, 0.6)}
-FILES = ("attempts.jsonl", "status.json", "manifest.json", "metrics.jsonl", "timing.jsonl", "valid.json", "results.json")
+SHARED = ("plan.json", "choice.json", "looks.jsonl")
+FILES = (
+    "events.jsonl",
+    "manifest.json",
+    "metrics.jsonl",
+    "timing.jsonl",
+    "valid.json",
+    "results.json",
+    "look.json",
+)
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The way to every value; of a list its first two."""
     if path:
         yield path
-    for key, one in node.items() if isinstance(node, dict) else enumerate(node[:2]) if isinstance(node, list) else ():
+    for key, one in (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node[:2])
+        if isinstance(node, list)
+        else ()
+    ):
         yield from places(one, (*path, key))
 
 
 def harmed(content: bytes, each: int) -> Iterator[bytes]:
-    """The content with one value replaced, `each` times at every place, by values that take turns; and what replaces all of it."""
+    """The content with one value replaced, `each` times at every place, by values that take turns;
+    and what replaces all of it.
+    """
     turns = itertools.cycle(NASTY)
     lines = content.decode().splitlines() if b"\n{" in content else [content.decode()]
     for number in {0, len(lines) - 1}:
@@ -48,24 +94,61 @@ def harmed(content: bytes, each: int) -> Iterator[bytes]:
                     del at[path[-1]]
                 else:
                     at[path[-1]] = value
-                yield "\n".join([*lines[:number], json.dumps(node), *lines[number + 1 :], ""]).encode()
+                yield "\n".join(
+                    [*lines[:number], json.dumps(node), *lines[number + 1 :], ""]
+                ).encode()
     yield from WHOLE
 
 
 def answered(ended: Called, harm: bytes) -> None:
     """It has come to its end, or been refused in one line."""
     lines = [line for line in ended.err.splitlines() if "error: " in line]
-    assert ended.code in (0, 1) or (ended.code == 2 and len(lines) == 1 and ended.err.endswith(f"{lines[0]}\n")), (ended, harm[:2000])
+    assert ended.code in (0, 1) or (
+        ended.code == 2 and len(lines) == 1 and ended.err.endswith(f"{lines[0]}\n")
+    ), (ended, harm[:2000])
 
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished sweep with a budget, whose report draws nothing."""
-    monkeypatch.setattr(curves, "draw", lambda lines, title: "<svg/>")
     budget = {"match": "parameters", "within": 0.01, "knob": "x", "to": "additive", "knobs": {}}
-    directory = synthetic.sweep(tmp_path / "sweep", VARIANTS, budget=budget, tune=[{"name": "a", "overrides": {"x.y": 1}}])
-    plan, choice = (json.loads((directory / name).read_bytes()) for name in ("plan.json", "choice.json"))
-    plan["candidates"][0]["budget"] = {"wanted": 1.0, "reached": 1.0, "knob": "x", "value": 3, "matched": True, "note": ""}
+    more = {
+        "tune": [{"name": "a", "overrides": {"x.y": 1}}],
+        "test_data": dict.fromkeys(VARIANTS, "1" * 64),
+    }
+    directory = synthetic.sweep(tmp_path / "sweep", VARIANTS, budget=budget, **more)
+    plan, choice = (
+        json.loads((directory / name).read_bytes()) for name in ("plan.json", "choice.json")
+    )
+    plan["candidates"][0]["budget"] = {
+        "wanted": 1.0,
+        "reached": 1.0,
+        "knob": "x",
+        "value": 3,
+        "matched": True,
+        "note": "",
+    }
+    plan["candidates"][0]["counted"] = {
+        "transcendentals": 1.0,
+        "loops": 1,
+        "idle": ["w"],
+        "examples": 2.0,
+    }
+    look = {
+        "time": "2026-01-01T00:00:00+00:00",
+        "plan": "p",
+        "seeds": [0],
+        "code": {"revision": "1", "dirty": False},
+    }
+    frozen, tested = (
+        {"event": "choice", "chosen": {"additive": "a"}},
+        {
+            "event": "test",
+            "candidate": "a",
+            "scored": [0],
+        },
+    )
+    synthetic.lines(directory / "looks.jsonl", [{**frozen, **look}, {**tested, **look}])
     one = choice["chosen"]["additive"]
     one["scores"] = {one["candidate"]: {"mean": 0.1, "seeds": {"0": 0.1}}}
     synthetic.write(directory / "plan.json", plan)
@@ -73,9 +156,9 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("name", ["plan.json", "choice.json", *FILES])
+@pytest.mark.parametrize("name", [*SHARED, *FILES])
 def test_of_a_sweep(name: str, sweep: Path) -> None:
-    path = sweep / name if name in ("plan.json", "choice.json") else synthetic.workdir(sweep, "additive", 0) / name
+    path = sweep / name if name in SHARED else synthetic.workdir(sweep, "additive", 0) / name
     content, outside = path.read_bytes(), set(sweep.parent.iterdir())
     assert [called([command, str(sweep)]).code for command in ("status", "report")] == [0, 0]
     for harm in harmed(content, 1 if name == "plan.json" else 2):
@@ -90,8 +173,12 @@ class Reached(Exception):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "metrics.jsonl", "vocabulary/shared.json"])
-def test_of_a_run(name: str, searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes after reading is left out, apart from the vocabulary, which is read with the data."""
+def test_of_a_run(
+    name: str, searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after reading is left out, apart from the vocabulary, which is read with the
+    data.
+    """
     run = Path(shutil.copytree(searched, tmp_path / "run"))
     content = (run / name).read_bytes()
     commands = [["evaluate", f"--workdir={run}", "--split=valid"]]
@@ -102,7 +189,9 @@ def test_of_a_run(name: str, searched: Path, tmp_path: Path, monkeypatch: pytest
             raise Reached
 
         monkeypatch.setattr(session, "start_jax", reached)
-    for harm in itertools.islice(harmed(content, 1), 0, None, 3 if name != "vocabulary/shared.json" else 40):
+    for harm in itertools.islice(
+        harmed(content, 1), 0, None, 3 if name != "vocabulary/shared.json" else 40
+    ):
         (run / name).write_bytes(harm)
         for command in commands:
             with contextlib.suppress(Reached):

@@ -14,7 +14,9 @@ Runs = Callable[[str], tuple[Path, Called]]
 
 
 def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
-    """Better than the worse member at least, for the logarithm is concave; and the same translations by both commands."""
+    """Better than the worse member at least, for the logarithm is concave; and the same
+    translations by both commands.
+    """
     one, other = (runs(system)[0] for system in ("rnnsearch", "transformer"))
     ended = called(["evaluate", f"--workdir={one}", f"--ensemble={other}", "--json"])
     assert ended.code == 0, ended.err
@@ -24,10 +26,17 @@ def test_evaluate_and_generate_take_the_mean_of_runs(runs: Runs) -> None:
     lines = "3 of may 1967\n\n4.5.1999\n"
     together = called(["generate", f"--workdir={one}", f"--ensemble={other}"], lines)
     assert together.code == 0 and together.out.count("\n") == 3
-    assert together.out == called(["generate", f"--workdir={other}", f"--ensemble={one}"], lines).out
+    assert (
+        together.out == called(["generate", f"--workdir={other}", f"--ensemble={one}"], lines).out
+    )
 
 
-@pytest.mark.parametrize(("ensemble", "words"), [("{one}", "is named twice; a run counts once"), ("{one}/x", "holds no run; name folders")])
+@pytest.mark.parametrize(
+    ("ensemble", "words"),
+    [("{one}", "is named twice; a run counts once"), ("{one}/x", "holds no run; name folders")],
+)
 def test_what_is_no_other_run_is_refused(ensemble: str, words: str, searched: Path) -> None:
-    ended = called(["generate", f"--workdir={searched}", f"--ensemble={ensemble.format(one=searched)}"], "x\n")
+    ended = called(
+        ["generate", f"--workdir={searched}", f"--ensemble={ensemble.format(one=searched)}"], "x\n"
+    )
     assert ended.code == 2 and words in ended.err

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attnlab.training.records import read_records
+from attnlab.records.stream import read_records
 from tests.commands.tiny import called
 
 
@@ -25,7 +25,7 @@ def test_test_split_as_in_results_json(trained: Path) -> None:
     before = listing(trained)
     found = evaluated(trained)
     stored = json.loads((trained / "results.json").read_text())
-    assert set(stored) - set(found) == {"parameters"} and set(found) <= set(stored)
+    assert set(stored) - set(found) == {"parameters", "measures"} and set(found) <= set(stored)
     assert {name: found[name] for name in found if name != "decoding_seconds"} == {
         name: stored[name] for name in found if name != "decoding_seconds"
     }
@@ -34,7 +34,11 @@ def test_test_split_as_in_results_json(trained: Path) -> None:
 
 def test_valid_split_as_in_the_record_of_the_best_step(trained: Path) -> None:
     found = evaluated(trained, "--split=valid")
-    valid = {record["step"]: record for record in read_records(trained / "metrics.jsonl") if record["split"] == "valid"}
+    valid = {
+        record["step"]: record
+        for record in read_records(trained / "metrics.jsonl")
+        if record["split"] == "valid"
+    }
     assert found["step"] == min(valid, key=lambda step: valid[step]["loss"])
     assert {name: found[name] for name in ("loss", "perplexity", "accuracy")} == {
         name: valid[found["step"]][name] for name in ("loss", "perplexity", "accuracy")
@@ -42,7 +46,18 @@ def test_valid_split_as_in_the_record_of_the_best_step(trained: Path) -> None:
 
 
 def test_table_for_people_and_other_decoding(searched: Path) -> None:
-    ended = called(["evaluate", f"--workdir={searched}", "--config.decoding.method=beam", "--config.decoding.beam=2"])
+    ended = called(
+        [
+            "evaluate",
+            f"--workdir={searched}",
+            "--config.decoding.method=beam",
+            "--config.decoding.beam=2",
+        ]
+    )
     assert ended.code == 0 and f"{searched}, test split" in ended.out
     rows = {line.split()[0]: line for line in ended.out.splitlines()[3:]}
-    assert "nats per target token" in rows["loss"] and "nrefs:1" in rows["bleu"] and "share of sentences" in rows["exact"]
+    assert (
+        "nats per target token" in rows["loss"]
+        and "nrefs:1" in rows["bleu"]
+        and "share of sentences" in rows["exact"]
+    )

@@ -17,13 +17,17 @@ from tests.commands.tiny import called
 
 
 def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
-    """The test split gives translations.txt again; blank lines stay blank, in place; a missing last line end is no matter."""
+    """The test split gives translations.txt again; blank lines stay blank, in place; a missing last
+    line end is no matter.
+    """
     sources = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
     expected = (trained / "translations.txt").read_text().splitlines()
     lines = [sources[0], "", *sources[1:3], "  ", sources[3]]
     ended = called(["generate", f"--workdir={trained}"], "\n".join(lines))
     assert ended.code == 0, ended.err
-    assert ended.out == "".join(line + "\n" for line in [expected[0], "", *expected[1:3], "", expected[3]])
+    assert ended.out == "".join(
+        line + "\n" for line in [expected[0], "", *expected[1:3], "", expected[3]]
+    )
 
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
     files = [f"--input={tmp_path / 'in.txt'}", f"--output={tmp_path / 'out.txt'}"]
@@ -33,7 +37,11 @@ def test_a_line_out_for_each_line_in(trained: Path, tmp_path: Path) -> None:
 
 def test_several_hypotheses_of_each_line(searched: Path) -> None:
     """Line number, score, text, best first; a blank line has none."""
-    flags = ["--config.decoding.method=beam", "--config.decoding.beam=20", "--config.decoding.n_best=3"]
+    flags = [
+        "--config.decoding.method=beam",
+        "--config.decoding.beam=20",
+        "--config.decoding.n_best=3",
+    ]
     ended = called(["generate", f"--workdir={searched}", *flags], "3 of may 1967\n\n4.5.1999\n")
     assert ended.code == 0, ended.err
     rows = [line.split("\t") for line in ended.out.splitlines()]
@@ -47,7 +55,11 @@ def test_several_hypotheses_of_each_line(searched: Path) -> None:
 def test_samples_repeat_with_the_seed(searched: Path) -> None:
     flags = ["--config.decoding.method=sample", "--config.decoding.n_best=2"]
     one, again, other = (
-        called(["generate", f"--workdir={searched}", *flags, f"--config.decoding.seed={seed}"], "3 of may 1967\n").out for seed in (0, 0, 1)
+        called(
+            ["generate", f"--workdir={searched}", *flags, f"--config.decoding.seed={seed}"],
+            "3 of may 1967\n",
+        ).out
+        for seed in (0, 0, 1)
     )
     assert one == again != other and one.count("\n") == 2
 
@@ -58,7 +70,9 @@ def test_nothing_in_nothing_out(searched: Path) -> None:
 
 
 def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
-    """Into a pipe and into what a link leads to, which stay what they are; a private file stays private."""
+    """Into a pipe and into what a link leads to, which stay what they are; a private file stays
+    private.
+    """
     fifo, private, link = (tmp_path / name for name in ("fifo", "private", "link"))
     os.mkfifo(fifo)
     private.touch(0o600)
@@ -71,25 +85,46 @@ def test_where_the_answers_go(searched: Path, tmp_path: Path) -> None:
         assert (ended.code, ended.out, ended.err) == (0, "", "")
     reader.join(10)
     assert got == [private.read_text()] and got[0].count("\n") == 1
-    assert stat.S_ISFIFO(fifo.stat().st_mode) and link.is_symlink() and stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert (
+        stat.S_ISFIFO(fifo.stat().st_mode)
+        and link.is_symlink()
+        and stat.S_IMODE(private.stat().st_mode) == 0o600
+    )
 
 
-def test_a_file_in_a_folder_that_may_not_be_written_to(searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_a_folder_that_may_not_be_written_to(
+    searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Replacing a file needs its folder; that is asked before the work."""
     (tmp_path / "out").touch(0o666)
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # tests may run as root, who may write anywhere
-    ended = called(["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n")
-    assert ended.code == 2 and ended.err.endswith(f"error: --output={tmp_path / 'out'}: you may not write there; name another\n")
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path) != tmp_path
+    )  # tests may run as root, who may write anywhere
+    ended = called(
+        ["generate", f"--workdir={searched}", f"--output={tmp_path / 'out'}"], "3 of may 1967\n"
+    )
+    assert ended.code == 2 and ended.err.endswith(
+        f"error: --output={tmp_path / 'out'}: you may not write there; name another\n"
+    )
 
 
-def test_streams_that_a_caller_has_closed_or_made_ascii(searched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are UTF-8 wherever they go, as in a file: what an ascii stdout lacks is neither lost nor escaped."""
+def test_streams_that_a_caller_has_closed_or_made_ascii(
+    searched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are UTF-8 wherever they go, as in a file: what an ascii stdout lacks is neither lost
+    nor escaped.
+    """
     out, err = io.BytesIO(), io.StringIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii"))
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["generate", f"--workdir={searched}"]) == 2
-    assert err.getvalue().endswith("error: stdin is closed; send the lines there, or name a file of them\n") and not out.getvalue()
+    assert (
+        err.getvalue().endswith(
+            "error: stdin is closed; send the lines there, or name a file of them\n"
+        )
+        and not out.getvalue()
+    )
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("grün\t1967\n".encode())))
     assert main(["generate", "--score", f"--workdir={searched}"]) == 0, err.getvalue()
     assert out.getvalue().decode().endswith("\tgrün\t1967\n")

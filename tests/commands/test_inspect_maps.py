@@ -20,30 +20,46 @@ def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "maps" / "0.npz")
     names = [name for name in arrays.files if name not in ("source_tokens", "target_tokens")]
-    assert names == ["search"] or sorted(names) == [f"{side}_0/{kind}_attention" for side, kind in SLOTS]
+    assert names == ["search"] or sorted(names) == [
+        f"{side}_0/{kind}_attention" for side, kind in SLOTS
+    ]
     assert arrays["source_tokens"].tolist() == [*"3\u2423of\u2423may\u24231967", "</s>"]
     assert arrays["target_tokens"].tolist() == [*"1967-05-03", "</s>"]
     for name in names:
         assert arrays[name].ndim == 3 and np.allclose(arrays[name].sum(-1), 1.0, atol=1e-5)
         assert (tmp_path / "maps" / f"0-{name.replace('/', '-')}.png").read_bytes().startswith(PNG)
     arcs = [name for name in names if "self" in name]
-    assert all((tmp_path / "maps" / f"0-{name.replace('/', '-')}-arcs.png").read_bytes().startswith(PNG) for name in arcs)
+    assert all(
+        (tmp_path / "maps" / f"0-{name.replace('/', '-')}-arcs.png").read_bytes().startswith(PNG)
+        for name in arcs
+    )
     assert len(list((tmp_path / "maps").iterdir())) == len(names) + len(arcs) + 1
-    assert ended.out.splitlines()[0] == "3 of may 1967  ->  1967-05-03" and str(tmp_path / "maps" / "0.npz") in ended.out
+    assert (
+        ended.out.splitlines()[0] == "3 of may 1967  ->  1967-05-03"
+        and str(tmp_path / "maps" / "0.npz") in ended.out
+    )
 
 
 def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: Path) -> None:
-    """Without a target the system translates first; numbers count the lines; the default folder is in the workdir."""
+    """Without a target the system translates first; numbers count the lines; the default folder is
+    in the workdir.
+    """
     (tmp_path / "pairs.tsv").write_text("3 of may 1967\t1967-05-03\n4.5.1999\n")
     ended = called(["inspect", f"--workdir={searched}", f"--pairs={tmp_path / 'pairs.tsv'}"])
     assert ended.code == 0, ended.err
     own = called(["generate", f"--workdir={searched}"], "4.5.1999\n").out.removesuffix("\n")
-    assert [line for line in ended.out.splitlines() if "->" in line] == ["3 of may 1967  ->  1967-05-03", f"4.5.1999  ->  {own}"]
+    assert [line for line in ended.out.splitlines() if "->" in line] == [
+        "3 of may 1967  ->  1967-05-03",
+        f"4.5.1999  ->  {own}",
+    ]
     for number, target in ((0, "1967-05-03"), (1, own)):
         arrays = np.load(searched / "maps" / f"{number}.npz")
         assert "".join(arrays["target_tokens"][:-1]).replace("\u2423", " ") == target
         assert arrays["search"].shape == (1, len(target) + 1, len(arrays["source_tokens"]))
-    piped = called(["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"], "4.5.1999\n")
+    piped = called(
+        ["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"],
+        "4.5.1999\n",
+    )
     assert piped.code == 0 and (tmp_path / "piped" / "0-search.png").is_file()
 
 
@@ -65,6 +81,12 @@ def test_mistakes(flags: list[str], stdin: str, words: str, searched: Path) -> N
 def test_a_run_without_attention_has_results_and_nothing_to_look_at(tmp_path: Path) -> None:
     ended = called(arguments("rnn_encoder_decoder", tmp_path / "run", "training.steps=2"))
     assert ended.code == 0, ended.err
-    assert (tmp_path / "run" / "results.json").is_file() and not (tmp_path / "run" / "maps").exists()
+    assert (tmp_path / "run" / "results.json").is_file() and not (
+        tmp_path / "run" / "maps"
+    ).exists()
     ended = called(["inspect", f"--workdir={tmp_path / 'run'}", "--source=4.5.1999"])
-    assert ended.code == 2 and "rnn_encoder_decoder has no attention to look at" in ended.err and ended.err.count("\n") == 1
+    assert (
+        ended.code == 2
+        and "rnn_encoder_decoder has no attention to look at" in ended.err
+        and ended.err.count("\n") == 1
+    )

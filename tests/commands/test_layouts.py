@@ -13,7 +13,9 @@ from attnlab.commands import layouts
 
 @pytest.mark.parametrize("name", MECHANISMS.names())
 def test_every_axis_of_every_mechanism_has_a_letter(name: str) -> None:
-    """A new mechanism needs its sizes in `layouts.MECHANISMS`; no two of its letters may stand for one size."""
+    """A new mechanism needs its sizes in `layouts.MECHANISMS`; no two of its letters may stand for
+    one size.
+    """
     listed = layouts.of_mechanism(name)
     assert listed and not re.findall(r"\[[^\]]*\b\d\d+\b", listed), listed
     sizes = layouts.MECHANISMS[name]
@@ -24,15 +26,24 @@ def test_every_axis_of_every_mechanism_has_a_letter(name: str) -> None:
 def test_layouts_are_those_of_the_arrays() -> None:
     assert (
         layouts.of_mechanism("multihead")
-        == "`out/kernel` [d, d], `w_key/kernel` [ds, K D], `w_query/kernel` [dq, d], `w_value/kernel` [ds, K D]"
+        == "`out/kernel` [d, d], `w_key/kernel` [ds, K D], `w_query/kernel` [dq, d],"
+        " `w_value/kernel` [ds, K D]"
     )
     assert layouts.of_part("score", "general") == "`fit/w/kernel` [dq, d]"
     assert layouts.of_part("score", "concat") == "`fit/v` [A], `fit/w_a/kernel` [2 d, A]"
-    assert layouts.of_part("alignment", "sink") == "`align/logit` [H]" and layouts.of_part("alignment", "softmax") == ""
-    assert layouts.of_part("positions", "shaw") == "`scheme/keys` [2 k + 1, D], `scheme/values` [2 k + 1, D]"
+    assert (
+        layouts.of_part("alignment", "sink") == "`align/logit` [H]"
+        and layouts.of_part("alignment", "softmax") == ""
+    )
+    assert (
+        layouts.of_part("positions", "shaw")
+        == "`scheme/keys` [2 k + 1, D], `scheme/values` [2 k + 1, D]"
+    )
     assert layouts.of_part("positions", "learned") == ""
 
 
 def test_inside_multihead_a_score_has_one_set_of_parameters_as_wide_as_a_head() -> None:
-    sizes = dataclasses.replace(layouts.MECHANISMS["multihead"], fields={"heads": 4, "score": "general"}, letters={"D": 6})
+    sizes = dataclasses.replace(
+        layouts.MECHANISMS["multihead"], fields={"heads": 4, "score": "general"}, letters={"D": 6}
+    )
     assert "`fit/w/kernel` [D, D]" in layouts.of_mechanism("multihead", sizes)

@@ -14,8 +14,8 @@ import pytest
 from attnlab.commands import listing
 from attnlab.commands.catalogue import page
 from attnlab.config import find_file
+from attnlab.config.registry import Table
 from attnlab.errors import UserError
-from attnlab.registry import Table
 
 
 @dataclasses.dataclass
@@ -51,7 +51,10 @@ def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(None) == 0
     out = capsys.readouterr().out
     parts = ("mechanisms", "scores", "alignments", "positions", "visibilities", "kernels")
-    assert all(f"\n{kind} " in out for kind in (*parts, "tasks", "systems", "data", "optimizers", "schedules", "configs"))
+    assert all(
+        f"\n{kind} " in out
+        for kind in (*parts, "tasks", "systems", "data", "optimizers", "schedules", "configs")
+    )
     with pytest.raises(UserError, match="did you mean 'schedules'"):
         run("schedule")
 
@@ -59,7 +62,9 @@ def test_kinds(capsys: pytest.CaptureFixture[str]) -> None:
 def test_components_with_fields_and_what_cannot_be_imported() -> None:
     plain, gone = listing.component_rows(MECHANISMS, ("module", "about", "fields"))
     assert plain == ("plain", __name__, "What it is, in one line.", "hidden=32, sizes=(1, 2)")
-    assert gone[:-1] == ("gone", "", "") and gone[-1].startswith("not available: mechanism 'gone': cannot import")
+    assert gone[:-1] == ("gone", "", "") and gone[-1].startswith(
+        "not available: mechanism 'gone': cannot import"
+    )
     assert listing.described("holder", Holder, ())["fields"] == "attention=<mechanism>, other=plain"
 
 
@@ -71,15 +76,29 @@ def test_every_kind_is_there(kind: str, capsys: pytest.CaptureFixture[str]) -> N
     assert entries and all(f"\n{entry} " in out for entry in entries) and "not available" not in out
     if "year" in listing.KINDS[kind].columns:
         lines = [line for line in out.splitlines() if line.split("  ")[0].strip() in entries]
-        assert all(re.search(r"  (19|20)\d\d  \S", line) for line in lines) and len(lines) == len(entries)
+        assert all(re.search(r"  (19|20)\d\d  \S", line) for line in lines) and len(lines) == len(
+            entries
+        )
 
 
-def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mechanisms_say_where_they_come_from_what_they_can_and_what_they_cost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run("mechanisms")
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("multi_step "))
+    line = next(
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("multi_step ")
+    )
     assert re.split(r"  +", line) == [
-        *("multi_step", "hops", "2015", "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015"),
-        "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions embedding",
+        *(
+            "multi_step",
+            "hops",
+            "2015",
+            "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
+        ),
+        (
+            "self, cross, causal, bidirectional, padding, dense, cache, maps exact, positions"
+            " embedding"
+        ),
         *("N (T^2 d + T d^2)", "T d"),
     ]
 
@@ -88,15 +107,31 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
     assert run("tasks") == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[2:]}
     for name, taken, left in (
-        ("translation", ("rnnsearch, luong", "dates, grammar", "pairs(split)", "bleu max"), ("lstm_lm", "markers")),
-        ("language_modelling", ("lstm_lm, attention_lm", "associations", "texts(split)"), ("rnnsearch", "dates")),
-        ("classification", ("self_attentive", "markers, lookup, entailment", "labelled(split)"), ("rnnsearch", "dates")),
+        (
+            "translation",
+            ("rnnsearch, luong", "dates, grammar", "pairs(split)", "bleu max"),
+            ("lstm_lm", "markers"),
+        ),
+        (
+            "language_modelling",
+            ("lstm_lm, attention_lm", "associations", "texts(split)"),
+            ("rnnsearch", "dates"),
+        ),
+        (
+            "classification",
+            ("self_attentive", "markers, lookup, entailment", "labelled(split)"),
+            ("rnnsearch", "dates"),
+        ),
     ):
-        assert all(word in lines[name] for word in taken) and not any(word in lines[name] for word in left)
+        assert all(word in lines[name] for word in taken) and not any(
+            word in lines[name] for word in left
+        )
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
     out = capsys.readouterr().out
     assert re.search(r"\nsystems +lstmn_classifier, lstmn_pair, bilstm_pooling", out)
-    assert not re.search(r"^(fields|system )", out, re.MULTILINE)  # what code hands to a task is no field of a config
+    assert not re.search(
+        r"^(fields|system )", out, re.MULTILINE
+    )  # what code hands to a task is no field of a config
 
 
 def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,14 +139,18 @@ def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert re.search(r"\nsource +Qiu et al., ", out) and "sigmoid(x W_g)" in out
     assert re.search(r'\ngate +element +"element" \(one for each of the width\)', out)
-    assert re.search(r"\nkey_heads +0 +K; must divide H", out)  # what a class inherits is said by its base
+    assert re.search(
+        r"\nkey_heads +0 +K; must divide H", out
+    )  # what a class inherits is said by its base
     with pytest.raises(UserError, match="unknown mechanism 'gatd'; did you mean 'gated'"):
         run("mechanisms", "gatd")
     with pytest.raises(UserError, match="list configs: takes no name"):
         run("configs", "x")
 
 
-def test_a_component_of_ones_own_is_shown_by_its_path_with_what_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_component_of_ones_own_is_shown_by_its_path_with_what_it_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run("mechanisms", f"{__name__}:Plain") == 0
     out = capsys.readouterr().out
     assert "What it is, in one line." in out and re.search(r"\nhidden +32\n", out)
@@ -127,7 +166,9 @@ def test_the_page_goes_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> No
         run("scores", markdown=True)
 
 
-def test_configs_are_read_not_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_configs_are_read_not_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "configs"
     folder.mkdir()
     (folder / "toy.py").write_text('"""A toy.\n\nMore."""\nraise SystemExit("was run")\n')
@@ -136,7 +177,9 @@ def test_configs_are_read_not_run(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert run("configs") == 0
     lines = capsys.readouterr().out.splitlines()[3:]
-    assert lines[0].startswith("configs/broken.py  not readable") and lines[1].split(maxsplit=1) == ["configs/toy.py", "A toy."]
+    assert lines[0].startswith("configs/broken.py  not readable") and lines[1].split(
+        maxsplit=1
+    ) == ["configs/toy.py", "A toy."]
     (folder / "toy.py").unlink()
     assert [file for file, _ in listing.file_rows("configs")] == ["configs/broken.py"]
 
@@ -145,7 +188,10 @@ def test_attnlabs_own_files_are_listed_from_any_folder_by_the_names_that_find_th
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for kind, file in (("configs", "configs/translation.py"), ("experiments", "experiments/quickstart.py")):
+    for kind, file in (
+        ("configs", "configs/translation.py"),
+        ("experiments", "experiments/quickstart.py"),
+    ):
         assert run(kind) == 0
         assert any(line.startswith(file) for line in capsys.readouterr().out.splitlines())
         assert find_file(file, "file").is_file()

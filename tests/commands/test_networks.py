@@ -21,13 +21,27 @@ def test_every_system_carries_a_card_of_its_own(name: str) -> None:
     assert re.split(r"[ ,]", card.paper)[0] in text
 
 
-def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     listing.show("systems", "convs2s")
-    cells = dict(re.split(r"  +", line.strip(), maxsplit=1) for line in capsys.readouterr().out.splitlines() if re.search(r"\S  +\S", line))
-    assert (cells["task"], cells["year"]) == ("translation", "2017") and cells["source"].startswith("Gehring et al., ")
+    cells = dict(
+        re.split(r"  +", line.strip(), maxsplit=1)
+        for line in capsys.readouterr().out.splitlines()
+        if re.search(r"\S  +\S", line)
+    )
+    assert (cells["task"], cells["year"]) == ("translation", "2017") and cells["source"].startswith(
+        "Gehring et al., "
+    )
     f, d, v, layers, places = 64, 64, 1000, 3, 256
-    linear = {(f, d): 2 * layers + 4, (f, v): 1, (3 * d, 2 * d): 2 * layers}  # two in a decoder layer, four around the stacks
-    normed = sum(count * (inputs * outputs + 2 * outputs) for (inputs, outputs), count in linear.items())
+    linear = {
+        (f, d): 2 * layers + 4,
+        (f, v): 1,
+        (3 * d, 2 * d): 2 * layers,
+    }  # two in a decoder layer, four around the stacks
+    normed = sum(
+        count * (inputs * outputs + 2 * outputs) for (inputs, outputs), count in linear.items()
+    )
     assert int(cells["parameters"].replace(",", "")) == normed + 2 * (v + places) * f
     assert networks.cells("mine", int) == {"task": "", "parameters": ""}
 
@@ -35,4 +49,8 @@ def test_systems_say_where_they_come_from_what_they_are_for_and_how_large_they_a
 def test_every_system_has_a_small_setting_in_the_config_file_of_its_task() -> None:
     """Else nothing is said of its size."""
     rows = {row[0]: row[1:] for row in listing.component_rows(SYSTEMS, ("task", "parameters"))}
-    assert {name for name, (task, count) in rows.items() if not task or int(count.replace(",", "") or 0) < 1000} == set()
+    assert {
+        name
+        for name, (task, count) in rows.items()
+        if not task or int(count.replace(",", "") or 0) < 1000
+    } == set()

@@ -1,4 +1,6 @@
-"""Files that cannot be read or written, by the command: one line with the file and the reason, and nothing is called damaged."""
+"""Files that cannot be read or written, by the command: one line with the file and the reason, and
+nothing is called damaged.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,29 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["plan.json", "choice.json", "attempts.jsonl", "manifest.json", "metrics.jsonl", "timing.jsonl", "results.json"]
+    "name",
+    [
+        "plan.json",
+        "choice.json",
+        "events.jsonl",
+        "manifest.json",
+        "metrics.jsonl",
+        "timing.jsonl",
+        "results.json",
+    ],
 )
-def test_records_of_a_sweep_that_may_not_be_read(name: str, unreadable: set[str], tmp_path: Path) -> None:
+def test_records_of_a_sweep_that_may_not_be_read(
+    name: str, unreadable: set[str], tmp_path: Path
+) -> None:
     sweep = synthetic.sweep(tmp_path / "sweep", {"additive": (0.9,), "location": (0.7,)})
     unreadable.add(name)
     ended = called(["report", str(sweep)])
-    assert ended.code == 2 and ended.err.count("\n") == 1 and "ermission denied" in ended.err and name in ended.err, ended
+    assert (
+        ended.code == 2
+        and ended.err.count("\n") == 1
+        and "ermission denied" in ended.err
+        and name in ended.err
+    ), ended
     assert "damaged" not in ended.err and not (sweep / "report.md").exists()
 
 
@@ -41,9 +59,14 @@ def test_records_of_a_sweep_that_may_not_be_read(name: str, unreadable: set[str]
 def test_a_run_that_may_not_be_read(command: str, unreadable: set[str], tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     unreadable.add("manifest.json")
-    flags = {"train": ["--config=configs/translation.py:rnnsearch", f"--workdir={tmp_path}"], "verify": [str(tmp_path)]}
+    flags = {
+        "train": ["--config=configs/translation.py:rnnsearch", f"--workdir={tmp_path}"],
+        "verify": [str(tmp_path)],
+    }
     ended = called([command, *flags.get(command, [f"--workdir={tmp_path}"])])
-    assert (ended.code, ended.out) == (2, "") and ended.err.endswith(f"error: Permission denied: {tmp_path}/manifest.json\n"), ended
+    assert (ended.code, ended.out) == (2, "") and ended.err.endswith(
+        f"error: Permission denied: {tmp_path}/manifest.json\n"
+    ), ended
 
 
 FLAGS: dict[str, Any] = {
@@ -64,15 +87,31 @@ def test_names_that_cannot_be(command: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     ended = called([command, *(flag.format(name=tmp_path / name) for flag in FLAGS[command])])
-    assert (ended.code, ended.out) == (2, "") and ended.err.count("\n") == 1 and "damaged" not in ended.err, ended
+    assert (
+        (ended.code, ended.out) == (2, "")
+        and ended.err.count("\n") == 1
+        and "damaged" not in ended.err
+    ), ended
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
 
 
 @pytest.mark.parametrize("flags", [["--input={name}"], ["--output={name}"]])
 @pytest.mark.parametrize("name", ["x" * 300, "file/a", "loop"], ids=["long", "file", "loop"])
-def test_files_of_generate_that_cannot_be(flags: list[str], name: str, searched: Path, tmp_path: Path) -> None:
+def test_files_of_generate_that_cannot_be(
+    flags: list[str], name: str, searched: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
-    ended = called(["generate", f"--workdir={searched}", *(flag.format(name=tmp_path / name) for flag in flags)], "3 of may 1967\n")
+    ended = called(
+        [
+            "generate",
+            f"--workdir={searched}",
+            *(flag.format(name=tmp_path / name) for flag in flags),
+        ],
+        "3 of may 1967\n",
+    )
     assert (ended.code, ended.out) == (2, "") and ended.err.count("\n") == 1, ended
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"] and (tmp_path / "loop").is_symlink()
+    assert (
+        sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
+        and (tmp_path / "loop").is_symlink()
+    )

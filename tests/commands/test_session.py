@@ -1,4 +1,6 @@
-"""What commands share: which folder is a run, and the compile cache; which config a run has is tested in `api`."""
+"""What commands share: which folder is a run, and the compile cache; which config a run has is
+tested in `api`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from attnlab import config as configs
 from attnlab.commands import session
 from attnlab.errors import UserError
-from attnlab.training.manifest import Manifest
+from attnlab.records.manifest import Manifest
 
 
 @pytest.fixture
@@ -26,11 +28,17 @@ def run(tmp_path: Path) -> Path:
 
 def asked(workdir: Path | None, *overrides: str, config: str | None = None) -> SimpleNamespace:
     """Arguments as a command has them."""
-    return SimpleNamespace(workdir=None if workdir is None else str(workdir), overrides=list(overrides), config=config)
+    return SimpleNamespace(
+        workdir=None if workdir is None else str(workdir), overrides=list(overrides), config=config
+    )
 
 
 def test_no_workdir_no_run_no_config(tmp_path: Path) -> None:
-    for workdir, words in ((None, "no --workdir given"), (tmp_path, "holds no run; train one there"), (tmp_path / "x", "holds no run")):
+    for workdir, words in (
+        (None, "no --workdir given"),
+        (tmp_path, "holds no run; train one there"),
+        (tmp_path / "x", "holds no run"),
+    ):
         with pytest.raises(UserError, match=words):
             session.stored_run(asked(workdir))
     with pytest.raises(UserError, match="no --config given; for example"):
@@ -38,7 +46,9 @@ def test_no_workdir_no_run_no_config(tmp_path: Path) -> None:
 
 
 def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: Path) -> None:
-    """What a kill before the manifest leaves is no run and not in the way; anything else in the folder is somebody's."""
+    """What a kill before the manifest leaves is no run and not in the way; anything else in the
+    folder is somebody's.
+    """
     manifest = session.existing_run(run)
     assert manifest is not None and manifest.config["training"]["steps"] == 7
     begun = tmp_path / "begun"
@@ -49,7 +59,10 @@ def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: 
         (begun / name).write_text("")
     assert session.existing_run(begun) is None
     (begun / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match="is not empty and holds no run .thesis.tex is there.; name a new or empty folder"):
+    with pytest.raises(
+        UserError,
+        match="is not empty and holds no run .thesis.tex is there.; name a new or empty folder",
+    ):
         session.existing_run(begun)
 
 
@@ -57,12 +70,17 @@ def test_which_folder_is_new_which_a_run_and_which_neither(run: Path, tmp_path: 
 def test_compile_cache_is_where_the_variable_says(
     value: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")}
+    before = {
+        name: getattr(jax.config, name)
+        for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    }
     try:
         jax.config.update("jax_compilation_cache_dir", None)
         monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path / value) if value else "")
         session.start_jax()
-        assert jax.config.jax_compilation_cache_dir == (None if expected is None else str(tmp_path / expected))
+        assert jax.config.jax_compilation_cache_dir == (
+            None if expected is None else str(tmp_path / expected)
+        )
     finally:
         for name, old in before.items():
             jax.config.update(name, old)

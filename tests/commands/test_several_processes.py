@@ -1,4 +1,6 @@
-"""`train` and `evaluate` by two processes: they end together, and what they leave is what one process with two devices leaves."""
+"""`train` and `evaluate` by two processes: they end together, and what they leave is what one
+process with two devices leaves.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands import main
-from attnlab.training.records import RunLock, Status, read_records
+from attnlab.records import attempts
+from attnlab.records.stream import RunLock, read_records
 from tests.processes.test_meeting import port
 from tests.training.kill_resume import STEPS, command, differences
 
@@ -21,12 +24,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def started(arguments: list[str]) -> list[subprocess.Popen[str]]:
-    """Two processes of the same command, and nothing of this one's environment that a user does not have."""
+    """Two processes of the same command, and nothing of this one's environment that a user does not
+    have.
+    """
     flags = ["--processes=2", f"--coordinator=localhost:{port()}"]
-    kept = {name: os.environ[name] for name in ("HOME", "PATH", "JAX_PLATFORMS", "XLA_FLAGS", "ATTNLAB_CACHE") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("HOME", "PATH", "JAX_PLATFORMS", "XLA_FLAGS", "ATTNLAB_CACHE")
+        if name in os.environ
+    }
     launch = [sys.executable, "-W", "ignore", "launch.py", *arguments, *flags]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return [subprocess.Popen([*launch, f"--process={index}"], cwd=ROOT, env=kept, **pipes) for index in range(2)]
+    return [
+        subprocess.Popen([*launch, f"--process={index}"], cwd=ROOT, env=kept, **pipes)
+        for index in range(2)
+    ]
 
 
 def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
@@ -36,18 +48,30 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
     return [one.returncode for one in both], *texts[0]
 
 
-def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """pmap. Both stop after the same step, saved once; one process with two devices goes on to the same end; two score it as one does."""
+def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pmap. Both stop after the same step, saved once; one process with two devices goes on to the
+    same end; two score it as one does.
+    """
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     both = started(command("rnnsearch", "auto", 2, cut))
     deadline = time.monotonic() + 300
-    while not read_records(cut / "metrics.jsonl") and both[0].poll() is None and time.monotonic() < deadline:
+    while (
+        not read_records(cut / "metrics.jsonl")
+        and both[0].poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     both[1].send_signal(signal.SIGTERM)
     codes, out, err = ended(both)
     assert codes == [143, 143], err
-    step = (Status.read(cut) or {})["step"]
-    assert 0 < step < STEPS and f"interrupted at step {step}: saved in {cut}" in out and (cut / "checkpoints" / str(step)).is_dir()
+    step = attempts.last_word(attempts.read(cut))[1]
+    assert (
+        0 < step < STEPS
+        and f"interrupted at step {step}: saved in {cut}" in out
+        and (cut / "checkpoints" / str(step)).is_dir()
+    )
     manifest = json.loads((cut / "manifest.json").read_text())
     assert manifest["devices"]["processes"] == 2 and manifest["devices"]["count"] == 2
 

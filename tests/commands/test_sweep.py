@@ -1,8 +1,9 @@
-"""`sweep`: what is refused, and how it sets out; a real sweep is in tests/experiments/test_swept.py."""
+"""`sweep`: what is refused, and how it sets out; a real sweep is in
+tests/experiments/test_swept.py.
+"""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import subprocess
 import sys
@@ -12,12 +13,12 @@ import pytest
 
 from attnlab.commands import sweep
 from attnlab.errors import UserError
-from attnlab.experiments import Search, choice, grid, planned
-from attnlab.experiments.loading import Changes
-from attnlab.experiments.running.queue import Queue
-from attnlab.experiments.running.selection import Choice, freeze, wanted
-from attnlab.experiments.running.slots import Slot
-from attnlab.training.records import RunLock
+from attnlab.experiments import Search, choice, grid
+from attnlab.experiments import plan as planning
+from attnlab.experiments.define.loading import Changes, load_experiment
+from attnlab.experiments.run import outlook
+from attnlab.experiments.run.selection import Choice, freeze, wanted
+from attnlab.records.stream import RunLock
 from tests.commands.tiny import called
 from tests.experiments import plans, real, stub
 
@@ -25,23 +26,86 @@ from tests.experiments import plans, real, stub
 @pytest.mark.quick
 def test_what_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     compare = 'compare=rows({"additive": {}, "general": {"system.attention.score": "general"}})'
-    file = real.experiment(tmp_path / "which.py", compare, "budget=Budget(match='parameters', knob='system.maxout')")
+    file = real.experiment(
+        tmp_path / "which.py", compare, "budget=Budget(match='parameters', knob='system.maxout')"
+    )
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     (tmp_path / "file").touch()
     for argv, words in (
-        ([file, f"--dir={tmp_path / 'thesis'}"], "is not empty and holds no sweep (chapter.tex is there); name a new or empty folder"),
+        (
+            [file, f"--dir={tmp_path / 'thesis'}"],
+            "is not empty and holds no sweep (chapter.tex is there); name a new or empty folder",
+        ),
         ([file, f"--dir={tmp_path / 'file'}"], "is not a folder; name another"),
-        ([file, f"--dir={tmp_path / 'new'}", "--slots=0"], "--slots=0: expected a whole number of at least 1"),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--slots=0"],
+            "--slots=0: expected a whole number of at least 1",
+        ),
         ([str(tmp_path / "wich.py"), f"--dir={tmp_path / 'new'}"], "did you mean"),
-        ([file, f"--dir={tmp_path / 'new'}", "--retry-faild"], "unknown flag --retry-faild; did you mean '--retry-failed'"),
-        ([file, f"--dir={tmp_path / 'new'}", "--executor=local", "--stack=maybe"], "invalid choice: 'maybe'"),
-        ([file, f"--dir={tmp_path / 'new'}", "--seeds=0,one"], "--seeds=0,one: expected whole numbers with commas between, such as 0,1,2"),
-        ([file, f"--dir={tmp_path / 'new'}", "--seeds=1,1"], "seeds is (1, 1); different whole numbers"),
-        ([file, f"--dir={tmp_path / 'new'}", "--config.seed=3"], "'seed' is set like any other setting; name the seeds in"),
-        ([file, f"--dir={tmp_path / 'new'}", "--config.system.maxout=9"], "this setting is solved for by the budget in the experiment"),
-        ([file, f"--dir={tmp_path / 'new'}", "--config.system.attention.score.name=dot"], "this setting is compared in the experiment"),
-        ([file, f"--dir={tmp_path / 'new'}", "--config.trainig.steps=3"], "no such key; did you mean 'training.steps'"),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--retry-faild"],
+            "unknown flag --retry-faild; did you mean '--retry-failed'",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--executor=local", "--stack=maybe"],
+            "invalid choice: 'maybe'",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--devices-per-trial=0"],
+            "--devices-per-trial=0: expected a whole number of at least 1",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--trial-timeout=0"],
+            "--trial-timeout=0: expected minutes, a number above 0",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--accept-failed", "--no-final"],
+            "--accept-failed: nothing is chosen with --no-final",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--seeds=0,one"],
+            "--seeds=0,one: expected a number of seeds, or whole numbers with commas",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--seeds=0"],
+            "--seeds=0: expected how many, from 1 to 1000; the seed 0 alone is --seeds=0,",
+        ),
+        (
+            [f"--dir={tmp_path / 'new'}"],
+            (
+                "name an experiment, 'sweep experiments/quickstart.py', or a config:"
+                " --config=FILE.py:ARGUMENT"
+            ),
+        ),
+        (
+            [file, "--grid=system.encoder=4,8", f"--dir={tmp_path / 'new'}"],
+            "--grid is for an experiment without a file; write it into",
+        ),
+        (
+            ["--config=configs/translation.py:rnnsearch", f"--dir={tmp_path / 'new'}"],
+            "nothing is compared or tuned; add --grid",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--seeds=1,1"],
+            "seeds is (1, 1); different whole numbers",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--config.seed=3"],
+            "'seed' is set like any other setting; name the seeds in",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--config.system.maxout=9"],
+            "this setting is solved for by the budget in the experiment",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--config.system.attention.score.name=dot"],
+            "this setting is compared in the experiment",
+        ),
+        (
+            [file, f"--dir={tmp_path / 'new'}", "--config.trainig.steps=3"],
+            "no such key; did you mean 'training.steps'",
+        ),
     ):
         before = sorted(tmp_path.rglob("*"))
         ended = called(["sweep", *argv])
@@ -53,59 +117,100 @@ def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
     stub.planned(tmp_path / "sweep")
     with RunLock(tmp_path / "sweep"):
         ended = called(["sweep", "experiments/which.py", f"--dir={tmp_path / 'sweep'}"])
-    assert ended.code == 2 and "another launcher is at work there (pid " in ended.err and ended.err.count("\n") == 1
+    assert (
+        ended.code == 2
+        and "another launcher is at work there (pid " in ended.err
+        and ended.err.count("\n") == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("5", (0, 1, 2, 3, 4)),
+        ("1", (0,)),
+        ("0,1,2", (0, 1, 2)),
+        ("7,", (7,)),
+        ("3,1", (3, 1)),
+        (None, ()),
+    ],
+)
+def test_a_single_number_says_how_many_seeds(given: str | None, meant: tuple[int, ...]) -> None:
+    assert sweep.seeds(given) == meant
+
+
+def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file lies in the folder; words that are refused leave it, and the folder, as they
+    were.
+    """
+    asked: list[tuple[str, str, Changes]] = []
+
+    def ensure(file: str, directory: Path, changes: Changes) -> None:
+        asked.append((file, Path(file).read_text(), changes))
+        if "general" in asked[-1][1]:
+            raise UserError("of 4 trials that have begun, 2 would be left out")
+        stub.planned(directory)
+
+    monkeypatch.setattr(planning, "ensure", ensure)
+    monkeypatch.setattr(sweep, "_conducted", lambda directory, how: 0)
+    words = [
+        "sweep",
+        "--config=configs/translation.py:rnnsearch",
+        f"--dir={tmp_path / 'mine'}",
+        "--seeds=5",
+        "--config.training.steps=60",
+    ]
+    assert (
+        called([*words, "--grid=system.attention.score=additive,general"]).code == 2
+        and not (tmp_path / "mine").exists()
+    )
+    for _ in range(2):
+        assert called([*words, "--grid", "system.attention.score=additive,dot"]).code == 0
+    files, texts, changes = zip(*asked[1:], strict=True)
+    assert set(files) == {str(tmp_path / "mine" / "rnnsearch.py")} and len(set(texts)) == 1
+    assert set(changes) == {Changes(("training.steps=60",), (0, 1, 2, 3, 4))}
+    assert called([*words, "--grid=system.attention.score=additive,general"]).code == 2
+    assert (tmp_path / "mine" / "rnnsearch.py").read_text() == texts[0]
+    found = load_experiment(files[0], changes[0])
+    assert [one.name for one in found.compare] == [
+        "score=additive",
+        "score=dot",
+    ] and found.base == {"training.steps": 60}
 
 
 def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file: str, directory: Path, changes: Changes) -> None:
         raise UserError("variant 'general': config.system.widht: no such key")
 
-    monkeypatch.setattr(planned, "ensure", refuse)
+    monkeypatch.setattr(planning, "ensure", refuse)
     ended = called(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
     assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("stack", "environment", "together"),
-    [("auto", {}, False), ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True), ("on", {}, True), ("off", {"CUDA_VISIBLE_DEVICES": "0"}, False)],
-)
-def test_where_trials_train_together(stack: str, environment: dict[str, str], together: bool, tmp_path: Path) -> None:
-    stub.planned(tmp_path)
-    arrange = sweep._arrangement(tmp_path, argparse.Namespace(stack=stack), [Slot(0, (), environment)])
-    assert (arrange is not list) == together
-
-
-def test_a_trial_lost_among_those_not_chosen_is_told_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
-    for trial in plan.trials():
-        lost = trial.candidate == plan.candidates[0] and trial.seed == plan.seeds[0]
-        stub.finish(trial, tmp_path, "failed" if lost else "done")
-    freeze(plan, tmp_path)
-    monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
-    arguments = argparse.Namespace(executor="local", stack="off", retry_failed=False, no_final=False)
-    assert sweep.conduct(tmp_path, arguments, [Slot(0)]) == 1
-    assert f"{plan.trials()[0].name} failed" in capsys.readouterr().err
-    monkeypatch.setattr(Queue, "run", lambda queue, jobs: ["no slot stays"])
-    assert sweep.conduct(tmp_path, argparse.Namespace(**{**vars(arguments), "no_final": True}), [Slot(0)]) == 1
-    assert "no slot stays" in capsys.readouterr().err
-
-
-@pytest.mark.quick
 def test_where_a_sweep_is_kept_unless_told() -> None:
     assert sweep.default_directory("experiments/quickstart.py") == "runs/quickstart"
-    assert sweep.default_directory("experiments/bottleneck.py:my/own folder") == "runs/bottleneck-my-own-folder"
+    assert (
+        sweep.default_directory("experiments/bottleneck.py:my/own folder")
+        == "runs/bottleneck-my-own-folder"
+    )
 
 
 def test_the_launcher_starts_without_jax() -> None:
     """`sweep --help` and all that the launcher imports."""
     code = (
-        "import sys; from attnlab.commands import main; main(['sweep', '--help']); import attnlab.experiments.running.queue;"
-        "sys.exit(any(name in sys.modules for name in ('jax', 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
+        "import sys; from attnlab.commands import main; main(['sweep', '--help']); import"
+        " attnlab.experiments.run.queue;sys.exit(any(name in sys.modules for name in ('jax',"
+        " 'flax', 'numpy', 'scipy', 'matplotlib', 'optuna', 'submitit')))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=real.ROOT, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, cwd=real.ROOT, check=False
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.quick
@@ -113,44 +218,41 @@ def test_what_is_planned_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[
     """Candidates with their counts; before a search has any, what it will try."""
     sweep.show(plans.plan(), tmp_path)
     shown = capsys.readouterr().out
-    assert "additive" in shown and "general" in shown and shown.endswith("4 trials: seeds 0, 1\n")
-    searched = plans.plan(search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3), seeds=(5, 1, 2))
+    assert "additive" in shown and "general" in shown
+    assert "4 trials: seeds 0, 1\n2 seeds of 2 variants find a difference to additive" in shown
+    searched = plans.plan(
+        search=Search({"schedule.peak": choice(1e-3, 2e-3, 4e-3)}, sampler="grid", trials=3),
+        seeds=(5, 1, 2),
+    )
     sweep.show(dataclasses.replace(searched, candidates=()), tmp_path)
-    text = "3 settings of schedule.peak for each of 2 variants, with seed 5; the best of each with seeds 1, 2 too: at most 10 trials"
-    assert capsys.readouterr().out == f"{searched.question}\nadditive, general\n{text}\n"
-    assert sweep.outlook(dataclasses.replace(searched, seeds=(5,)), tmp_path).endswith("with seed 5: at most 6 trials")
+    text = (
+        "3 settings of schedule.peak for each of 2 variants, with seed 5; the best of each with"
+        " seeds 1, 2 too: at most 10 trials"
+    )
+    assert capsys.readouterr().out.startswith(
+        f"{searched.question}\nadditive, general\n{text}\n3 seeds of 2 variants find"
+    )
+    assert outlook(dataclasses.replace(searched, seeds=(5,)), tmp_path).endswith(
+        "with seed 5: at most 6 trials"
+    )
 
 
-def test_a_dry_run_counts_the_trials_that_will_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_counts_the_trials_that_will_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a variant whose choice is frozen only the chosen candidate's; what has settled is told."""
     plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
     for trial in plan.trials():
         stub.finish(trial, tmp_path)
     freeze(plan, tmp_path)
     grown = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}), seeds=(0, 1, 2, 3))
-    monkeypatch.setattr(planned, "draft", lambda file, directory, changes: grown)
+    monkeypatch.setattr(planning, "draft", lambda file, directory, changes: grown)
     ended = called(["sweep", "which.py", f"--dir={tmp_path}", "--dry-run"])
     assert ended.code == 0, ended.err
     runs = len(wanted(grown, Choice.read(tmp_path)))
     assert (runs, len(grown.trials())) == (8, 16)
-    assert ended.out.splitlines()[-1] == (
-        "8 trials: seeds 0, 1, 2, 3; 4 of them have settled before; the choice is frozen (additive, general), "
-        "so 8 trials of candidates that were not chosen are left out"
-    )
-
-
-def test_the_outlook_of_a_search_whose_choice_is_frozen(tmp_path: Path) -> None:
-    """Nothing is searched for any more where all have their choice; what is new is."""
-    search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
-    plan = stub.planned(tmp_path, search=search, tune=(), seeds=(0, 1))
-    plan = plan.promote(one.id for one in plan.candidates)
-    plan.write(tmp_path)
-    for trial in plan.trials():
-        stub.finish(trial, tmp_path)
-    freeze(plan, tmp_path)
-    assert sweep.outlook(plan, tmp_path) == "4 trials: seeds 0, 1; 4 of them have settled before"
-    more = dataclasses.replace(plan, variants={**plan.variants, "dot": {"system.attention.score": "dot"}})
-    assert sweep.outlook(more, tmp_path) == (
-        "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with seeds 1 too; "
-        "4 of variants whose choice is frozen: at most 7 trials; 4 of them have settled before"
+    assert (
+        ended.out.splitlines()[-2]
+        == "8 trials: seeds 0, 1, 2, 3; 4 of them have settled before; the choice is frozen"
+        " (additive, general), so 8 trials of candidates that were not chosen are left out"
     )

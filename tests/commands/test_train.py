@@ -1,4 +1,6 @@
-"""The train command from config to pictures, for both systems, any registered mechanism and a user's own."""
+"""The train command from config to pictures, for both systems, any registered mechanism and a
+user's own.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ import pytest
 from attnlab import config as configs
 from attnlab.attention import MECHANISMS
 from attnlab.commands.train import default_workdir
+from attnlab.records import attempts
+from attnlab.records.manifest import Manifest
+from attnlab.records.stream import read_records
 from attnlab.tasks.translation import Translation
 from attnlab.training import loop
-from attnlab.training.manifest import Manifest
-from attnlab.training.records import Status, read_records
 from tests.commands.tiny import SHARED, SMALL, Called, arguments, called
 
 OWN = '''
@@ -53,30 +56,71 @@ class Mean(Attention):
 
 
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
-def test_a_run_leaves_what_the_readme_promises(system: str, runs: Callable[[str], tuple[Path, Called]]) -> None:
+def test_a_run_leaves_what_the_readme_promises(
+    system: str, runs: Callable[[str], tuple[Path, Called]]
+) -> None:
     workdir, ended = runs(system)
     results = json.loads((workdir / "results.json").read_text())
-    measures = {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact", "bleu_signature", "step", "parameters", "decoding_seconds"}
+    measures = {
+        "loss",
+        "perplexity",
+        "accuracy",
+        "bleu",
+        "chrf",
+        "exact",
+        "bleu_signature",
+        "step",
+        "parameters",
+        "decoding_seconds",
+    }
     assert measures <= set(results)
     assert results["split"] == "test" and results["sentences"] == 4 and results["step"] in (6, 12)
     assert len((workdir / "translations.txt").read_text().splitlines()) == 4
     name = "search" if system == "rnnsearch" else "decoder_0-cross_attention"
-    pictures = [workdir / "curves.png", *(workdir / "maps" / f"test{number}-{name}.png" for number in range(3))]
+    pictures = [
+        workdir / "curves.png",
+        *(workdir / "maps" / f"test{number}-{name}.png" for number in range(3)),
+    ]
     for path in pictures:
         assert path.read_bytes().startswith(b"\x89PNG") and str(path) in ended.out
-    assert (workdir / "maps" / "test2.npz").is_file() and not (workdir / "maps" / "test3.npz").exists()
-    records = [(record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")]
-    assert records == [(3, "train"), (6, "train"), (6, "valid"), (9, "train"), (12, "train"), (12, "valid")]
+    assert (workdir / "maps" / "test2.npz").is_file() and not (
+        workdir / "maps" / "test3.npz"
+    ).exists()
+    records = [
+        (record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")
+    ]
+    assert records == [
+        (3, "train"),
+        (6, "train"),
+        (6, "valid"),
+        (9, "train"),
+        (12, "train"),
+        (12, "valid"),
+    ]
     assert list((workdir / "tensorboard").iterdir()) and read_records(workdir / "timing.jsonl")
     manifest = Manifest.read(workdir)
-    assert manifest is not None and manifest.config["system"]["name"] == system and set(manifest.data) == {"train", "valid", "test"}
-    assert (Status.read(workdir) or {})["state"] == "done"
-    assert "first step " in ended.out and f"{system} on dates, test split" in ended.out and "train: 160 pairs" in ended.err
+    assert (
+        manifest is not None
+        and manifest.config["system"]["name"] == system
+        and set(manifest.data) == {"train", "valid", "test"}
+    )
+    assert attempts.last_word(attempts.read(workdir))[0] == "done"
+    assert (
+        "first step " in ended.out
+        and f"{system} on dates, test split" in ended.out
+        and "train: 160 pairs" in ended.err
+    )
 
 
-def test_the_same_command_again_changes_no_number(runs: Callable[[str], tuple[Path, Called]]) -> None:
+def test_the_same_command_again_changes_no_number(
+    runs: Callable[[str], tuple[Path, Called]],
+) -> None:
     workdir, _ = runs("rnnsearch")
-    kept = {path: path.read_bytes() for path in workdir.rglob("*") if path.suffix in (".jsonl", ".png", ".txt")}
+    kept = {
+        path: path.read_bytes()
+        for path in workdir.rglob("*")
+        if path.suffix in (".jsonl", ".png", ".txt")
+    }
     results = json.loads((workdir / "results.json").read_text())
     assert called(arguments("rnnsearch", workdir)).code == 0
     assert {path: path.read_bytes() for path in kept} == kept
@@ -84,24 +128,56 @@ def test_the_same_command_again_changes_no_number(runs: Callable[[str], tuple[Pa
     assert {**again, "decoding_seconds": 0} == {**results, "decoding_seconds": 0}
 
 
-def test_a_mechanism_of_ones_own_by_its_dotted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file where the user stands, named on the command line; a registered one in its place works the same way."""
+def test_a_mechanism_of_ones_own_by_its_dotted_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file where the user stands, named on the command line; a registered one in its place works
+    the same way.
+    """
     (tmp_path / "mine_for_a_test.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    small = [f"--config.{one}" for one in (*SMALL["rnnsearch"][:-1], *SHARED, "training.steps=2", "data.test=1", "batch.buckets=8,32")]
+    small = [
+        f"--config.{one}"
+        for one in (
+            *SMALL["rnnsearch"][:-1],
+            *SHARED,
+            "training.steps=2",
+            "data.test=1",
+            "batch.buckets=8,32",
+        )
+    ]
     mechanism = "--config.system.attention=mine_for_a_test:Mean"
     workdir = tmp_path / "own"
-    command = ["train", "--config=configs/translation.py:rnnsearch", f"--workdir={workdir}", mechanism, *small]
+    command = [
+        "train",
+        "--config=configs/translation.py:rnnsearch",
+        f"--workdir={workdir}",
+        mechanism,
+        *small,
+    ]
     ended = called([*command, "--config.system.attention.sharpness=2"])
     assert ended.code == 0, ended.err
     manifest = Manifest.read(workdir)
     assert manifest is not None
-    assert manifest.config["system"]["attention"] == {"name": "mine_for_a_test:Mean", "sharpness": 2.0}
+    assert manifest.config["system"]["attention"] == {
+        "name": "mine_for_a_test:Mean",
+        "sharpness": 2.0,
+    }
     assert (workdir / "maps" / "test0-search.png").is_file()
     elsewhere = mechanism.replace("system.attention", "system.decoder_attention")
-    refused = called(["train", "--config=configs/translation.py:transformer", f"--workdir={tmp_path / 'no'}", elsewhere])
-    assert refused.code == 2 and "Mean does not support the role 'self'; it offers 'cross'" in refused.err
+    refused = called(
+        [
+            "train",
+            "--config=configs/translation.py:transformer",
+            f"--workdir={tmp_path / 'no'}",
+            elsewhere,
+        ]
+    )
+    assert (
+        refused.code == 2
+        and "Mean does not support the role 'self'; it offers 'cross'" in refused.err
+    )
     assert not (tmp_path / "no").exists()
 
 
@@ -109,8 +185,14 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("name", MECHANISMS.names())
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
 def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> None:
-    slots = ["attention"] if system == "rnnsearch" else ["encoder_attention", "decoder_attention", "cross_attention"]
-    sizes = ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48"]  # for mechanisms that cut in two, three or four
+    slots = (
+        ["attention"]
+        if system == "rnnsearch"
+        else ["encoder_attention", "decoder_attention", "cross_attention"]
+    )
+    sizes = (
+        ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48"]
+    )  # for mechanisms that cut in two, three or four
     settings = [f"system.{one}" for one in [*sizes, *(f"{slot}={name}" for slot in slots)]]
     if name == "hops":  # more than one want a penalty
         settings.append("auxiliary.hops=0.01")
@@ -120,19 +202,34 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
 
 
 def test_divergence_is_told_and_exit_code_1(tmp_path: Path) -> None:
-    ended = called(arguments("rnnsearch", tmp_path / "run", "optimizer=sgd", "schedule.peak=1e38", "training.clip=0", "checkpoint.every=1"))
-    assert ended.code == 1 and "diverged: loss" in ended.out and "the last good checkpoint is kept" in ended.out
-    status = Status.read(tmp_path / "run")
-    assert status is not None and status["state"] == "diverged" and f"at step {status['step']}" in status["message"]
+    ended = called(
+        arguments(
+            "rnnsearch",
+            tmp_path / "run",
+            "optimizer=sgd",
+            "schedule.peak=1e38",
+            "training.clip=0",
+            "checkpoint.every=1",
+        )
+    )
+    assert (
+        ended.code == 1
+        and "diverged: loss" in ended.out
+        and "the last good checkpoint is kept" in ended.out
+    )
+    state, step, message = attempts.last_word(attempts.read(tmp_path / "run"))
+    assert state == "diverged" and f"at step {step}" in message
     assert not (tmp_path / "run" / "results.json").exists()
 
 
-@pytest.mark.parametrize(("error", "state"), [(RuntimeError("boom"), "failed"), (KeyboardInterrupt(), "interrupted")])
+@pytest.mark.parametrize(
+    ("error", "state"), [(RuntimeError("boom"), "failed"), (KeyboardInterrupt(), "interrupted")]
+)
 def test_an_error_of_our_own_is_left_in_the_status(
     error: BaseException, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(config: Any, task: Any, batches: Any, workdir: Path, *rest: Any) -> None:
-        Status(workdir, 12).update("running", 5)
+        rest[-1].at(5)
         raise error
 
     monkeypatch.setattr(loop, "train", broken)
@@ -141,8 +238,8 @@ def test_an_error_of_our_own_is_left_in_the_status(
             called(arguments("rnnsearch", tmp_path / "run"))
     else:
         assert called(arguments("rnnsearch", tmp_path / "run")).code == 130
-    status = Status.read(tmp_path / "run") or {}
-    assert (status["state"], status["step"]) == (state, 5) and type(error).__name__ in status["message"]
+    ended, step, message = attempts.last_word(attempts.read(tmp_path / "run"))
+    assert (ended, step) == (state, 5) and type(error).__name__ in message
 
 
 @pytest.mark.quick
@@ -150,19 +247,33 @@ def test_default_workdir_tells_configs_apart() -> None:
     first = configs.load("configs/translation.py:rnnsearch")
     other = configs.load("configs/translation.py:rnnsearch", ["seed=1"])
     path = default_workdir("configs/translation.py:rnnsearch", first)
-    assert path.startswith("runs/translation-rnnsearch-") and path == default_workdir("configs/translation.py:rnnsearch", first)
+    assert path.startswith("runs/translation-rnnsearch-") and path == default_workdir(
+        "configs/translation.py:rnnsearch", first
+    )
     assert path != default_workdir("configs/translation.py:rnnsearch", other)
-    elsewhere = configs.load("configs/translation.py:rnnsearch", ["parallel.devices=2", "parallel.backend=mesh"])
-    assert path == default_workdir("configs/translation.py:rnnsearch", elsewhere)  # the same run on other devices goes on there
+    elsewhere = configs.load(
+        "configs/translation.py:rnnsearch", ["parallel.devices=2", "parallel.backend=mesh"]
+    )
+    assert path == default_workdir(
+        "configs/translation.py:rnnsearch", elsewhere
+    )  # the same run on other devices goes on there
     stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(first))))
     assert path == default_workdir("some/where/translation.py:rnnsearch", stored)
 
 
-def test_without_workdir_the_run_goes_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_workdir_the_run_goes_below_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(loop, "train", lambda *rest: loop.Outcome("diverged", 1, None, "not really"))
-    command = [word for word in arguments("rnnsearch", tmp_path) if not word.startswith("--workdir")]
+    monkeypatch.setattr(
+        loop, "train", lambda *rest: loop.Outcome("diverged", 1, None, "not really")
+    )
+    command = [
+        word for word in arguments("rnnsearch", tmp_path) if not word.startswith("--workdir")
+    ]
     assert called(command).code == 1
     (workdir,) = (tmp_path / "runs").iterdir()
-    assert (workdir / "manifest.json").is_file() and workdir.name.startswith("translation-rnnsearch-")
+    assert (workdir / "manifest.json").is_file() and workdir.name.startswith(
+        "translation-rnnsearch-"
+    )

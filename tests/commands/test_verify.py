@@ -1,4 +1,6 @@
-"""The verify command: identical, or where a recorded run first differs and what is not as it was."""
+"""The verify command: identical, or where a recorded run first differs and what is not as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,13 @@ from typing import Any
 import pytest
 
 from attnlab.commands.verify import changes, first_difference
-from attnlab.training.manifest import Manifest
+from attnlab.records.manifest import Manifest
 from tests.commands.tiny import called
 
-RECORDS = [{"step": 2, "split": "train", "loss": 1.5, "tokens": 7.0}, {"step": 4, "split": "valid", "loss": float("nan")}]
+RECORDS = [
+    {"step": 2, "split": "train", "loss": 1.5, "tokens": 7.0},
+    {"step": 4, "split": "valid", "loss": float("nan")},
+]
 
 
 @pytest.fixture
@@ -34,7 +39,10 @@ def changed(path: Path, number: int, name: str, value: Any) -> None:
 def test_a_run_comes_out_the_same(searched: Path) -> None:
     before = {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()}
     ended = called(["verify", str(searched)])
-    assert (ended.code, ended.out) == (0, f"{searched}: identical, 6 records up to step 12\n"), ended.err
+    assert (ended.code, ended.out) == (
+        0,
+        f"{searched}: identical, 6 records up to step 12\n",
+    ), ended.err
     assert {path: path.read_bytes() for path in searched.rglob("*") if path.is_file()} == before
 
 
@@ -45,7 +53,9 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
     manifest["packages"]["jax"] = "0.0.1"
     (copied / "manifest.json").write_text(json.dumps(manifest))
     ended = called(["verify", str(copied), "--steps=6"])
-    assert ended.code == 1 and ended.out.startswith(f"{copied}: differs first at step 6 (valid), in accuracy: recorded 0.123, now 0.")
+    assert ended.code == 1 and ended.out.startswith(
+        f"{copied}: differs first at step 6 (valid), in accuracy: recorded 0.123, now 0."
+    )
     assert '  not as it was: packages.jax: saved "0.0.1", wanted "' in ended.out
     ended = called(["verify", str(copied), "--steps=5"])
     assert ended.code == 0 and "identical, 1 records up to step 3" in ended.out
@@ -54,17 +64,34 @@ def test_the_first_difference_is_named_and_what_is_not_as_it_was(copied: Path) -
 def test_first_difference() -> None:
     assert first_difference(RECORDS, [dict(record) for record in RECORDS]) is None  # NaN is itself
     other = [{**RECORDS[0], "loss": 1.5000000000000002}, RECORDS[1]]
-    assert first_difference(RECORDS, other) == "differs first at step 2 (train), in loss: recorded 1.5, now 1.5000000000000002"
+    assert (
+        first_difference(RECORDS, other)
+        == "differs first at step 2 (train), in loss: recorded 1.5, now 1.5000000000000002"
+    )
     fewer = [{name: value for name, value in RECORDS[0].items() if name != "tokens"}, RECORDS[1]]
-    assert first_difference(RECORDS, fewer) == "differs first at step 2 (train), in tokens: recorded 7.0, now nothing"
-    assert first_difference(fewer, RECORDS) == "differs first at step 2 (train), in tokens: recorded nothing, now 7.0"
-    assert first_difference(RECORDS, RECORDS[:1]) == "differs first at step 4 (valid): this record was recorded but did not come now"
-    assert first_difference(RECORDS[:1], RECORDS) == "differs first at step 4 (valid): this record was not recorded but came now"
+    assert (
+        first_difference(RECORDS, fewer)
+        == "differs first at step 2 (train), in tokens: recorded 7.0, now nothing"
+    )
+    assert (
+        first_difference(fewer, RECORDS)
+        == "differs first at step 2 (train), in tokens: recorded nothing, now 7.0"
+    )
+    assert (
+        first_difference(RECORDS, RECORDS[:1])
+        == "differs first at step 4 (valid): this record was recorded but did not come now"
+    )
+    assert (
+        first_difference(RECORDS[:1], RECORDS)
+        == "differs first at step 4 (valid): this record was not recorded but came now"
+    )
 
 
 def test_what_training_did_not_read_is_no_change() -> None:
     """A run of `train` has read the test split too; a stacked trial says that it was one."""
-    then = Manifest.build({}, devices={"kind": "cpu", "stacked": 3}, data={"train": "a", "valid": "b", "test": "c"})
+    then = Manifest.build(
+        {}, devices={"kind": "cpu", "stacked": 3}, data={"train": "a", "valid": "b", "test": "c"}
+    )
     now = Manifest.build({}, devices={"kind": "cpu"}, data={"train": "a", "valid": "x"})
     one, two = changes(then, now)
     assert one == 'data.valid: saved "b", wanted "x"' and "one program with 2 other trials" in two
@@ -80,7 +107,9 @@ def test_what_training_did_not_read_is_no_change() -> None:
         ([], "WORKDIR"),
     ],
 )
-def test_mistakes_are_named(arguments: list[str], words: str, copied: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_mistakes_are_named(
+    arguments: list[str], words: str, copied: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     where = {"run": copied, "empty": tmp_path_factory.mktemp("empty")}
     ended = called(["verify", *(one.format(**where) for one in arguments)])
     assert ended.code == 2 and words in ended.err and ended.err.count("\n") == 1

@@ -11,13 +11,42 @@ from pathlib import Path
 from attnlab.commands import main
 
 SMALL = {
-    "rnn_encoder_decoder": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"],
-    "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"],
+    "rnn_encoder_decoder": [
+        "system.embedding=8",
+        "system.encoder=8",
+        "system.decoder=8",
+        "system.maxout=6",
+    ],
+    "rnnsearch": [
+        "system.embedding=8",
+        "system.encoder=8",
+        "system.decoder=8",
+        "system.maxout=6",
+        "system.attention.score.hidden=8",
+    ],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1"],
 }
-SHARED = ["data.examples=160", "data.valid=10", "data.test=4", "batch.size=16", "batch.buckets=32", "batch.max_length=32"]
-SHARED += ["training.steps=12", "training.log_every=3", "training.evaluate_every=6", "schedule.warmup=2", "checkpoint.every=4"]
-SHARED += ["decoding.method=greedy", "decoding.max_ratio=0.4", "decoding.max_extra=2", "decoding.batch=4"]
+SHARED = [
+    "data.examples=160",
+    "data.valid=10",
+    "data.test=4",
+    "batch.size=16",
+    "batch.buckets=32",
+    "batch.max_length=32",
+]
+SHARED += [
+    "training.steps=12",
+    "training.log_every=3",
+    "training.evaluate_every=6",
+    "schedule.warmup=2",
+    "checkpoint.every=4",
+]
+SHARED += [
+    "decoding.method=greedy",
+    "decoding.max_ratio=0.4",
+    "decoding.max_extra=2",
+    "decoding.batch=4",
+]
 
 
 def arguments(system: str, workdir: Path, *overrides: str) -> list[str]:

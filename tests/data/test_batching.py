@@ -1,4 +1,6 @@
-"""Batches: a pure function of (seed, step) that shows every example once per epoch, in static shapes."""
+"""Batches: a pure function of (seed, step) that shows every example once per epoch, in static
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,23 @@ from attnlab.errors import UserError
 def examples(count: int = 200, longest: int = 30, seed: int = 0) -> Examples:
     """Pairs whose first source token is 10 + their number, of random lengths."""
     rng = np.random.default_rng(seed)
-    source = [[10 + i, *rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for i in range(count)]
+    source = [
+        [10 + i, *rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for i in range(count)
+    ]
     target = [[*rng.integers(4, 9, rng.integers(0, longest - 1)), EOS] for _ in range(count)]
-    return Examples([np.array(ids, np.int32) for ids in source], [np.array(ids, np.int32) for ids in target])
+    return Examples(
+        [np.array(ids, np.int32) for ids in source], [np.array(ids, np.int32) for ids in target]
+    )
 
 
 def train_batches(data: Examples | None = None, **changes: Any) -> TrainBatches:
-    settings: dict[str, Any] = {"size": 8, "unit": "sentences", "buckets": (8, 16, 32), "max_length": 32, "seed": 1}
+    settings: dict[str, Any] = {
+        "size": 8,
+        "unit": "sentences",
+        "buckets": (8, 16, 32),
+        "max_length": 32,
+        "seed": 1,
+    }
     return TrainBatches(examples() if data is None else data, **{**settings, **changes})
 
 
@@ -53,7 +65,9 @@ def test_each_epoch_has_every_example_once_and_unaltered(unit: str, size: int) -
     for epoch in range(3):
         seen: list[int] = []
         shapes: list[tuple[int, ...]] = []
-        for step in range(epoch * batches.batches_per_epoch, (epoch + 1) * batches.batches_per_epoch):
+        for step in range(
+            epoch * batches.batches_per_epoch, (epoch + 1) * batches.batches_per_epoch
+        ):
             batch = batches(step)
             assert batch["source"].shape == batch["target"].shape
             assert batch["source"].shape in batches.shapes
@@ -86,7 +100,10 @@ def test_batches_depend_on_seed_and_step_alone() -> None:
     for step in reversed(steps):
         for side in ("source", "target"):
             assert np.array_equal(other(step)[side], forward[step][side])
-    assert any(not np.array_equal(train_batches(seed=2)(step)["source"], forward[step]["source"]) for step in range(5))
+    assert any(
+        not np.array_equal(train_batches(seed=2)(step)["source"], forward[step]["source"])
+        for step in range(5)
+    )
 
 
 def test_epochs_differ_in_order() -> None:
@@ -101,7 +118,10 @@ def test_epochs_differ_in_order() -> None:
 @pytest.mark.parametrize("unit,size", [("sentences", 8), ("tokens", 200)])
 def test_the_shares_of_all_processes_make_up_the_global_batch(unit: str, size: int) -> None:
     whole = train_batches(unit=unit, size=size, multiple=4)
-    shares = [train_batches(unit=unit, size=size, multiple=4, process_index=i, process_count=4) for i in range(4)]
+    shares = [
+        train_batches(unit=unit, size=size, multiple=4, process_index=i, process_count=4)
+        for i in range(4)
+    ]
     for step in range(whole.batches_per_epoch):
         for side in ("source", "target"):
             joined = np.concatenate([share(step)[side] for share in shares])
@@ -121,9 +141,13 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
     batches = train_batches(data, max_length=20)
     assert batches.left_out == (lengths > 20).sum() > 0
     assert {width for _, width in batches.shapes} == {8, 16, 20}
-    seen = sorted(number for step in range(batches.batches_per_epoch) for number in numbers(batches(step)))
+    seen = sorted(
+        number for step in range(batches.batches_per_epoch) for number in numbers(batches(step))
+    )
     assert seen == [i for i, length in enumerate(lengths) if length <= 20]
-    assert train_batches(data, buckets=(8,), max_length=40).left_out == 0  # the limit is the last bucket
+    assert (
+        train_batches(data, buckets=(8,), max_length=40).left_out == 0
+    )  # the limit is the last bucket
 
 
 @pytest.mark.parametrize(
@@ -133,7 +157,10 @@ def test_too_long_pairs_are_counted_and_the_limit_is_a_bucket() -> None:
         ({"size": 3, "multiple": 4}, "take 4"),
         ({"size": 8, "process_count": 3}, "not divisible by 3"),
         ({"unit": "token"}, "did you mean 'tokens'"),
-        ({"max_length": 1}, r"within config\.batch\.max_length=1: of 200 pairs, the shortest has \d+ tokens"),
+        (
+            {"max_length": 1},
+            r"within config\.batch\.max_length=1: of 200 pairs, the shortest has \d+ tokens",
+        ),
         ({"buckets": (0, 8)}, "must be positive"),
         ({"size": 0, "unit": "tokens"}, "must be positive"),
     ],
@@ -157,10 +184,14 @@ def test_evaluation_has_every_example_once_in_a_fixed_order_whatever_its_length(
     for indices, batch in batches:
         assert batch["source"].shape in {(16, width) for width in (8, 16, 32, 64)}
         assert [i for i in indices.tolist() if i >= 0] == numbers(batch)
-        assert (batch["source"][indices < 0] == PAD).all() and (batch["target"][indices < 0] == PAD).all()
+        assert (batch["source"][indices < 0] == PAD).all() and (
+            batch["target"][indices < 0] == PAD
+        ).all()
         for row, i in enumerate(indices):
             if i >= 0:
-                assert batch["target"][row][: len(data.target[i])].tolist() == data.target[i].tolist()
+                assert (
+                    batch["target"][row][: len(data.target[i])].tolist() == data.target[i].tolist()
+                )
     again = evaluation_batches(data, size=16, buckets=(8, 16))
     assert all(np.array_equal(a, b) for (a, _), (b, _) in zip(batches, again, strict=True))
 
@@ -193,7 +224,9 @@ def test_a_batch_takes_well_under_a_millisecond() -> None:
 
 
 def test_labels_go_with_their_texts_and_padding_has_none() -> None:
-    """Single texts and pairs; every label comes beside its own text, 0 beside a row that fills up."""
+    """Single texts and pairs; every label comes beside its own text, 0 beside a row that fills
+    up.
+    """
     pairs = examples(50)
     for target in (pairs.target, None):
         data = Examples(pairs.source, target, np.arange(1, 51, dtype=np.int32))
@@ -201,8 +234,15 @@ def test_labels_go_with_their_texts_and_padding_has_none() -> None:
         for step in range(batches.batches_per_epoch):
             batch = batches(step)
             assert set(batch) == {"source", "label"} | ({"target"} if target is not None else set())
-            assert batch["label"].dtype == np.int32 and batch["label"].shape == batch["source"].shape[:1]
-            np.testing.assert_array_equal(batch["label"], np.maximum(batch["source"][:, 0] - 9, 0))  # example i begins with 10 + i
-        assert data.lengths.tolist() == [max(len(side[i]) for side in data.packed) for i in range(50)]
+            assert (
+                batch["label"].dtype == np.int32
+                and batch["label"].shape == batch["source"].shape[:1]
+            )
+            np.testing.assert_array_equal(
+                batch["label"], np.maximum(batch["source"][:, 0] - 9, 0)
+            )  # example i begins with 10 + i
+        assert data.lengths.tolist() == [
+            max(len(side[i]) for side in data.packed) for i in range(50)
+        ]
     with pytest.raises(ValueError, match="50 sources and 3 labels"):
         Examples(pairs.source, None, np.ones(3, np.int32))

@@ -1,4 +1,6 @@
-"""Texts to be copied: lengths and words as asked, splits apart, gold alignment on one of the diagonals."""
+"""Texts to be copied: lengths and words as asked, splits apart, gold alignment on one of the
+diagonals.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,25 @@ def test_every_length_and_every_word_is_equally_likely_and_the_target_is_the_sou
     pairs = Copying(examples=6_000, shortest=3, longest=6, symbols=5).pairs("train")
     assert len(pairs) == 6_000 and all(source == target for source, target in pairs)
     lengths = Counter(len(source.split()) for source, _ in pairs)
-    assert set(lengths) == {3, 4, 5, 6} and all(abs(count - 1_500) < 150 for count in lengths.values())
+    assert set(lengths) == {3, 4, 5, 6} and all(
+        abs(count - 1_500) < 150 for count in lengths.values()
+    )
     words = Counter(word for source, _ in pairs for word in source.split())
     assert set(words) == set("abcde") and max(words.values()) < 1.1 * min(words.values())
 
 
 def test_splits_are_apart_whatever_the_seed() -> None:
-    found = {split: {s for seed in (0, 1) for s, _ in Copying(2_000, 300, 300, seed).pairs(split)} for split in SPLITS}
+    found = {
+        split: {s for seed in (0, 1) for s, _ in Copying(2_000, 300, 300, seed).pairs(split)}
+        for split in SPLITS
+    }
     for split, sources in found.items():
         assert {split_of(source) for source in sources} == {split}
-    assert Copying(valid=30).pairs("valid") == Copying(valid=50).pairs("valid")[:30] != Copying(valid=30, seed=1).pairs("valid")
+    assert (
+        Copying(valid=30).pairs("valid")
+        == Copying(valid=50).pairs("valid")[:30]
+        != Copying(valid=30, seed=1).pairs("valid")
+    )
 
 
 def test_alignment_is_the_diagonal_and_a_wrong_pair_is_refused() -> None:
@@ -37,7 +48,9 @@ def test_alignment_is_the_diagonal_and_a_wrong_pair_is_refused() -> None:
 
 def test_a_reversed_target_is_the_source_from_behind() -> None:
     kept, turned = Copying(examples=200), Copying(examples=200, order="reversed")
-    for (source, target), (same, reverse) in zip(kept.pairs("train"), turned.pairs("train"), strict=True):
+    for (source, target), (same, reverse) in zip(
+        kept.pairs("train"), turned.pairs("train"), strict=True
+    ):
         assert source == same and reverse == target[::-1]
         words = source.split()
         assert all(reverse.split()[j] == words[i] for i, j in turned.alignment((source, reverse)))

@@ -1,4 +1,6 @@
-"""From config to ids: vocabularies from the training split alone, kept with the run, everything counted."""
+"""From config to ids: vocabularies from the training split alone, kept with the run, everything
+counted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlab.data.corpus import Corpus, encode, fingerprint, has_vocabularies, load, load_vocabularies, save_vocabularies
+from attnlab.data.corpus import (
+    Corpus,
+    encode,
+    fingerprint,
+    has_vocabularies,
+    load,
+    load_vocabularies,
+    save_vocabularies,
+)
 from attnlab.data.vocabulary import EOS, UNK
 from attnlab.errors import UserError
 
@@ -28,7 +38,12 @@ def files(tmp_path: Path) -> dict[str, Any]:
     return {"name": "files", "directory": str(tmp_path)}
 
 
-def load_and_save(data: dict[str, Any], vocabulary: dict[str, Any], workdir: Path, splits: tuple[str, ...] = ("train", "valid")) -> Corpus:
+def load_and_save(
+    data: dict[str, Any],
+    vocabulary: dict[str, Any],
+    workdir: Path,
+    splits: tuple[str, ...] = ("train", "valid"),
+) -> Corpus:
     """What the start of a run does."""
     corpus = load(data, vocabulary, workdir, splits)
     save_vocabularies((corpus.source_vocabulary, corpus.target_vocabulary), workdir)
@@ -37,13 +52,17 @@ def load_and_save(data: dict[str, Any], vocabulary: dict[str, Any], workdir: Pat
 
 @pytest.mark.quick
 @pytest.mark.parametrize("shared", [True, False])
-def test_texts_become_ids_with_eos_and_come_back(files: dict[str, Any], tmp_path: Path, shared: bool) -> None:
+def test_texts_become_ids_with_eos_and_come_back(
+    files: dict[str, Any], tmp_path: Path, shared: bool
+) -> None:
     corpus = load(files, {**WORDS, "shared": shared}, tmp_path / "run")
     assert (corpus.source_vocabulary is corpus.target_vocabulary) == shared
     assert set(corpus.examples) == {"train", "valid"}
     for split, pairs in corpus.pairs.items():
         for i, (source, target) in enumerate(pairs):
-            assert corpus.examples[split].source[i][-1] == corpus.examples[split].target[i][-1] == EOS
+            assert (
+                corpus.examples[split].source[i][-1] == corpus.examples[split].target[i][-1] == EOS
+            )
             assert corpus.source_vocabulary.decode(corpus.examples[split].source[i]) == source
             assert corpus.target_vocabulary.decode(corpus.examples[split].target[i]) == target
     assert corpus.counts("train") == {
@@ -57,7 +76,9 @@ def test_texts_become_ids_with_eos_and_come_back(files: dict[str, Any], tmp_path
     }
 
 
-def test_vocabularies_are_learned_from_the_training_split_alone(files: dict[str, Any], tmp_path: Path) -> None:
+def test_vocabularies_are_learned_from_the_training_split_alone(
+    files: dict[str, Any], tmp_path: Path
+) -> None:
     corpus = load(files, WORDS, tmp_path / "run", splits=("test",))
     assert set(corpus.pairs) == {"test"}
     assert corpus.counts("test")["source_unknown"] == corpus.counts("test")["target_unknown"] == 1
@@ -65,7 +86,9 @@ def test_vocabularies_are_learned_from_the_training_split_alone(files: dict[str,
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(files: dict[str, Any], tmp_path: Path, shared: bool) -> None:
+def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(
+    files: dict[str, Any], tmp_path: Path, shared: bool
+) -> None:
     settings = {**WORDS, "shared": shared}
     assert not has_vocabularies(tmp_path / "run")
     first = load_and_save(files, settings, tmp_path / "run", splits=("valid",))
@@ -78,21 +101,37 @@ def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(files: 
     assert (source is target) == shared
 
 
-def test_a_saved_vocabulary_of_other_settings_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
+def test_a_saved_vocabulary_of_other_settings_is_refused(
+    files: dict[str, Any], tmp_path: Path
+) -> None:
     load_and_save(files, WORDS, tmp_path / "run")
-    with pytest.raises(UserError, match="size is 100 there and 90 here, shared is True there and False here; take another workdir"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "size is 100 there and 90 here, shared is True there and False here; take another"
+            " workdir"
+        ),
+    ):
         load(files, {**WORDS, "size": 90, "shared": False}, tmp_path / "run")
 
 
 def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: Path) -> None:
     settings = {**WORDS, "shared": False, "target_kind": "char"}
     corpus = load_and_save(files, settings, tmp_path / "run", splits=("valid",))
-    assert corpus.source_vocabulary.settings == {**corpus.target_vocabulary.settings, "kind": "word"} != corpus.target_vocabulary.settings
+    assert (
+        corpus.source_vocabulary.settings
+        == {**corpus.target_vocabulary.settings, "kind": "word"}
+        != corpus.target_vocabulary.settings
+    )
     again = load(files, settings, tmp_path / "run", splits=("valid",))
     assert np.array_equal(corpus.examples["valid"].target[0], again.examples["valid"].target[0])  # type: ignore[index]
-    with pytest.raises(UserError, match="target_kind is 'char' there and 'word' here; take another workdir"):
+    with pytest.raises(
+        UserError, match="target_kind is 'char' there and 'word' here; take another workdir"
+    ):
         load(files, {**WORDS, "shared": False}, tmp_path / "run")
-    with pytest.raises(UserError, match="kind='word' and target_kind='char': a shared vocabulary has one kind"):
+    with pytest.raises(
+        UserError, match="kind='word' and target_kind='char': a shared vocabulary has one kind"
+    ):
         load(files, {**settings, "shared": True})
 
 
@@ -121,9 +160,17 @@ def test_missing_vocabularies_are_told(tmp_path: Path) -> None:
     ("data", "vocabulary", "message"),
     [
         ({"name": "fles"}, {}, "unknown data source 'fles'; did you mean 'files'"),
-        ({"name": "dates", "exmples": 3}, {}, "config.data: dates has no field 'exmples' to set; did you mean 'examples'"),
+        (
+            {"name": "dates", "exmples": 3},
+            {},
+            "config.data: dates has no field 'exmples' to set; did you mean 'examples'",
+        ),
         ({"name": "dates", "examples": "3"}, {}, "config.data.examples='3' is of type str"),
-        ({"name": "dates"}, {"szie": 3}, "config.vocabulary has no field 'szie'; did you mean 'size'"),
+        (
+            {"name": "dates"},
+            {"szie": 3},
+            "config.vocabulary has no field 'szie'; did you mean 'size'",
+        ),
         ({"name": "dates"}, {"lowercase": 1}, "config.vocabulary.lowercase=1 is of type int"),
     ],
 )
@@ -134,7 +181,10 @@ def test_bad_config(data: dict[str, Any], vocabulary: dict[str, Any], message: s
 
 
 def test_a_generated_source_and_sentences_without_translation() -> None:
-    corpus = load({"name": "dates", "examples": 50, "valid": 5}, {"kind": "char", "size": 100, "min_frequency": 1})
+    corpus = load(
+        {"name": "dates", "examples": 50, "valid": 5},
+        {"kind": "char", "size": 100, "min_frequency": 1},
+    )
     assert isinstance(corpus, Corpus) and corpus.counts("train")["pairs"] == 50
     vocabularies = (corpus.source_vocabulary, corpus.target_vocabulary)
     examples = encode(vocabularies, [("3 march 1967", ""), ("4/5/6", "")])
@@ -143,7 +193,13 @@ def test_a_generated_source_and_sentences_without_translation() -> None:
 
 def test_the_fingerprint_sees_every_change() -> None:
     pairs = [("a", "b"), ("c", "d")]
-    others = [[("a", "b")], pairs[::-1], [("ab", ""), ("c", "d")], [("a", "b"), ("c", "d ")], [("b", "a"), ("c", "d")]]
+    others = [
+        [("a", "b")],
+        pairs[::-1],
+        [("ab", ""), ("c", "d")],
+        [("a", "b"), ("c", "d ")],
+        [("b", "a"), ("c", "d")],
+    ]
     others += [[("a", "b"), ("c", "x")], [("a", "b"), ("x", "d")]]
     assert fingerprint(pairs) == fingerprint(iter(pairs))
     assert len({fingerprint(pairs), *map(fingerprint, others)}) == 8

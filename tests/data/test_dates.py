@@ -28,10 +28,16 @@ def test_the_check_can_fail() -> None:
 def test_no_day_is_in_two_splits_and_valid_and_test_repeat_none() -> None:
     source = Dates(examples=66_000)
     days = {split: [target for _, target in source.pairs(split)] for split in SPLITS}
-    assert {split: len(found) for split, found in days.items()} == {"train": 66_000, "valid": 1_000, "test": 1_000}
+    assert {split: len(found) for split, found in days.items()} == {
+        "train": 66_000,
+        "valid": 1_000,
+        "test": 1_000,
+    }
     assert len(set(days["train"])) == 65_744  # 90 % of the days of two centuries
     assert len(set(days["valid"])) == len(set(days["test"])) == 1_000
-    assert not set(days["train"]) & set(days["valid"]) and not set(days["train"]) & set(days["test"])
+    assert not set(days["train"]) & set(days["valid"]) and not set(days["train"]) & set(
+        days["test"]
+    )
     assert not set(days["valid"]) & set(days["test"])
     assert min(days["train"]) < "1901" and max(days["train"]) > "2099"
 
@@ -43,7 +49,9 @@ def test_all_styles_occur_about_equally_often_and_half_in_lower_case() -> None:
     for text, _ in pairs:
         for mark in marks:
             marks[mark] += mark in text
-    assert 1_900 < marks["/"] < 2_500  # two styles, of nine where the two-digit year is possible, of eight elsewhere
+    assert (
+        1_900 < marks["/"] < 2_500
+    )  # two styles, of nine where the two-digit year is possible, of eight elsewhere
     assert 400 < marks["."] < 620  # half of the years
     assert 900 < marks[" of "] < 1_250
     worded = [text for text, _ in pairs if any(letter.isalpha() for letter in text)]
@@ -60,8 +68,20 @@ def test_equal_fields_give_equal_pairs() -> None:
 def test_alignment_links_the_fields_and_not_the_weekday() -> None:
     source, target = "friday, 3 march 1967", "1967-03-03"
     links = Dates().alignment((source, target))
-    spans = {j: "".join(source[i] for i in sorted(i for i, k in links if k == j)) for j in range(len(target))}
-    assert [spans[j] for j in (0, 3, 4, 5, 6, 7, 8, 9)] == ["1967", "1967", "", "march", "march", "", "3", "3"]
+    spans = {
+        j: "".join(source[i] for i in sorted(i for i, k in links if k == j))
+        for j in range(len(target))
+    }
+    assert [spans[j] for j in (0, 3, 4, 5, 6, 7, 8, 9)] == [
+        "1967",
+        "1967",
+        "",
+        "march",
+        "march",
+        "",
+        "3",
+        "3",
+    ]
     assert min(i for i, _ in links) == source.index("3")
 
 

@@ -1,4 +1,6 @@
-"""Made-up inference: labels by a reading of the sentences that shares no code with the generator, and neither sentence alone tells."""
+"""Made-up inference: labels by a reading of the sentences that shares no code with the generator,
+and neither sentence alone tells.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import pytest
 from attnlab.data.entailment import ACTIONS, LABELS, Entailment
 from attnlab.errors import UserError
 
-MEANING = {word: number for number, action in enumerate(ACTIONS) for forms in action for word in forms}
+MEANING = {
+    word: number for number, action in enumerate(ACTIONS) for forms in action for word in forms
+}
 
 
 def read(clause: str) -> tuple[str, int, bool]:
@@ -48,13 +52,20 @@ def test_neither_sentence_alone_tells_the_label() -> None:
         groups = Counter(of(*texts) for texts, _ in rows)
         for key in [key for key, count in groups.items() if count > 300]:
             share = Counter(label for texts, label in rows if of(*texts) == key)
-            assert all(abs(share[label] / groups[key] - 1 / 3) < 0.08 for label in LABELS), (key, share)
+            assert all(abs(share[label] / groups[key] - 1 / 3) < 0.08 for label in LABELS), (
+                key,
+                share,
+            )
 
 
 def test_splits_share_no_premise_and_equal_fields_give_equal_pairs() -> None:
     one = Entailment(examples=500, valid=100, test=100)
     splits = {split: one.labelled(split) for split in ("train", "valid", "test")}
-    assert splits["valid"] == Entailment(valid=100).labelled("valid") != Entailment(valid=100, seed=1).labelled("valid")
+    assert (
+        splits["valid"]
+        == Entailment(valid=100).labelled("valid")
+        != Entailment(valid=100, seed=1).labelled("valid")
+    )
     premises = {split: {texts[0] for texts, _ in rows} for split, rows in splits.items()}
     assert not premises["train"] & premises["valid"] and not premises["train"] & premises["test"]
 

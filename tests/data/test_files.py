@@ -16,9 +16,13 @@ GERMAN, ENGLISH = "Ein Hund.\nZwei Hunde.\n", "A dog.\nTwo dogs.\n"
 PAIRS = [("Ein Hund.", "A dog."), ("Zwei Hunde.", "Two dogs.")]
 
 
-def write(folder: Path, german: str | bytes = GERMAN, english: str | bytes = ENGLISH, split: str = "train") -> ParallelFiles:
+def write(
+    folder: Path, german: str | bytes = GERMAN, english: str | bytes = ENGLISH, split: str = "train"
+) -> ParallelFiles:
     for language, text in (("de", german), ("en", english)):
-        (folder / f"{split}.{language}").write_bytes(text.encode() if isinstance(text, str) else text)
+        (folder / f"{split}.{language}").write_bytes(
+            text.encode() if isinstance(text, str) else text
+        )
     return ParallelFiles(str(folder))
 
 
@@ -29,7 +33,9 @@ def complaint(source: ParallelFiles | TabFiles) -> str:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    "ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
+)
 def test_plain_and_packed_files(tmp_path: Path, ending: str, pack: type[bytes]) -> None:
     (tmp_path / f"train.de{ending}").write_bytes(pack(GERMAN.encode()))
     (tmp_path / "train.en").write_text(ENGLISH)
@@ -49,9 +55,14 @@ def test_lines_end_at_newline_alone_and_are_stripped(tmp_path: Path) -> None:
     assert source.pairs("train") == [("a\u2028b\x0bc", "1"), ("d\x85e", "2")]
 
 
-def test_pairs_of_blank_lines_are_skipped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_pairs_of_blank_lines_are_skipped_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
-        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == [("a", "1"), ("b", "2")]
+        assert write(tmp_path, "a\n \nb\n\n", "1\n\n2\n\n").pairs("train") == [
+            ("a", "1"),
+            ("b", "2"),
+        ]
     assert "skipped 2 blank lines" in caplog.text
 
 
@@ -59,7 +70,9 @@ def test_a_line_blank_on_one_side(tmp_path: Path) -> None:
     assert complaint(write(tmp_path, "a\n\nb\n", "1\n2\n3\n")).startswith(
         f"{tmp_path / 'train.de'}, line 2: blank, while {tmp_path / 'train.en'}"
     )
-    assert complaint(write(tmp_path, "a\nb\n", "1\n \n")).startswith(f"{tmp_path / 'train.en'}, line 2: blank")
+    assert complaint(write(tmp_path, "a\nb\n", "1\n \n")).startswith(
+        f"{tmp_path / 'train.en'}, line 2: blank"
+    )
 
 
 def test_nothing_but_blank_lines(tmp_path: Path) -> None:
@@ -81,14 +94,25 @@ def test_an_empty_file(tmp_path: Path, ending: str) -> None:
 
 def test_a_line_that_is_not_utf8(tmp_path: Path) -> None:
     message = complaint(write(tmp_path, b"gut\n\nsch\xf6n\n", "a\n\nb\n"))
-    assert message == f"{tmp_path / 'train.de'}, line 3: not UTF-8 (byte 0xf6); convert the file to UTF-8"
+    assert (
+        message
+        == f"{tmp_path / 'train.de'}, line 3: not UTF-8 (byte 0xf6); convert the file to UTF-8"
+    )
     assert ", line 1: not UTF-8" in complaint(write(tmp_path, b"\xff", "a"))
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"no gzip at all", gzip.compress(GERMAN.encode() * 100)[:-20], gzip.compress(b"abc" * 99)[:15] + b"\xff" * 30],
-    ids=["no gzip", "cut short", "overwritten"],  # the bytes hold the time, which would differ between workers
+    [
+        b"no gzip at all",
+        gzip.compress(GERMAN.encode() * 100)[:-20],
+        gzip.compress(b"abc" * 99)[:15] + b"\xff" * 30,
+    ],
+    ids=[
+        "no gzip",
+        "cut short",
+        "overwritten",
+    ],  # the bytes hold the time, which would differ between workers
 )
 def test_a_damaged_gzip_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "train.de.gz").write_bytes(content)
@@ -105,7 +129,10 @@ def test_a_damaged_xz_file(tmp_path: Path) -> None:
 def test_a_missing_file_names_what_was_tried_and_what_is_near(tmp_path: Path) -> None:
     write(tmp_path, split="trian")
     message = complaint(ParallelFiles(str(tmp_path)))
-    assert "tried train.de, train.de.gz, train.de.xz" in message and "did you mean 'trian.de'" in message
+    assert (
+        "tried train.de, train.de.gz, train.de.xz" in message
+        and "did you mean 'trian.de'" in message
+    )
     for i in range(100):
         (tmp_path / f"{i}_something_else").touch()
     with pytest.raises(UserError, match="the folder has 102 entries, none with a similar name"):
@@ -117,12 +144,19 @@ def test_a_missing_folder_and_an_unreadable_file(tmp_path: Path) -> None:
     assert f"the folder {tmp_path / 'absent'} cannot be read (No such file or directory)" in message
     (tmp_path / "train.de").mkdir()
     (tmp_path / "train.en").write_text(ENGLISH)
-    assert complaint(ParallelFiles(str(tmp_path))) == f"cannot read {tmp_path / 'train.de'}: Is a directory"
+    assert (
+        complaint(ParallelFiles(str(tmp_path)))
+        == f"cannot read {tmp_path / 'train.de'}: Is a directory"
+    )
 
 
-@pytest.mark.parametrize("ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    "ending,pack", [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
+)
 def test_a_table_by_columns(tmp_path: Path, ending: str, pack: type[bytes]) -> None:
-    (tmp_path / f"train.tsv{ending}").write_bytes(pack(b"1\tA dog.\tEin Hund.\r\n\t\t\n2\tTwo dogs.\tZwei Hunde. \textra\n\n"))
+    (tmp_path / f"train.tsv{ending}").write_bytes(
+        pack(b"1\tA dog.\tEin Hund.\r\n\t\t\n2\tTwo dogs.\tZwei Hunde. \textra\n\n")
+    )
     assert TabFiles(str(tmp_path), source=3, target=2).pairs("train") == PAIRS
 
 
@@ -156,10 +190,14 @@ def test_plain_text_keeps_its_lines(tmp_path: Path, ending: str, pack: type[byte
 
 def test_parts_of_one_file_are_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "all.txt").write_text("".join(f"{number}\n" for number in range(33)))
-    source = TextFiles(str(tmp_path), train="all.txt[:80%]", valid="all.txt[80%:95%]", test="all.txt[95%:]")
+    source = TextFiles(
+        str(tmp_path), train="all.txt[:80%]", valid="all.txt[80%:95%]", test="all.txt[95%:]"
+    )
     parts = [source.texts(split) for split in ("train", "valid", "test")]
     whole = [str(number) for number in range(33)]
-    assert [len(part) for part in parts] == [26, 5, 2] and [text for part in parts for text in part] == whole
+    assert [len(part) for part in parts] == [26, 5, 2] and [
+        text for part in parts for text in part
+    ] == whole
     assert TextFiles(str(tmp_path), train="all.txt[:]").texts("train") == whole
 
 

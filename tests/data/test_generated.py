@@ -18,7 +18,11 @@ def test_sizes_and_seed_are_checked(field: str, value: int) -> None:
 
 
 def test_count_and_the_base_itself() -> None:
-    assert [Generated(examples=5).count(split) for split in ("train", "valid", "test")] == [5, 1_000, 1_000]
+    assert [Generated(examples=5).count(split) for split in ("train", "valid", "test")] == [
+        5,
+        1_000,
+        1_000,
+    ]
     with pytest.raises(NotImplementedError):
         Generated().pairs("train")
     with pytest.raises(NotImplementedError):
@@ -27,7 +31,10 @@ def test_count_and_the_base_itself() -> None:
 
 def test_the_pairs_are_the_same_on_every_machine() -> None:
     """A number measured on generated data means something elsewhere only as long as these hold."""
-    found = {name: fingerprint(SOURCES.resolve(name)(examples=500).pairs("train"))[:12] for name in ("dates", "grammar", "copying")}
+    found = {
+        name: fingerprint(SOURCES.resolve(name)(examples=500).pairs("train"))[:12]
+        for name in ("dates", "grammar", "copying")
+    }
     assert found == {"dates": "45fefdca87af", "grammar": "e83733ae9e36", "copying": "b3a2f43c733b"}
 
 

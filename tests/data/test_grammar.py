@@ -1,4 +1,6 @@
-"""The grammar: an independent translator agrees with it, both ways lose nothing, splits are apart."""
+"""The grammar: an independent translator agrees with it, both ways lose nothing, splits are
+apart.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ EXAMPLE = (
 
 
 class Translator:
-    """Source text to target text straight from the words, sharing only the word tables with the generator."""
+    """Source text to target text straight from the words, sharing only the word tables with the
+    generator.
+    """
 
     def __init__(self, text: str) -> None:
         self.words = text.split()
@@ -131,7 +135,10 @@ def test_what_is_no_target_sentence(text: str, message: str) -> None:
 
 
 def test_splits_are_apart_whatever_the_seed_and_repeat_nothing() -> None:
-    found = {split: [s for seed in (0, 1) for s, _ in Grammar(3_000, 300, 300, seed).pairs(split)] for split in SPLITS}
+    found = {
+        split: [s for seed in (0, 1) for s, _ in Grammar(3_000, 300, 300, seed).pairs(split)]
+        for split in SPLITS
+    }
     for split, sources in found.items():
         assert {split_of(source) for source in sources} == {split}
     pairs = Grammar(examples=3_000).pairs("train")
@@ -141,12 +148,17 @@ def test_splits_are_apart_whatever_the_seed_and_repeat_nothing() -> None:
 def test_equal_fields_give_equal_pairs() -> None:
     assert Grammar(valid=30).pairs("valid") == Grammar(valid=50).pairs("valid")[:30]
     assert Grammar(valid=30, seed=1).pairs("valid") != Grammar(valid=30).pairs("valid")
-    assert Grammar(test=1).pairs("test") == [("the teacher will run tomorrow", "alba nova dolo kuras va")]
+    assert Grammar(test=1).pairs("test") == [
+        ("the teacher will run tomorrow", "alba nova dolo kuras va")
+    ]
 
 
 def test_depth_bounds_the_nesting_and_the_vocabulary_is_closed() -> None:
     def deepest(depth: int) -> int:
-        return max(target.split().count("ke") for _, target in Grammar(examples=600, depth=depth).pairs("train"))
+        return max(
+            target.split().count("ke")
+            for _, target in Grammar(examples=600, depth=depth).pairs("train")
+        )
 
     assert deepest(0) == 0
     assert 1 <= deepest(1) <= 2  # one in the subject, one in the object

@@ -1,4 +1,6 @@
-"""From config to labelled ids: tables of the user's, one text or two, what is kept with a run, and named mistakes."""
+"""From config to labelled ids: tables of the user's, one text or two, what is kept with a run, and
+named mistakes.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,38 @@ WORDS = {"kind": "word", "size": 100, "min_frequency": 1}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One table for all splits: a number, two texts, a label, below a row of names; a blank line among them."""
-    table = "id\tone\tother\tsays\n1\ta dog\tit barks\tyes\n\n2\ta cat sleeps\tit barks\tno\n3\ta cow\tit moos\tyes\n"
+    """One table for all splits: a number, two texts, a label, below a row of names; a blank line
+    among them.
+    """
+    table = (
+        "id\tone\tother\tsays\n1\ta dog\tit barks\tyes\n\n2\ta cat sleeps\tit barks\tno\n3\ta"
+        " cow\tit moos\tyes\n"
+    )
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.tsv").write_text(table)
     return tmp_path
 
 
 def node(folder: Path, **fields: Any) -> dict[str, Any]:
-    return {"name": "table", "directory": str(folder), "source": 2, "target": 3, "label": 4, "header": 1, **fields}
+    return {
+        "name": "table",
+        "directory": str(folder),
+        "source": 2,
+        "target": 3,
+        "label": 4,
+        "header": 1,
+        **fields,
+    }
 
 
 @pytest.mark.quick
 def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
     pairs = labelled.load(node(folder), WORDS)
-    assert pairs.rows["train"] == [(("a dog", "it barks"), "yes"), (("a cat sleeps", "it barks"), "no"), (("a cow", "it moos"), "yes")]
+    assert pairs.rows["train"] == [
+        (("a dog", "it barks"), "yes"),
+        (("a cat sleeps", "it barks"), "no"),
+        (("a cow", "it moos"), "yes"),
+    ]
     assert pairs.classes == labelled.Classes(("no", "yes"), 2)
     batch = pairs.examples["train"].batch(np.array([1, -1, 0]), 5)
     assert batch["label"].tolist() == [1, 0, 2] and batch["label"].dtype == np.int32
@@ -43,7 +62,9 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
     one = labelled.load(node(folder, target=0), WORDS)
     assert one.rows["valid"][0] == (("a dog",), "yes") and one.classes.sentences == 1
     assert set(one.examples["valid"].batch(np.array([0]), 4)) == {"source", "label"}
-    assert one.examples["valid"].lengths.tolist() == [3, 4, 3] and pairs.examples["valid"].lengths.tolist() == [3, 4, 3]
+    assert one.examples["valid"].lengths.tolist() == [3, 4, 3] and pairs.examples[
+        "valid"
+    ].lengths.tolist() == [3, 4, 3]
     assert one.fingerprints["train"] != pairs.fingerprints["train"]
     assert pairs.about("train") == "3 pairs, 19 tokens (0 unknown); no 1, yes 2"
 
@@ -57,9 +78,17 @@ def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text("nothing to be learned from\n")
     again = labelled.load(node(folder), WORDS, workdir, ("test",))
-    assert again.classes == data.classes and again.vocabulary.size == data.vocabulary.size and set(again.rows) == {"test"}
-    assert [ids.tolist() for ids in again.examples["test"].source] == [ids.tolist() for ids in data.examples["train"].source]
-    (workdir / "vocabulary" / "labels.json").write_text(json.dumps({"labels": ["a", "b"], "sentences": 2, "sha256": "0"}))
+    assert (
+        again.classes == data.classes
+        and again.vocabulary.size == data.vocabulary.size
+        and set(again.rows) == {"test"}
+    )
+    assert [ids.tolist() for ids in again.examples["test"].source] == [
+        ids.tolist() for ids in data.examples["train"].source
+    ]
+    (workdir / "vocabulary" / "labels.json").write_text(
+        json.dumps({"labels": ["a", "b"], "sentences": 2, "sha256": "0"})
+    )
     with pytest.raises(UserError, match=r"labels.json are damaged \(their checksum"):
         labelled.load(node(folder), WORDS, workdir, ())
     (workdir / "vocabulary" / "labels.json").write_text('{"labels"')
@@ -77,10 +106,18 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         labelled.load(node(folder), WORDS, splits=("train", "valid", "test")),
     )
     assert every.classes == alone.classes == labelled.Classes(("no", "yes"), 2)
-    assert every.vocabulary.tokens(range(every.vocabulary.size)) == alone.vocabulary.tokens(range(alone.vocabulary.size))
-    assert every.vocabulary.encode_all(["emu", "yak"])[0].tolist() == [UNK] == every.vocabulary.encode_all(["yak"])[0].tolist()
+    assert every.vocabulary.tokens(range(every.vocabulary.size)) == alone.vocabulary.tokens(
+        range(alone.vocabulary.size)
+    )
+    assert (
+        every.vocabulary.encode_all(["emu", "yak"])[0].tolist()
+        == [UNK]
+        == every.vocabulary.encode_all(["yak"])[0].tolist()
+    )
     assert every.examples["valid"].source[3].tolist() == [UNK, UNK, EOS]
-    only = labelled.load(node(folder), WORDS, splits=("test",))  # "train" is read for it, and not returned
+    only = labelled.load(
+        node(folder), WORDS, splits=("test",)
+    )  # "train" is read for it, and not returned
     assert only.vocabulary.size == alone.vocabulary.size and set(only.rows) == {"test"}
 
 
@@ -91,7 +128,10 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         ({"label": 3}, "are different columns"),
         ({"label": 9}, "line 2: 4 columns, but column 9 is asked for"),
         ({"header": -1}, "config.data.header=-1 is a number of lines"),
-        ({"name": "dates"}, "config.data=dates: a data source for this task needs a method labelled"),
+        (
+            {"name": "dates"},
+            "config.data=dates: a data source for this task needs a method labelled",
+        ),
     ],
 )
 def test_columns_that_are_none_are_named(change: dict[str, Any], words: str, folder: Path) -> None:
@@ -122,26 +162,47 @@ def test_rows_that_are_none_are_named(split: str, table: str, words: str, folder
         labelled.load(node(folder, **columns), WORDS)
 
 
-def test_a_label_that_only_another_split_has_is_a_class_of_its_own(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Never of the training split; and a split without any known label is of another task."""
-    (folder / "test.tsv").write_text("-\t-\t-\t-\n1\ta\tb\tmaybe\n2\ta\tb\tno\n3\ta\tb\tyes\n4\ta\tb\tperhaps\n")
+    (folder / "test.tsv").write_text(
+        "-\t-\t-\t-\n1\ta\tb\tmaybe\n2\ta\tb\tno\n3\ta\tb\tyes\n4\ta\tb\tperhaps\n"
+    )
     data = labelled.load(node(folder), WORDS, splits=("train", "test"))
-    assert data.examples["test"].label.tolist() == [3, 1, 2, 3] and data.classes.names == ("no", "yes")  # type: ignore[union-attr]
-    words = "2 of 4 examples of the test split have a label that the training split does not have (maybe, perhaps): wrong whatever"
+    assert data.examples["test"].label.tolist() == [3, 1, 2, 3] and data.classes.names == (
+        "no",
+        "yes",
+    )  # type: ignore[union-attr]
+    words = (
+        "2 of 4 examples of the test split have a label that the training split does not have"
+        " (maybe, perhaps): wrong whatever"
+    )
     assert words in caplog.text and "train split have" not in caplog.text
     assert data.about("test").endswith("; no 1, yes 1, maybe 1, perhaps 1")
     for split in ("train", "valid"):
         rows = [*data.rows["test"]] if split == "train" else data.rows["test"][:1]
-        with pytest.raises(UserError, match=f"the {split} split has the label 'maybe', which the training split does not have; choose"):
+        with pytest.raises(
+            UserError,
+            match=(
+                f"the {split} split has the label 'maybe', which the training split does not have;"
+                " choose"
+            ),
+        ):
             labelled.encode(data.vocabulary, data.classes, rows, split)
 
 
 @pytest.mark.parametrize("texts", [1, 2])
-def test_another_number_of_texts_than_in_training_is_refused(texts: int, folder: Path, tmp_path: Path) -> None:
+def test_another_number_of_texts_than_in_training_is_refused(
+    texts: int, folder: Path, tmp_path: Path
+) -> None:
     """`evaluate` with another column asked for: neither dropped nor missed."""
     fields = [{"target": 0}, {"target": 3}]
     labelled.save(labelled.load(node(folder, **fields[texts - 1]), WORDS), tmp_path / "run")
-    words = rf"the test split has an example with {3 - texts} text\(s\), training had {texts}; name as many"
+    words = (
+        rf"the test split has an example with {3 - texts} text\(s\), training had {texts}; name as"
+        r" many"
+    )
     with pytest.raises(UserError, match=words):
         labelled.load(node(folder, **fields[2 - texts]), WORDS, tmp_path / "run", ("test",))
 
@@ -159,14 +220,29 @@ def test_two_vocabularies_for_one_reader_are_refused(folder: Path) -> None:
         labelled.load(node(folder), {**WORDS, "shared": False})
 
 
-def test_examples_of_several_numbers_of_texts_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TabFiles, "labelled", lambda self, split: [(("a",), "x"), (("a", "b"), "y")])
-    with pytest.raises(UserError, match=r"every example must have one text, or every one two; the training split has \[1, 2\]"):
+def test_examples_of_several_numbers_of_texts_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        TabFiles, "labelled", lambda self, split: [(("a",), "x"), (("a", "b"), "y")]
+    )
+    with pytest.raises(
+        UserError,
+        match=(
+            r"every example must have one text, or every one two; the training split has \[1, 2\]"
+        ),
+    ):
         labelled.load(node(folder), WORDS)
 
 
 def test_fingerprints_tell_labels_apart_and_where_one_text_ends() -> None:
-    rows = [[(("ab", "c"), "x")], [(("a", "bc"), "x")], [(("ab",), "cx")], [(("ab", "c"), "x")] * 2, [(("ab", "c"), "y")]]
+    rows = [
+        [(("ab", "c"), "x")],
+        [(("a", "bc"), "x")],
+        [(("ab",), "cx")],
+        [(("ab", "c"), "x")] * 2,
+        [(("ab", "c"), "y")],
+    ]
     prints = {labelled.fingerprint(one) for one in rows}
     assert len(prints) == 5
 
@@ -176,10 +252,22 @@ def test_fingerprints_tell_labels_apart_and_where_one_text_ends() -> None:
     [
         (
             lambda label: [1.0] * len(label),
-            r"example 2 of the train split: label 'no' means an array of shape \(2,\), 'yes' of example 1 \(3,",
+            (
+                r"example 2 of the train split: label 'no' means an array of shape \(2,\), 'yes' of"
+                r" example 1 \(3,"
+            ),
         ),
-        (lambda label: {"yes": 1.0, "no": 1e39}[label], r"example 2 of the train split: label 'no' means 1e\+39, expected finite float32"),
-        (lambda label: [[1.0], [1.0, 2.0]], r"example 1 of the train split: label 'yes' means \[\[1.0\], .*, expected finite float32"),
+        (
+            lambda label: {"yes": 1.0, "no": 1e39}[label],
+            r"example 2 of the train split: label 'no' means 1e\+39, expected finite float32",
+        ),
+        (
+            lambda label: [[1.0], [1.0, 2.0]],
+            (
+                r"example 1 of the train split: label 'yes' means \[\[1.0\], .*, expected finite"
+                r" float32"
+            ),
+        ),
     ],
     ids=["shapes", "infinite", "ragged"],
 )

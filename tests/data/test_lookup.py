@@ -1,4 +1,6 @@
-"""Pairs and a key: labels by an independent reading, splits apart, nothing to be read off the place of the pair."""
+"""Pairs and a key: labels by an independent reading, splits apart, nothing to be read off the place
+of the pair.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,21 @@ def test_the_label_is_the_value_of_the_key_that_is_asked_for() -> None:
         assert len(pairs) == len(values) == 16 and len(key) == 1 and values[key] == label
         places[pairs.index(key + label)] += 1
     counts = Counter(label for _, label in rows)
-    assert set(counts) == set("0123456789") and min(counts.values()) > 20 and set(places) == set(range(16))
+    assert (
+        set(counts) == set("0123456789")
+        and min(counts.values()) > 20
+        and set(places) == set(range(16))
+    )
 
 
 def test_equal_fields_give_equal_texts_and_splits_share_none() -> None:
     one = Lookup(examples=200, valid=50, test=50)
     splits = {split: one.labelled(split) for split in ("train", "valid", "test")}
-    assert splits["train"] == Lookup(examples=200).labelled("train") != Lookup(examples=200, seed=1).labelled("train")
+    assert (
+        splits["train"]
+        == Lookup(examples=200).labelled("train")
+        != Lookup(examples=200, seed=1).labelled("train")
+    )
     texts = [text for rows in splits.values() for (text,), _ in rows]
     assert len(texts) == len(set(texts)) == 300
 

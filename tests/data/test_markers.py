@@ -1,4 +1,6 @@
-"""Hidden numbers: labels by an independent count, splits apart, nothing to be read off place or length."""
+"""Hidden numbers: labels by an independent count, splits apart, nothing to be read off place or
+length.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,20 @@ def test_the_label_is_the_sum_of_the_two_numbers() -> None:
 def test_equal_fields_give_equal_texts_and_splits_share_none() -> None:
     one = Markers(examples=200, valid=50, test=50)
     splits = {split: one.labelled(split) for split in ("train", "valid", "test")}
-    assert splits["train"] == Markers(examples=200).labelled("train") != Markers(examples=200, seed=1).labelled("train")
+    assert (
+        splits["train"]
+        == Markers(examples=200).labelled("train")
+        != Markers(examples=200, seed=1).labelled("train")
+    )
     texts = [text for rows in splits.values() for (text,), _ in rows]
     assert len(texts) == len(set(texts)) == 300
 
 
 def test_one_number_tells_nothing_of_the_label() -> None:
     rows = Markers(examples=4000, shortest=4, longest=6, words=5, numbers=2).labelled("train")
-    first = Counter((next(word for word in text.split() if word.isdigit()), label) for (text,), label in rows)
+    first = Counter(
+        (next(word for word in text.split() if word.isdigit()), label) for (text,), label in rows
+    )
     assert all(abs(count / 4000 - 0.25) < 0.03 for count in first.values()) and len(first) == 4
 
 

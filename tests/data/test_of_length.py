@@ -17,7 +17,9 @@ class Lines:
     """One pair of 1, 2, ... 9 words, whose target is longer; none in the test split."""
 
     def pairs(self, split: str) -> list[tuple[str, str]]:
-        return [("a\u00a0" + "b " * n, "c " * (n + 20)) for n in range(9)] if split != "test" else []
+        return (
+            [("a\u00a0" + "b " * n, "c " * (n + 20)) for n in range(9)] if split != "test" else []
+        )
 
 
 @pytest.mark.quick
@@ -38,7 +40,11 @@ def test_it_takes_any_source_by_its_node() -> None:
 @pytest.mark.parametrize(
     ("limits", "split", "words"),
     [
-        ((0, 5), "train", "config.data.shortest=0 and config.data.longest=5: expected 1 <= shortest <= longest"),
+        (
+            (0, 5),
+            "train",
+            "config.data.shortest=0 and config.data.longest=5: expected 1 <= shortest <= longest",
+        ),
         ((6, 5), "train", "shortest=6"),
         ((10, 12), "valid", "leave no pair of the valid split; its 9 pairs have 1 to 9 words"),
         ((1, 5), "test", "leave no pair of the test split; it is empty"),

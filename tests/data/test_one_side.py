@@ -15,7 +15,9 @@ def test_the_side_that_is_named_in_its_order() -> None:
         return Grammar(examples=5, valid=3, test=2)
 
     for side, number in (("source", 0), ("target", 1)):
-        assert OneSide(grammar, side).texts("valid") == [pair[number] for pair in grammar().pairs("valid")]  # type: ignore[arg-type]
+        assert OneSide(grammar, side).texts("valid") == [
+            pair[number] for pair in grammar().pairs("valid")
+        ]  # type: ignore[arg-type]
     assert OneSide("grammar").texts("test")[0] == Grammar().pairs("test")[0][1]
 
 

@@ -1,4 +1,6 @@
-"""The invented orthography: every rule by an example, splits that share no word, and that no letter tells its sound alone."""
+"""The invented orthography: every rule by an example, splits that share no word, and that no letter
+tells its sound alone.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ def test_words_are_said_by_the_rules(word: str) -> None:
 
 
 def test_words_are_different_in_and_between_splits_and_always_the_same() -> None:
-    pairs = {split: Spelling(examples=2000, valid=200, test=200).pairs(split) for split in ("train", "valid", "test")}
+    pairs = {
+        split: Spelling(examples=2000, valid=200, test=200).pairs(split)
+        for split in ("train", "valid", "test")
+    }
     words = [word for split in pairs.values() for word, _ in split]
     assert len(words) == len(set(words)) == 2400 and max(map(len, words)) <= 31
     assert all(said(word) == phonemes for split in pairs.values() for word, phonemes in split)
@@ -74,14 +79,23 @@ def test_a_letter_does_not_tell_its_sound_and_every_sound_is_made() -> None:
         for letters, phonemes in spoken(word):
             sounds[letters[0]][" ".join(phonemes)] += 1
             patterns[letters, " ".join(phonemes)] += 1
-    assert sum(max(of.values()) for of in sounds.values()) < 0.8 * sum(sum(of.values()) for of in sounds.values())
+    assert sum(max(of.values()) for of in sounds.values()) < 0.8 * sum(
+        sum(of.values()) for of in sounds.values()
+    )
     outcomes = {phonemes for _, phonemes in RULES}
     assert {phonemes for _, phonemes in patterns} == outcomes
 
 
 def test_alignments_link_letters_with_what_they_are_said_as() -> None:
     source = Spelling()
-    assert source.alignment(("knaithe", "N EY TH EH")) == {(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)}
+    assert source.alignment(("knaithe", "N EY TH EH")) == {
+        (1, 0),
+        (2, 1),
+        (3, 1),
+        (4, 2),
+        (5, 2),
+        (6, 3),
+    }
     assert source.alignment(("fox", "F AA K S")) == {(0, 0), (1, 1), (2, 2), (2, 3)}
     with pytest.raises(ValueError, match="'fox' is not said 'F AA'"):
         source.alignment(("fox", "F AA"))
@@ -94,6 +108,11 @@ def test_what_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.data.spelling._ONSETS", ("b",))
     with pytest.raises(UserError, match=r"config.data.syllables=0 must be 1 or more"):
         Spelling(syllables=0)
-    with pytest.raises(UserError, match=r"config.data.syllables=1: 20000 different words for train are too many, \d+ were found"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"config.data.syllables=1: 20000 different words for train are too many, \d+ were found"
+        ),
+    ):
         Spelling(syllables=1).pairs("train")
     assert SOURCES.resolve("spelling") is Spelling

@@ -20,15 +20,21 @@ def test_every_token_is_predicted_once_from_the_one_before_it(size: int, length:
     lanes, columns = Lanes(IDS, size=size, length=length), -(-23 // size)
     assert lanes.batches_per_epoch == -(-columns // length) and lanes.shapes == ((size, length),)
     epoch = [lanes(step) for step in range(lanes.batches_per_epoch)]
-    target, source = (np.concatenate([batch[name] for batch in epoch], axis=1) for name in ("target", "source"))
+    target, source = (
+        np.concatenate([batch[name] for batch in epoch], axis=1) for name in ("target", "source")
+    )
     read = []
     for row, (before, after) in enumerate(zip(source, target, strict=True)):
         own = IDS[row * columns : (row + 1) * columns]
-        np.testing.assert_array_equal(after, np.pad(own, (0, len(after) - len(own))))  # padding only at the end
+        np.testing.assert_array_equal(
+            after, np.pad(own, (0, len(after) - len(own)))
+        )  # padding only at the end
         np.testing.assert_array_equal(before != PAD, after != PAD)
         read += before[before != PAD].tolist()
     assert read == [EOS, *IDS[:-1]]
-    assert [batch["fresh"].tolist() for batch in epoch] == [[int(step == 0)] * size for step in range(len(epoch))]
+    assert [batch["fresh"].tolist() for batch in epoch] == [
+        [int(step == 0)] * size for step in range(len(epoch))
+    ]
     assert all(array.dtype == np.int32 for batch in epoch for array in batch.values())
 
 
@@ -41,37 +47,56 @@ def test_an_epoch_follows_another() -> None:
 
 def test_processes_share_the_rows_in_their_order() -> None:
     whole = Lanes(IDS, size=4, length=4)
-    shares = [Lanes(IDS, size=4, length=4, process_index=index, process_count=2) for index in range(2)]
+    shares = [
+        Lanes(IDS, size=4, length=4, process_index=index, process_count=2) for index in range(2)
+    ]
     assert shares[0].shapes == ((2, 4),)
     for step in range(3):
         for name, values in whole(step).items():
-            np.testing.assert_array_equal(values, np.concatenate([share(step)[name] for share in shares]))
+            np.testing.assert_array_equal(
+                values, np.concatenate([share(step)[name] for share in shares])
+            )
 
 
 def test_what_stands_beside_the_targets_goes_with_them() -> None:
     lanes = Lanes(IDS, size=4, length=4, beside={"mark": IDS % 2})
     for step in range(2):
         batch = lanes(step)
-        np.testing.assert_array_equal(batch["mark"], np.where(batch["target"] == PAD, 0, batch["target"] % 2))
+        np.testing.assert_array_equal(
+            batch["mark"], np.where(batch["target"] == PAD, 0, batch["target"] % 2)
+        )
 
 
 TEXTS = Packed(
-    [[10 + 20 * text + i for i in range(n)] + [EOS] for text, n in enumerate((7, 0, 3, 12, 1, 4, 5))]
+    [
+        [10 + 20 * text + i for i in range(n)] + [EOS]
+        for text, n in enumerate((7, 0, 3, 12, 1, 4, 5))
+    ]
 )  # 2, 1, 1, 4, 1, 2, 2 steps
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(("size", "steps"), [(1, 13), (3, 5), (7, 4), (9, 4)])
 def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) -> None:
-    """From a fresh BOS to its EOS, in steps that follow each other; padding only at the end of what a text has left."""
+    """From a fresh BOS to its EOS, in steps that follow each other; padding only at the end of what
+    a text has left.
+    """
     turns = lanes("in_turn", TEXTS, size=size, length=4)
-    assert isinstance(turns, Turns) and turns.batches_per_epoch == steps and turns.shapes == ((size, 4),)
+    assert (
+        isinstance(turns, Turns)
+        and turns.batches_per_epoch == steps
+        and turns.shapes == ((size, 4),)
+    )
     epoch = [turns(step) for step in range(steps)]
     read = []
     for row in range(size):
         for batch in epoch:
-            source, target = (batch[name][row][batch[name][row] != PAD].tolist() for name in ("source", "target"))
-            assert batch["target"][row].tolist() == [*target, *[PAD] * (4 - len(target))] and len(source) == len(target)
+            source, target = (
+                batch[name][row][batch[name][row] != PAD].tolist() for name in ("source", "target")
+            )
+            assert batch["target"][row].tolist() == [*target, *[PAD] * (4 - len(target))] and len(
+                source
+            ) == len(target)
             if batch["fresh"][row]:
                 read.append(([], []))
             if target:
@@ -85,13 +110,28 @@ def test_every_text_is_read_whole_in_a_lane_of_its_own(size: int, steps: int) ->
 
 def test_turns_of_processes_and_what_stands_beside_them() -> None:
     marks = Packed(ids % 2 for ids in TEXTS)
-    whole = lanes("in_turn", TEXTS, size=4, length=4, marks=marks)
-    shares = [lanes("in_turn", TEXTS, size=4, length=4, marks=marks, process_index=index, process_count=2) for index in range(2)]
+    whole = lanes("in_turn", TEXTS, size=4, length=4, beside={"recalled": marks})
+    shares = [
+        lanes(
+            "in_turn",
+            TEXTS,
+            size=4,
+            length=4,
+            beside={"recalled": marks},
+            process_index=index,
+            process_count=2,
+        )
+        for index in range(2)
+    ]
     for step in range(whole.batches_per_epoch):
         batch = whole(step)
-        np.testing.assert_array_equal(batch["recalled"], np.where(batch["target"] == PAD, 0, batch["target"] % 2))
+        np.testing.assert_array_equal(
+            batch["recalled"], np.where(batch["target"] == PAD, 0, batch["target"] % 2)
+        )
         for name, values in batch.items():
-            np.testing.assert_array_equal(values, np.concatenate([share(step)[name] for share in shares]))
+            np.testing.assert_array_equal(
+                values, np.concatenate([share(step)[name] for share in shares])
+            )
     with pytest.raises(UserError, match="config.batch.size=4 is not divisible by 3"):
         lanes("in_turn", TEXTS, size=4, length=4, multiple=3)
     assert isinstance(lanes("joined", TEXTS, size=2, length=4), Lanes)
@@ -107,7 +147,12 @@ def test_rows_that_devices_cannot_share_and_nothing_to_read_are_named() -> None:
 def test_texts_apart_begin_with_bos_and_are_fresh() -> None:
     texts = [[10, 11, EOS], [12, EOS], [EOS], [13, 14, 15, 16, EOS]]
     batches = Apart(Packed(texts), size=2, max_length=4, seed=0)
-    assert batches.left_out == 1 and widths(4) == (1, 2, 4) and widths(1) == (1,) and widths(41) == (11, 21, 41)
+    assert (
+        batches.left_out == 1
+        and widths(4) == (1, 2, 4)
+        and widths(1) == (1,)
+        and widths(41) == (11, 21, 41)
+    )
     seen = []
     for step in range(batches.batches_per_epoch):
         batch = batches(step)

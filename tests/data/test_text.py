@@ -1,4 +1,6 @@
-"""From a source of texts to ids: splits, the vocabulary of a run, counts, and what can be recalled."""
+"""From a source of texts to ids: splits, the vocabulary of a run, counts, and what can be
+recalled.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,24 @@ FEW, TELLING = {"name": f"{__name__}:Few"}, {"name": f"{__name__}:Telling"}
 def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
     data = load(FEW, WORDS, splits=("train", "valid", "test"))
     a, b = (int(data.vocabulary.encode_all([word])[0][0]) for word in "ab")
-    assert [ids.tolist() for ids in data.ids["valid"]] == [[a, b, EOS], [EOS], [b, b, EOS], [a, UNK, b, EOS]]
+    assert [ids.tolist() for ids in data.ids["valid"]] == [
+        [a, b, EOS],
+        [EOS],
+        [b, b, EOS],
+        [a, UNK, b, EOS],
+    ]
     assert data.counts("train") == {"texts": 3, "tokens": 7, "unknown": 0, "characters": 4 + 1 + 4}
-    assert data.counts("valid") == {"texts": 4, "tokens": 11, "unknown": 1, "characters": 4 + 1 + 4 + 8}
+    assert data.counts("valid") == {
+        "texts": 4,
+        "tokens": 11,
+        "unknown": 1,
+        "characters": 4 + 1 + 4 + 8,
+    }
     assert data.note("valid") == "valid: 4 texts, 11 tokens (9.1% unknown)"
-    assert data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"] and data.recalled == {}
+    assert (
+        data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"]
+        and data.recalled == {}
+    )
 
 
 def test_characters_are_counted_as_they_are_read() -> None:
@@ -62,13 +77,22 @@ def test_a_run_keeps_its_vocabulary(tmp_path: Path) -> None:
 
 def test_what_can_be_recalled_goes_with_the_ids() -> None:
     data = load(TELLING, WORDS, splits=("valid",))
-    assert [marks.tolist() for marks in data.recalled["valid"]] == [[0, 1, 0], [0], [0, 0, 0], [0, 0, 1, 0]]
-    with pytest.raises(UserError, match="word by word what can be recalled: set config.vocabulary.kind=word"):
+    assert [marks.tolist() for marks in data.recalled["valid"]] == [
+        [0, 1, 0],
+        [0],
+        [0, 0, 0],
+        [0, 0, 1, 0],
+    ]
+    with pytest.raises(
+        UserError, match="word by word what can be recalled: set config.vocabulary.kind=word"
+    ):
         load(TELLING, {**WORDS, "kind": "char"})
 
 
 def test_a_source_of_pairs_is_refused() -> None:
-    with pytest.raises(UserError, match="config.data=dates: language modelling needs a source with texts"):
+    with pytest.raises(
+        UserError, match="config.data=dates: language modelling needs a source with texts"
+    ):
         load({"name": "dates"}, WORDS)
 
 
@@ -81,7 +105,9 @@ class Blank(Few):
 
 
 def test_blanks_that_no_token_stands_for_are_no_characters() -> None:
-    """Words are scored by the characters of what the vocabulary sees, not of what is in the file."""
+    """Words are scored by the characters of what the vocabulary sees, not of what is in the
+    file.
+    """
     data, loose = (load({"name": f"{__name__}:{name}"}, WORDS) for name in ("Few", "Blank"))
     assert data.counts("valid") == loose.counts("valid")
 

@@ -1,4 +1,6 @@
-"""TensorFlow Datasets without TensorFlow: named sets offline, own prepared sets by name and by folder, and every complaint."""
+"""TensorFlow Datasets without TensorFlow: named sets offline, own prepared sets by name and by
+folder, and every complaint.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ library: Any = pytest.importorskip("tensorflow_datasets")
 
 
 class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc]
-    """Twenty pairs, one of them with a blank side; each is of one of two kinds but for every fifth, of which nobody knows."""
+    """Twenty pairs, one of them with a blank side; each is of one of two kinds but for every fifth,
+    of which nobody knows.
+    """
 
     VERSION = library.core.Version("1.0.0")
 
@@ -31,7 +35,9 @@ class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc
         text = library.features.Text()
         number = library.features.Scalar(dtype=np.int32)
         kind = library.features.ClassLabel(names=["odd", "even"])
-        features = library.features.FeaturesDict({"de": text, "en": text, "number": number, "kind": kind})
+        features = library.features.FeaturesDict(
+            {"de": text, "en": text, "number": number, "kind": kind}
+        )
         return library.core.DatasetInfo(builder=self, features=features)
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
@@ -39,7 +45,15 @@ class AttnlabTinyPairs(library.core.GeneratorBasedBuilder):  # type: ignore[misc
 
     def _generate_examples(self, count: int) -> Iterator[tuple[int, dict[str, Any]]]:
         for i in range(count):
-            yield i, {"de": f" Äpfel {i} ", "en": " " if i == 7 else f"apples {i}", "number": i, "kind": -1 if i % 5 == 0 else (i + 1) % 2}
+            yield (
+                i,
+                {
+                    "de": f" Äpfel {i} ",
+                    "en": " " if i == 7 else f"apples {i}",
+                    "number": i,
+                    "kind": -1 if i % 5 == 0 else (i + 1) % 2,
+                },
+            )
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +82,9 @@ def complaint(source: Tfds, split: str = "train") -> str:
 
 
 @pytest.mark.quick
-def test_a_prepared_set_by_name_and_by_folder(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_prepared_set_by_name_and_by_folder(
+    prepared: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     by_name = Tfds("attnlab_tiny_pairs", str(prepared), source="de").pairs("train")
     assert sorted(by_name) == sorted((f"Äpfel {i}", f"apples {i}") for i in range(20) if i != 7)
     assert "skipped 1 pairs" in caplog.text
@@ -76,20 +92,31 @@ def test_a_prepared_set_by_name_and_by_folder(prepared: Path, caplog: pytest.Log
     assert Tfds(directory=folder, source="de").pairs("train") == by_name
     assert len(Tfds(directory=folder, source="de").pairs("valid")) == 2
     texts = Tfds(directory=folder, source="en", target="no feature").texts("train")
-    assert len(texts) == 20 and sorted(filter(None, texts)) == sorted(english for _, english in by_name)
+    assert len(texts) == 20 and sorted(filter(None, texts)) == sorted(
+        english for _, english in by_name
+    )
 
 
 def test_labels_by_their_names(prepared: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One text or two, and the name of a numbered class, or a text; what has no label is skipped, and said."""
+    """One text or two, and the name of a numbered class, or a text; what has no label is skipped,
+    and said.
+    """
     tiny = Tfds("attnlab_tiny_pairs", str(prepared), source="de", label="kind")
     wanted = [i for i in range(20) if i % 5 and i != 7]
-    assert sorted(tiny.labelled("train")) == sorted(((f"Äpfel {i}", f"apples {i}"), "even" if i % 2 == 0 else "odd") for i in wanted)
+    assert sorted(tiny.labelled("train")) == sorted(
+        ((f"Äpfel {i}", f"apples {i}"), "even" if i % 2 == 0 else "odd") for i in wanted
+    )
     assert "skipped 5 examples" in caplog.text and tiny.sentences == 2
     single = Tfds("attnlab_tiny_pairs", str(prepared), source="en", target="", label="de")
     assert (
-        sorted(single.labelled("train")) == sorted(((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7) and single.sentences == 1
+        sorted(single.labelled("train"))
+        == sorted(((f"apples {i}",), f"Äpfel {i}") for i in range(20) if i != 7)
+        and single.sentences == 1
     )
-    for label, words in (("", "config.data.label is not set"), ("kin", "config.data.label='kin' is no feature .* did you mean 'kind'")):
+    for label, words in (
+        ("", "config.data.label is not set"),
+        ("kin", "config.data.label='kin' is no feature .* did you mean 'kind'"),
+    ):
         with pytest.raises(UserError, match=words):
             Tfds("attnlab_tiny_pairs", str(prepared), source="de", label=label).labelled("train")
 
@@ -102,7 +129,9 @@ def test_parts_of_splits(prepared: Path) -> None:
     assert len(read("train+validation")) == 21
 
 
-@pytest.mark.parametrize("name,source", [("ted_hrlr_translate/pt_to_en", "pt"), ("wmt14_translate/de-en", "de")])
+@pytest.mark.parametrize(
+    "name,source", [("ted_hrlr_translate/pt_to_en", "pt"), ("wmt14_translate/de-en", "de")]
+)
 def test_named_sets_also_older_ones(name: str, source: str) -> None:
     with library.testing.mock_data(num_examples=4):
         pairs = Tfds(name, source=source, target="en").pairs("train")
@@ -115,32 +144,55 @@ def test_an_older_set_is_found_in_a_fresh_process_and_tensorflow_stays_away(prep
         "import sys\n"
         "from attnlab.data.tfds import Tfds\n"
         "import tensorflow_datasets as library\n"
-        "with library.testing.mock_data(num_examples=2): assert len(Tfds('wmt14_translate/de-en', source='de').pairs('train')) == 2\n"
-        f"assert len(Tfds('attnlab_tiny_pairs', {str(prepared)!r}, source='de').pairs('valid')) == 2\n"  # its class is not known there
+        "with library.testing.mock_data(num_examples=2): assert len(Tfds('wmt14_translate/de-en',"
+        " source='de').pairs('train')) == 2\n"
+        f"assert len(Tfds('attnlab_tiny_pairs', {str(prepared)!r}, source='de').pairs('valid'))"
+        " == 2\n"  # its class is not known there
         "assert 'tensorflow' not in sys.modules and 'torch' not in sys.modules\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).returncode
+        == 0
+    )
 
 
 def test_importing_the_module_does_not_import_the_library() -> None:
     code = "import sys, attnlab.data.tfds; assert 'tensorflow_datasets' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ).returncode
+        == 0
+    )
 
 
 def test_a_set_that_is_not_prepared_says_how_to_prepare_it(tmp_path: Path) -> None:
     for name, source in (("ted_hrlr_translate/pt_to_en", "pt"), ("attnlab_tiny_pairs", "de")):
         message = complaint(Tfds(name, str(tmp_path), source=source))
         assert f"dataset {name!r} is not prepared in {tmp_path}" in message
-        assert message.endswith(f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {name} --directory {tmp_path}")
+        assert message.endswith(
+            f"pip install 'attnlab[prepare]' && python -m attnlab.data.tfds {name} --directory"
+            f" {tmp_path}"
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ted_hrlr_translat/pt_to_en", "there is no dataset 'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'"),
+        (
+            "ted_hrlr_translat/pt_to_en",
+            "there is no dataset 'ted_hrlr_translat'; did you mean 'ted_hrlr_translate'",
+        ),
         ("wmt14_translte/de-en", "did you mean 'wmt14_translate'"),
         ("qqqqqq", "see https://www.tensorflow.org/datasets/catalog"),
-        ("ted_hrlr_translate/pt_to_enn", "ted_hrlr_translate has no config 'pt_to_enn'; did you mean 'pt_to_en'"),
+        (
+            "ted_hrlr_translate/pt_to_enn",
+            "ted_hrlr_translate has no config 'pt_to_enn'; did you mean 'pt_to_en'",
+        ),
         ("wmt14_translate/de-xx", "did you mean 'de-en'"),
         ("ted_hrlr_translate/pt_to_en:9.9.9", "cannot be loaded at version 9.9.9, only: 1.0.0"),
         ("huggingface:wmt14", "is no name"),
@@ -156,15 +208,18 @@ def test_wrong_splits_and_features(prepared: Path) -> None:
     def source(**fields: str) -> Tfds:
         return Tfds("attnlab_tiny_pairs", str(prepared), **{"source": "de", **fields})
 
-    records = library.data_source("attnlab_tiny_pairs", split="train", data_dir=prepared, download=False)
+    records = library.data_source(
+        "attnlab_tiny_pairs", split="train", data_dir=prepared, download=False
+    )
     (blank,) = (i for i in range(20) if not records[i]["en"].strip())
     message = complaint(source(), "test")
     assert message.startswith("config.data.test='test' is no split of dataset 'attnlab_tiny_pairs'")
     assert message.endswith("choose from: train, validation")
     assert "config.data.train='trian' is no split" in complaint(source(train="trian"))
     assert "config.data.train='train[:x%]' is no split" in complaint(source(train="train[:x%]"))
-    assert "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de, en, kind, number" in complaint(
-        source(source="fr")
+    assert (
+        "config.data.source='fr' is no feature of dataset 'attnlab_tiny_pairs'; choose from: de,"
+        " en, kind, number" in complaint(source(source="fr"))
     )
     assert "feature 'number' is no text, but" in complaint(source(target="number"))
     assert "config.data.train='train[:0]' is no split" in complaint(source(train="train[:0]"))
@@ -176,9 +231,13 @@ def test_damaged_files(prepared: Path, tmp_path: Path) -> None:
     shutil.copytree(prepared / "attnlab_tiny_pairs" / "1.0.0", folder)
     (records,) = folder.glob("*train*")
     records.write_bytes(records.read_bytes()[:1000])
-    assert f"the dataset prepared in {folder} is damaged" in complaint(Tfds(directory=str(folder), source="de"))
+    assert f"the dataset prepared in {folder} is damaged" in complaint(
+        Tfds(directory=str(folder), source="de")
+    )
     records.unlink()
-    assert f"the dataset prepared in {folder} is damaged" in complaint(Tfds(directory=str(folder), source="de"))
+    assert f"the dataset prepared in {folder} is damaged" in complaint(
+        Tfds(directory=str(folder), source="de")
+    )
     (folder / "dataset_info.json").write_text("{")
     assert str(folder) in complaint(Tfds(directory=str(folder), source="de"))
 
@@ -189,17 +248,25 @@ def test_texts_are_utf8() -> None:
         module._as_text(b"K\xf6ln", "de")
 
 
-def test_preparing_without_tensorflow_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_preparing_without_tensorflow_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["ted_hrlr_translate/pt_to_en"]) == 2
     captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1 and "pip install 'attnlab[prepare]'" in captured.err and not captured.out
+    assert (
+        captured.err.count("\n") == 1
+        and "pip install 'attnlab[prepare]'" in captured.err
+        and not captured.out
+    )
 
 
 def test_preparing_our_own_set_and_preparing_without_a_network(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # as if TensorFlow were there
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: name
+    )  # as if TensorFlow were there
     assert main(["attnlab_tiny_pairs", "--directory", str(tmp_path)]) == 0
     assert f"prepared in {tmp_path / 'attnlab_tiny_pairs' / '1.0.0'}" in capsys.readouterr().out
     assert len(Tfds("attnlab_tiny_pairs", str(tmp_path), source="de").pairs("valid")) == 2
@@ -211,4 +278,6 @@ def test_preparing_our_own_set_and_preparing_without_a_network(
 
     monkeypatch.setattr(library.core.DatasetBuilder, "download_and_prepare", unreachable)
     assert main(["ted_hrlr_translate/pt_to_en", "--directory", str(tmp_path)]) == 2
-    assert "cannot download dataset 'ted_hrlr_translate/pt_to_en': no route" in capsys.readouterr().err
+    assert (
+        "cannot download dataset 'ted_hrlr_translate/pt_to_en': no route" in capsys.readouterr().err
+    )

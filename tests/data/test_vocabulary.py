@@ -51,7 +51,10 @@ def test_text_that_is_tokenised_already_is_cut_at_blanks_alone() -> None:
     """So that "<unk>" in it is a word like others, and so is what is punctuation elsewhere."""
     vocabulary = Vocabulary.train(["mr. <unk> is n't here", "it 's <unk>"], "spaced", 20, 1)
     ids = vocabulary.encode_all(["it is n't mr. <unk> here.", ""])
-    assert vocabulary.tokens(ids[0]) == ["▁it", "▁is", "▁n't", "▁mr.", "▁<unk>", "<unk>"] and len(ids[1]) == 0
+    assert (
+        vocabulary.tokens(ids[0]) == ["▁it", "▁is", "▁n't", "▁mr.", "▁<unk>", "<unk>"]
+        and len(ids[1]) == 0
+    )
     assert vocabulary.decode(ids[0]) == "it is n't mr. <unk> <unk>"
 
 
@@ -92,16 +95,36 @@ def test_the_size_is_respected() -> None:
 
 
 def test_word_by_word_encoding_equals_the_library_on_whole_texts() -> None:
-    """`encode_stream` hands words to the library; random texts with marks, composed letters and odd blanks show it may."""
+    """`encode_stream` hands words to the library; random texts with marks, composed letters and odd
+    blanks show it may.
+    """
     rng = random.Random(0)
-    alphabet = [*"aabcde   .,'-éÉß", "e\u0301", "İ", "\u00a0", "\u2028", "Σ", "字", "\u0301", "\t", "<s>", "\u2581"]
+    alphabet = [
+        *"aabcde   .,'-éÉß",
+        "e\u0301",
+        "İ",
+        "\u00a0",
+        "\u2028",
+        "Σ",
+        "字",
+        "\u0301",
+        "\t",
+        "<s>",
+        "\u2581",
+    ]
     texts = ["".join(rng.choices(alphabet, k=rng.randrange(40))) for _ in range(300)]
     for kind in KINDS:
         for lowercase in (False, True):
             vocabulary = Vocabulary.train(texts[:150], kind, 120, 2, lowercase)
-            spaced = texts if kind == "char" else [" ".join(text.replace("\u2581", " ").split()) for text in texts]
+            spaced = (
+                texts
+                if kind == "char"
+                else [" ".join(text.replace("\u2581", " ").split()) for text in texts]
+            )
             whole = vocabulary._tokenizer.encode_batch(spaced, add_special_tokens=False)
-            assert [ids.tolist() for ids in vocabulary.encode_all(texts)] == [encoding.ids for encoding in whole]
+            assert [ids.tolist() for ids in vocabulary.encode_all(texts)] == [
+                encoding.ids for encoding in whole
+            ]
 
 
 def test_end_is_appended_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +138,12 @@ def test_end_is_appended_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch)
 
 def test_tokens_are_one_readable_piece_each() -> None:
     assert train("char").tokens(train("char").encode_all(["a c"])[0]) == ["a", "\u2423", "c"]
-    assert train("word").tokens(train("word").encode_all(["the cat ."])[0]) == ["▁the", "▁cat", "▁", "."]
+    assert train("word").tokens(train("word").encode_all(["the cat ."])[0]) == [
+        "▁the",
+        "▁cat",
+        "▁",
+        ".",
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,7 +151,16 @@ def test_save_and_load(kind: str, tmp_path: Path) -> None:
     vocabulary = train(kind, lowercase=True)
     vocabulary.save(tmp_path / "new" / "v.json")
     loaded = Vocabulary.load(tmp_path / "new" / "v.json")
-    assert loaded.settings == vocabulary.settings == {"kind": kind, "size": 300, "min_frequency": 1, "lowercase": True}
+    assert (
+        loaded.settings
+        == vocabulary.settings
+        == {
+            "kind": kind,
+            "size": 300,
+            "min_frequency": 1,
+            "lowercase": True,
+        }
+    )
     text = "The DOG </s> sees Köln"
     assert loaded.encode_all([text])[0].tolist() == vocabulary.encode_all([text])[0].tolist()
     assert os.listdir(tmp_path / "new") == ["v.json"]
@@ -131,15 +168,19 @@ def test_save_and_load(kind: str, tmp_path: Path) -> None:
 
 def test_equal_texts_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
     code = (
-        "import sys; from attnlab.data.vocabulary import Vocabulary, KINDS\n"
-        "texts = [' '.join(str(i * j % 37) + 'xyzzy'[j % 5:] for j in range(9)) for i in range(200)]\n"
-        "for kind in KINDS: Vocabulary.train(texts, kind, 90, 2).save(f'{sys.argv[1]}/{kind}.json')"
+        "import sys; from attnlab.data.vocabulary import Vocabulary, KINDS\ntexts = [' '.join(str(i"
+        " * j % 37) + 'xyzzy'[j % 5:] for j in range(9)) for i in range(200)]\nfor kind in KINDS:"
+        " Vocabulary.train(texts, kind, 90, 2).save(f'{sys.argv[1]}/{kind}.json')"
     )
     for seed, threads in (("1", "1"), ("2", "2")):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads}
-        subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], env=environment, check=True)
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / seed)], env=environment, check=True
+        )
     for kind in KINDS:
-        assert (tmp_path / "1" / f"{kind}.json").read_bytes() == (tmp_path / "2" / f"{kind}.json").read_bytes()
+        assert (tmp_path / "1" / f"{kind}.json").read_bytes() == (
+            tmp_path / "2" / f"{kind}.json"
+        ).read_bytes()
 
 
 def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:
@@ -147,7 +188,14 @@ def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:
     train("word").save(path)
     whole = path.read_bytes()
     piece = whole.index("▁dogs".encode()) + 4
-    damaged = [whole[: len(whole) // 2], b"", b"[]", b"\x00" * 100, b"{}", whole[:piece] + b"m" + whole[piece + 1 :]]
+    damaged = [
+        whole[: len(whole) // 2],
+        b"",
+        b"[]",
+        b"\x00" * 100,
+        b"{}",
+        whole[:piece] + b"m" + whole[piece + 1 :],
+    ]
     for content in damaged:
         path.write_bytes(content)
         with pytest.raises(UserError, match="v.json is damaged"):
@@ -156,7 +204,9 @@ def test_any_damage_to_the_file_is_noticed(tmp_path: Path) -> None:
         Vocabulary.load(tmp_path / "absent.json")
 
 
-def test_a_failing_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_write_leaves_the_old_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "v.json"
     train("word").save(path)
     before = path.read_bytes()
@@ -178,7 +228,9 @@ def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
     train("word").save(path)
     content = json.loads(path.read_text())
     content["tokenizer"]["model"]["type"] = "Unheard"
-    content["sha256"] = module._digest({"settings": content["settings"], "tokenizer": content["tokenizer"]})
+    content["sha256"] = module._digest(
+        {"settings": content["settings"], "tokenizer": content["tokenizer"]}
+    )
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="cannot be read by this version"):
         Vocabulary.load(path)

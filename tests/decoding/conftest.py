@@ -17,10 +17,11 @@ ROOM = 8
 
 
 class PrefixModel:
-    """Logits and weights are a random function of sentence and whole prefix; the state is that prefix, and a shared counter.
+    """Logits and weights are a random function of sentence and whole prefix; the state is that
+    prefix, and a shared counter.
 
-    A state that does not belong to its hypothesis therefore gives other numbers. PAD and BOS have the largest logits
-    of all, so that a search that allows them shows.
+    A state that does not belong to its hypothesis therefore gives other numbers. PAD and BOS have
+    the largest logits of all, so that a search that allows them shows.
     """
 
     vocabulary, source = 6, 3
@@ -41,11 +42,18 @@ class PrefixModel:
         prefix = state["prefix"].at[:, state["t"]].set(tokens)
         powers = jnp.asarray([7**j % 1009 for j in range(ROOM + 1)])
         row = (jnp.sum(prefix * powers, axis=1) + 131 * memory["sentence"]) % 1009
-        return jnp.asarray(self.logits)[row], {"prefix": prefix, "t": state["t"] + 1}, jnp.asarray(self.weights)[row]
+        return (
+            jnp.asarray(self.logits)[row],
+            {"prefix": prefix, "t": state["t"] + 1},
+            jnp.asarray(self.weights)[row],
+        )
 
     def known(self, sentence: int, prefix: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Log-probabilities [V] and weights [S] after `prefix`, in NumPy."""
-        row = (sum(int(token) * (7**j % 1009) for j, token in enumerate([BOS, *prefix])) + 131 * sentence) % 1009
+        row = (
+            sum(int(token) * (7**j % 1009) for j, token in enumerate([BOS, *prefix]))
+            + 131 * sentence
+        ) % 1009
         logits = self.logits[row].astype(np.float64)
         logits[[PAD, BOS]] = -np.inf
         return logits - np.log(np.exp(logits).sum()), self.weights[row].astype(np.float64)
@@ -53,7 +61,9 @@ class PrefixModel:
     def rescored(self, sentence: int, tokens: Sequence[int]) -> tuple[float, np.ndarray]:
         """log P of a token sequence by teacher forcing, and the weights [l,S] of its tokens."""
         steps = [self.known(sentence, tokens[:t]) for t in range(len(tokens))]
-        return sum(step[0][token] for step, token in zip(steps, tokens, strict=True)), np.array([step[1] for step in steps])
+        return sum(step[0][token] for step, token in zip(steps, tokens, strict=True)), np.array(
+            [step[1] for step in steps]
+        )
 
     def greedy(self, sentence: int, most: int, least: int = 0) -> list[int]:
         """The greedy search of at most `most` tokens, with no EOS among the first `least`."""
@@ -76,15 +86,25 @@ class MarkovModel:
 
     @staticmethod
     def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, None]:
-        return jnp.log(jnp.maximum(memory["table"][jnp.arange(tokens.shape[0]), tokens], 1e-30)), state, None
+        return (
+            jnp.log(jnp.maximum(memory["table"][jnp.arange(tokens.shape[0]), tokens], 1e-30)),
+            state,
+            None,
+        )
 
 
 @pytest.fixture
 def run() -> Callable[..., Hypotheses]:
-    """`run(method, model, sentences, **how)`: a decoding function compiled, run and brought to NumPy."""
+    """`run(method, model, sentences, **how)`: a decoding function compiled, run and brought to
+    NumPy.
+    """
 
-    def compiled(method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
-        program = jax.jit(lambda state, memory: method(model.step, state, memory, rows=len(sentences), **how))
+    def compiled(
+        method: Callable[..., Hypotheses], model: Any, sentences: Sequence[int], **how: Any
+    ) -> Hypotheses:
+        program = jax.jit(
+            lambda state, memory: method(model.step, state, memory, rows=len(sentences), **how)
+        )
         found: Hypotheses = jax.device_get(program(*model.begin(sentences)))
         return found
 
@@ -104,7 +124,9 @@ def endless_model() -> PrefixModel:
 
 @pytest.fixture
 def trap() -> MarkovModel:
-    """First token .6 / .4; best continuations .3 / .9: greedy finds .18, the best sequence has .36."""
+    """First token .6 / .4; best continuations .3 / .9: greedy finds .18, the best sequence has
+    .36.
+    """
     table = np.zeros((9, 9))
     table[BOS, [3, 4]] = 0.6, 0.4
     table[3, [5, 6, 7, 8]] = 0.3, 0.25, 0.25, 0.2

@@ -1,4 +1,6 @@
-"""Beam search against a plain loop without early stopping, against all sequences, and against itself."""
+"""Beam search against a plain loop without early stopping, against all sequences, and against
+itself.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,35 @@ def searcher(model: Any, **how: Any) -> Callable[[Sequence[int]], Hypotheses]:
     def program(state: Any, memory: Any, mask: jax.Array) -> Hypotheses:
         return beam_search(model.step, state, memory, rows=mask.shape[0], source_mask=mask, **how)
 
-    return lambda sentences: jax.device_get(program(*model.begin(sentences), MASK[np.array(sentences)]))
+    return lambda sentences: jax.device_get(
+        program(*model.begin(sentences), MASK[np.array(sentences)])
+    )
 
 
 def search(model: Any, sentences: Sequence[int], **how: Any) -> Hypotheses:
     return searcher(model, **how)(sentences)
 
 
-def scored(log_prob: float, tokens: tuple[int, ...], cover: np.ndarray, mask: np.ndarray, alpha: float, beta: float) -> float:
-    penalty = sum(np.log(np.clip(mass, 1e-6, 1)) for mass, real in zip(cover, mask, strict=True) if real)
+def scored(
+    log_prob: float,
+    tokens: tuple[int, ...],
+    cover: np.ndarray,
+    mask: np.ndarray,
+    alpha: float,
+    beta: float,
+) -> float:
+    penalty = sum(
+        np.log(np.clip(mass, 1e-6, 1)) for mass, real in zip(cover, mask, strict=True) if real
+    )
     return float(log_prob / ((5 + len(tokens)) / 6) ** alpha + beta * penalty)
 
 
-def plain_beam(model: Any, sentence: int, beam: int, most: int, least: int, alpha: float, beta: float) -> Found:
-    """(score, log P, tokens) of everything that finishes, best first: every step to the end, nothing clever."""
+def plain_beam(
+    model: Any, sentence: int, beam: int, most: int, least: int, alpha: float, beta: float
+) -> Found:
+    """(score, log P, tokens) of everything that finishes, best first: every step to the end,
+    nothing clever.
+    """
     live: list[tuple[float, tuple[int, ...], np.ndarray]] = [(0.0, (), np.zeros(model.source))]
     finished: list[tuple[float, tuple[int, ...], np.ndarray]] = []
     for t in range(most):
@@ -54,13 +71,20 @@ def plain_beam(model: Any, sentence: int, beam: int, most: int, least: int, alph
         finished += [candidate for candidate in candidates[:beam] if candidate[1][-1] == EOS]
         live = [candidate for candidate in candidates if candidate[1][-1] != EOS][:beam]
     mask = MASK[sentence]
-    return sorted(((scored(lp, y, c, mask, alpha, beta), lp, y) for lp, y, c in finished or live), key=lambda item: -item[0])
+    return sorted(
+        ((scored(lp, y, c, mask, alpha, beta), lp, y) for lp, y, c in finished or live),
+        key=lambda item: -item[0],
+    )
 
 
 def listed(found: Hypotheses, row: int) -> list[tuple[int, ...]]:
     lengths = found.lengths[row].tolist()
-    assert not any(found.tokens[row, k, length:].any() for k, length in enumerate(lengths)), "only PAD may follow"
-    return [tuple(found.tokens[row, k, :length].tolist()) for k, length in enumerate(lengths) if length]
+    assert not any(found.tokens[row, k, length:].any() for k, length in enumerate(lengths)), (
+        "only PAD may follow"
+    )
+    return [
+        tuple(found.tokens[row, k, :length].tolist()) for k, length in enumerate(lengths) if length
+    ]
 
 
 def check(found: Hypotheses, row: int, wanted: Found) -> None:
@@ -68,8 +92,12 @@ def check(found: Hypotheses, row: int, wanted: Found) -> None:
     n_best = found.scores.shape[1]
     assert listed(found, row) == [tokens for _, _, tokens in wanted[:n_best]]
     used = min(n_best, len(wanted))
-    np.testing.assert_allclose(found.scores[row, :used], [score for score, _, _ in wanted[:n_best]], atol=1e-4)
-    np.testing.assert_allclose(found.log_probs[row, :used], [log_prob for _, log_prob, _ in wanted[:n_best]], atol=1e-4)
+    np.testing.assert_allclose(
+        found.scores[row, :used], [score for score, _, _ in wanted[:n_best]], atol=1e-4
+    )
+    np.testing.assert_allclose(
+        found.log_probs[row, :used], [log_prob for _, log_prob, _ in wanted[:n_best]], atol=1e-4
+    )
     assert np.isneginf(np.asarray(found.scores[row, used:])).all()
 
 
@@ -85,10 +113,20 @@ def test_finds_what_greedy_misses(run: Any, trap: Any) -> None:
 
 @pytest.mark.parametrize(
     ("beam", "n_best", "alpha", "beta", "least"),
-    [(3, 3, 0.0, 0.0, 0), (3, 1, 1.0, 0.0, 0), (4, 2, 0.6, 0.4, 0), (2, 2, 1.0, 0.2, 3), (5, 1, 0.2, 0.2, 1)],
+    [
+        (3, 3, 0.0, 0.0, 0),
+        (3, 1, 1.0, 0.0, 0),
+        (4, 2, 0.6, 0.4, 0),
+        (2, 2, 1.0, 0.2, 3),
+        (5, 1, 0.2, 0.2, 1),
+    ],
 )
-def test_equals_a_plain_loop(prefix_model: Any, beam: int, n_best: int, alpha: float, beta: float, least: int) -> None:
-    """Early stopping, the small pool and the batch change nothing; each sentence has a length limit of its own."""
+def test_equals_a_plain_loop(
+    prefix_model: Any, beam: int, n_best: int, alpha: float, beta: float, least: int
+) -> None:
+    """Early stopping, the small pool and the batch change nothing; each sentence has a length limit
+    of its own.
+    """
     limits = np.array([3 + row % 4 for row in SENTENCES])
     how = {"length_penalty": alpha, "coverage": beta, "min_length": least, "limits": limits}
     found = search(prefix_model, SENTENCES, beam=beam, n_best=n_best, max_length=6, **how)
@@ -98,15 +136,21 @@ def test_equals_a_plain_loop(prefix_model: Any, beam: int, n_best: int, alpha: f
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_wide_beam_is_exhaustive(prefix_model: Any, alpha: float) -> None:
-    """Four tokens that can be emitted, up to four of them: a beam that holds all prefixes finds the best of all sequences."""
-    found = search(prefix_model, SENTENCES[:4], beam=108, n_best=40, max_length=4, length_penalty=alpha)
+    """Four tokens that can be emitted, up to four of them: a beam that holds all prefixes finds the
+    best of all sequences.
+    """
+    found = search(
+        prefix_model, SENTENCES[:4], beam=108, n_best=40, max_length=4, length_penalty=alpha
+    )
     bodies = [body for length in range(4) for body in itertools.product((3, 4, 5), repeat=length)]
     for row in range(4):
         everything = []
         for body in bodies:
             tokens = (*body, EOS)
             log_prob = prefix_model.rescored(row, tokens)[0]
-            everything.append((scored(log_prob, tokens, np.ones(3), MASK[row], alpha, 0.0), log_prob, tokens))
+            everything.append(
+                (scored(log_prob, tokens, np.ones(3), MASK[row], alpha, 0.0), log_prob, tokens)
+            )
         assert len(everything) == 40
         check(found, row, sorted(everything, key=lambda item: -item[0]))
 
@@ -118,8 +162,12 @@ def test_beam_of_one_is_greedy(prefix_model: Any) -> None:
 
 
 def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
-    """Every hypothesis re-scored token by token has its log-probability and its weights; sorted, ended once, no duplicates."""
-    found = search(prefix_model, SENTENCES, beam=4, n_best=4, max_length=6, length_penalty=0.6, alignment=True)
+    """Every hypothesis re-scored token by token has its log-probability and its weights; sorted,
+    ended once, no duplicates.
+    """
+    found = search(
+        prefix_model, SENTENCES, beam=4, n_best=4, max_length=6, length_penalty=0.6, alignment=True
+    )
     assert found.alignment is not None and found.alignment.shape == (12, 4, 6, 3)
     for row in SENTENCES:
         hypotheses = listed(found, row)
@@ -133,16 +181,26 @@ def test_scores_and_alignment_equal_teacher_forcing(prefix_model: Any) -> None:
             assert not found.alignment[row, k, len(tokens) :].any()
 
 
-@pytest.mark.parametrize("fault", ["state not reordered", "state of other sentences", "beams in blocks"])
+@pytest.mark.parametrize(
+    "fault", ["state not reordered", "state of other sentences", "beams in blocks"]
+)
 def test_seeded_faults_show(prefix_model: Any, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """The beams do swap: a state that does not follow its hypothesis gives log-probabilities that re-scoring refutes."""
+    """The beams do swap: a state that does not follow its hypothesis gives log-probabilities that
+    re-scoring refutes.
+    """
     if fault == "state not reordered":
         monkeypatch.setattr(module, "take_rows", lambda tree, rows: tree)
     elif fault == "state of other sentences":
-        monkeypatch.setattr(module, "take_rows", lambda tree, rows: jax.tree.map(lambda x: x[rows % 3] if x.ndim else x, tree))
+        monkeypatch.setattr(
+            module,
+            "take_rows",
+            lambda tree, rows: jax.tree.map(lambda x: x[rows % 3] if x.ndim else x, tree),
+        )
     else:
-        block = lambda x: jnp.tile(x, (3,) + (1,) * (x.ndim - 1)) if x.ndim else x  # noqa: E731
-        monkeypatch.setattr(module, "repeat_rows", lambda tree, rows, times: jax.tree.map(block, tree))
+        block = lambda x: jnp.tile(x, (3,) + (1,) * (x.ndim - 1)) if x.ndim else x
+        monkeypatch.setattr(
+            module, "repeat_rows", lambda tree, rows, times: jax.tree.map(block, tree)
+        )
     found = search(prefix_model, SENTENCES, beam=3, n_best=3, max_length=6)
     wrong = [
         abs(float(found.log_probs[row, k]) - prefix_model.rescored(row, tokens)[0]) > 1e-3
@@ -153,25 +211,46 @@ def test_seeded_faults_show(prefix_model: Any, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_sentences_do_not_see_each_other(prefix_model: Any) -> None:
-    """A permuted batch gives permuted results, and a sentence alone gives what it gives in company."""
-    how: dict[str, Any] = {"beam": 3, "n_best": 3, "max_length": 6, "length_penalty": 0.6, "coverage": 0.2}
+    """A permuted batch gives permuted results, and a sentence alone gives what it gives in
+    company.
+    """
+    how: dict[str, Any] = {
+        "beam": 3,
+        "n_best": 3,
+        "max_length": 6,
+        "length_penalty": 0.6,
+        "coverage": 0.2,
+    }
     found = searcher(prefix_model, **how)
     together = found(SENTENCES)
     order = [7, 3, 11, 0, 5, 1, 10, 9, 2, 8, 6, 4]
     permuted = found(order)
     for name in ("tokens", "scores", "lengths"):
-        np.testing.assert_array_equal(getattr(permuted, name), getattr(together, name)[np.array(order)])
+        np.testing.assert_array_equal(
+            getattr(permuted, name), getattr(together, name)[np.array(order)]
+        )
     for sentence in (0, 7):
         alone = found([sentence])
         np.testing.assert_array_equal(alone.tokens[0], together.tokens[sentence])
         np.testing.assert_allclose(alone.scores[0], together.scores[sentence], rtol=1e-6)
 
 
-def test_a_batch_cut_to_those_at_work_returns_the_same(prefix_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """48 sentences are searched in 48, 12 and 3 rows: the same as without cutting, maps and counts included, and as the sentence alone."""
+def test_a_batch_cut_to_those_at_work_returns_the_same(
+    prefix_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """48 sentences are searched in 48, 12 and 3 rows: the same as without cutting, maps and counts
+    included, and as the sentence alone.
+    """
     company = [row % 12 for row in range(48)]
     limits = jnp.asarray([1 + (5 * row) % 7 for row in range(48)])
-    how: dict[str, Any] = {"beam": 3, "n_best": 2, "max_length": 7, "length_penalty": 0.6, "coverage": 0.2, "alignment": True}
+    how: dict[str, Any] = {
+        "beam": 3,
+        "n_best": 2,
+        "max_length": 7,
+        "length_penalty": 0.6,
+        "coverage": 0.2,
+        "alignment": True,
+    }
     whole = search(prefix_model, company, limits=limits, **how)
     sizes = []
     advance = module._advance
@@ -209,15 +288,22 @@ def test_length_penalty_lengthens(markov: Any) -> None:
     table[3, [EOS, 4]] = 0.1, 0.9
     table[4, EOS] = 1.0
     model = markov(table)
-    found = {alpha: search(model, [0], beam=3, max_length=5, length_penalty=alpha) for alpha in (0.0, 1.0)}
+    found = {
+        alpha: search(model, [0], beam=3, max_length=5, length_penalty=alpha)
+        for alpha in (0.0, 1.0)
+    }
     assert found[0.0].tokens[0, 0].tolist() == [EOS, 0, 0, 0, 0]
     assert found[1.0].tokens[0, 0].tolist() == [3, 4, EOS, 0, 0]
 
 
 def test_unfinished_hypotheses_only_where_nothing_finished(endless_model: Any) -> None:
-    """A model that does not end is cut at the limits, and its best living hypotheses are returned without EOS."""
+    """A model that does not end is cut at the limits, and its best living hypotheses are returned
+    without EOS.
+    """
     limits = np.array([2 + row % 3 for row in SENTENCES])
-    found = search(endless_model, SENTENCES, beam=3, n_best=3, max_length=4, length_penalty=0.6, limits=limits)
+    found = search(
+        endless_model, SENTENCES, beam=3, n_best=3, max_length=4, length_penalty=0.6, limits=limits
+    )
     assert not (found.tokens == EOS).any()
     np.testing.assert_array_equal(found.lengths, np.repeat(limits[:, None], 3, axis=1))
     for row, sentence in enumerate(SENTENCES):
@@ -225,12 +311,16 @@ def test_unfinished_hypotheses_only_where_nothing_finished(endless_model: Any) -
 
 
 def test_fewer_hypotheses_than_beams(markov: Any) -> None:
-    """One token and EOS to choose from: four sequences end within four steps, the other slots stay free."""
+    """One token and EOS to choose from: four sequences end within four steps, the other slots stay
+    free.
+    """
     table = np.zeros((4, 4))
     table[:, [EOS, 3]] = 0.5
     found = search(markov(table), [0, 1], beam=7, n_best=7, max_length=4)
     assert listed(found, 1) == [(3,) * n + (EOS,) for n in range(4)]
-    np.testing.assert_allclose(np.exp(found.scores[1]), [0.5, 0.25, 0.125, 0.0625, 0, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(
+        np.exp(found.scores[1]), [0.5, 0.25, 0.125, 0.0625, 0, 0, 0], atol=1e-6
+    )
 
 
 def test_only_an_unfinished_hypothesis_is_possible(markov: Any) -> None:
@@ -244,10 +334,11 @@ def test_only_an_unfinished_hypothesis_is_possible(markov: Any) -> None:
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.0, 2), (1.0, 6)])
 def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> None:
-    """`3 EOS` (.6) is found in step 2, when the other hypothesis has .4; that one halves with every step.
+    """`3 EOS` (.6) is found in step 2, when the other hypothesis has .4; that one halves with every
+    step.
 
-    With alpha 0 it has lost at once. With alpha 1 and room for 40 it may still win above .6^(lp(40) / lp(2)) = .0375,
-    which it falls below in step 6 (.4 / 2^4 = .025).
+    With alpha 0 it has lost at once. With alpha 1 and room for 40 it may still win above .6^(lp(40)
+    / lp(2)) = .0375, which it falls below in step 6 (.4 / 2^4 = .025).
     """
     table = np.zeros((5, 5))
     table[1, 3] = 1.0
@@ -270,9 +361,23 @@ def test_stops_when_nothing_can_win(markov: Any, alpha: float, steps: int) -> No
 def test_coverage_needs_weights(trap: Any) -> None:
     state, memory = trap.begin([0])
     with pytest.raises(UserError, match="coverage needs attention weights"):
-        beam_search(trap.step, state, memory, rows=1, beam=2, max_length=4, coverage=0.2, source_mask=jnp.ones((1, 3), bool))
+        beam_search(
+            trap.step,
+            state,
+            memory,
+            rows=1,
+            beam=2,
+            max_length=4,
+            coverage=0.2,
+            source_mask=jnp.ones((1, 3), bool),
+        )
     with pytest.raises(ValueError, match="source_mask"):
         beam_search(trap.step, state, memory, rows=1, beam=2, max_length=4, coverage=0.2)
     with pytest.raises(ValueError, match="n_best=3"):
         beam_search(trap.step, state, memory, rows=1, beam=2, max_length=4, n_best=3)
-    assert beam_search(trap.step, state, memory, rows=1, beam=2, max_length=4, alignment=True).alignment is None
+    assert (
+        beam_search(
+            trap.step, state, memory, rows=1, beam=2, max_length=4, alignment=True
+        ).alignment
+        is None
+    )

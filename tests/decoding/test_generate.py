@@ -17,7 +17,9 @@ VOCABULARY = 9
 
 
 class Copier:
-    """Copies the source with the probability its parameter gives, looking at the next source position at every step."""
+    """Copies the source with the probability its parameter gives, looking at the next source
+    position at every step.
+    """
 
     def __init__(self) -> None:
         self.traces = 0
@@ -27,18 +29,32 @@ class Copier:
 
         def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[jax.Array, Any, jax.Array]:
             position, width = state["position"], memory["source"].shape[1]
-            wanted = jnp.take_along_axis(memory["source"], jnp.minimum(position, width - 1)[:, None], axis=1)[:, 0]
-            logits = jax.nn.one_hot(jnp.where(wanted == 0, EOS, wanted), VOCABULARY) * params["sharpness"]
-            return logits, {"position": position + 1, "t": state["t"] + 1}, jax.nn.one_hot(position, width)
+            wanted = jnp.take_along_axis(
+                memory["source"], jnp.minimum(position, width - 1)[:, None], axis=1
+            )[:, 0]
+            logits = (
+                jax.nn.one_hot(jnp.where(wanted == 0, EOS, wanted), VOCABULARY)
+                * params["sharpness"]
+            )
+            return (
+                logits,
+                {"position": position + 1, "t": state["t"] + 1},
+                jax.nn.one_hot(position, width),
+            )
 
         return Functions(
             encode=lambda source: {"source": source},
-            start=lambda memory, length: {"position": jnp.zeros(memory["source"].shape[0], jnp.int32), "t": jnp.int32(0)},
+            start=lambda memory, length: {
+                "position": jnp.zeros(memory["source"].shape[0], jnp.int32),
+                "t": jnp.int32(0),
+            },
             step=step,
         )
 
 
-def batches(groups: list[list[int]], size: int, width: int) -> list[tuple[list[int], dict[str, np.ndarray]]]:
+def batches(
+    groups: list[list[int]], size: int, width: int
+) -> list[tuple[list[int], dict[str, np.ndarray]]]:
     result = []
     for group in groups:
         source = np.zeros((size, width), np.int32)
@@ -51,7 +67,13 @@ def batches(groups: list[list[int]], size: int, width: int) -> list[tuple[list[i
 @pytest.mark.quick
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
 def test_every_sentence_in_its_place(method: str) -> None:
-    found = decode(Copier(), {"sharpness": 30.0}, batches([[3, 0, 4], [2, 1]], 3, 4), validate({"method": method}), alignment=True)
+    found = decode(
+        Copier(),
+        {"sharpness": 30.0},
+        batches([[3, 0, 4], [2, 1]], 3, 4),
+        validate({"method": method}),
+        alignment=True,
+    )
     assert [hypotheses[0].tokens.tolist() for hypotheses in found] == SENTENCES
     for hypotheses, sentence in zip(found, SENTENCES, strict=True):
         assert len(hypotheses) == 1
@@ -69,16 +91,28 @@ def test_one_program_for_each_shape_and_parameters_are_arguments() -> None:
     assert bind.traces == 1
     blunt = decoder({"sharpness": jnp.float32(3.0)}, batches([[0, 1, 2], [3, 4]], 3, 4))
     assert bind.traces == 1
-    assert [h[0].tokens.tolist() for h in sharp] == [h[0].tokens.tolist() for h in blunt] == SENTENCES
+    assert (
+        [h[0].tokens.tolist() for h in sharp] == [h[0].tokens.tolist() for h in blunt] == SENTENCES
+    )
     assert all(b[0].log_prob < s[0].log_prob - 0.1 for b, s in zip(blunt, sharp, strict=True))
-    assert all(len(hypotheses) == 2 and hypotheses[0].score >= hypotheses[1].score for hypotheses in blunt)
+    assert all(
+        len(hypotheses) == 2 and hypotheses[0].score >= hypotheses[1].score for hypotheses in blunt
+    )
     decoder({"sharpness": jnp.float32(3.0)}, batches([[0, 1], [2, 3], [4]], 2, 6))
     assert bind.traces == 2
 
 
-@pytest.mark.parametrize("node", [{"method": "beam", "coverage": 0.2, "n_best": 3}, {"method": "sample", "n_best": 3, "seed": 4}])
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"method": "beam", "coverage": 0.2, "n_best": 3},
+        {"method": "sample", "n_best": 3, "seed": 4},
+    ],
+)
 def test_batching_changes_nothing(node: dict[str, Any]) -> None:
-    """Another split of the sentences over batches, other neighbours: the same hypotheses, samples too."""
+    """Another split of the sentences over batches, other neighbours: the same hypotheses,
+    samples too.
+    """
     settings = validate(node)
     one = decode(Copier(), {"sharpness": 2.0}, batches([[0, 1, 2, 3, 4]], 5, 4), settings)
     two = decode(Copier(), {"sharpness": 2.0}, batches([[4, 2], [1, 3], [0]], 2, 4), settings)
@@ -90,7 +124,13 @@ def test_batching_changes_nothing(node: dict[str, Any]) -> None:
 def test_each_sentence_has_its_own_limit() -> None:
     settings = validate({"method": "greedy", "max_ratio": 0.5, "max_extra": 1})
     found = decode(Copier(), {"sharpness": 30.0}, batches([[0, 1, 2, 3, 4]], 5, 4), settings)
-    assert [h[0].tokens.tolist() for h in found] == [[5, 6, EOS], [7, EOS], [6, 5, 7], [EOS], [5, 5, EOS]]
+    assert [h[0].tokens.tolist() for h in found] == [
+        [5, 6, EOS],
+        [7, EOS],
+        [6, 5, 7],
+        [EOS],
+        [5, 5, EOS],
+    ]
 
 
 def test_missing_or_doubled_sentences_are_refused() -> None:

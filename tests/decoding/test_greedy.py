@@ -36,9 +36,13 @@ def test_equals_a_plain_loop(run: Any, prefix_model: Any) -> None:
 
 
 def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
-    """No EOS before three tokens are out; each sentence keeps to its own limit; probabilities stay the model's."""
+    """No EOS before three tokens are out; each sentence keeps to its own limit; probabilities stay
+    the model's.
+    """
     limits = [1, 2, 3, 4, 5, 6, 6]
-    found = run(greedy, prefix_model, SENTENCES, max_length=6, min_length=3, limits=np.array(limits))
+    found = run(
+        greedy, prefix_model, SENTENCES, max_length=6, min_length=3, limits=np.array(limits)
+    )
     check(prefix_model, found, limits, 3)
     assert found.alignment is None
 

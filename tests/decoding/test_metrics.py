@@ -1,4 +1,6 @@
-"""Corpus scores: sacrebleu's own regression values, signatures, bad input; error rates by hand and by recursion."""
+"""Corpus scores: sacrebleu's own regression values, signatures, bad input; error rates by hand and
+by recursion.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,25 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(("tokenize", "bleu"), [("13a", 48.530827), ("none", 49.191957), ("intl", 43.916235), ("char", 72.610642)])
+@pytest.mark.parametrize(
+    ("tokenize", "bleu"),
+    [("13a", 48.530827), ("none", 49.191957), ("intl", 43.916235), ("char", 72.610642)],
+)
 def test_regression_values(tokenize: str, bleu: float) -> None:
-    assert corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)["bleu"] == pytest.approx(bleu, abs=1e-5)
+    assert corpus_scores(HYPOTHESES, REFERENCES, tokenize=tokenize)["bleu"] == pytest.approx(
+        bleu, abs=1e-5
+    )
 
 
 @pytest.mark.quick
 def test_signatures_say_what_was_done() -> None:
     scores = corpus_scores(HYPOTHESES, REFERENCES)
-    assert scores["bleu_signature"].startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.")
-    assert scores["chrf_signature"].startswith("nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.")
+    assert scores["bleu_signature"].startswith(
+        "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2."
+    )
+    assert scores["chrf_signature"].startswith(
+        "nrefs:2|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2."
+    )
     assert 0 < scores["chrf"] < 100
     lower = corpus_scores(["A B C D"], ["a b c d"], lowercase=True, tokenize="none")
     assert lower["bleu_signature"].startswith("nrefs:1|case:lc|eff:no|tok:none")
@@ -60,23 +71,42 @@ def test_bad_input_is_one_line() -> None:
 def test_edits_are_counted_as_the_recursion_counts_them() -> None:
     draw = random.Random(0)
     for _ in range(50):
-        one, other = ("".join(draw.choice("abc") for _ in range(draw.randrange(6))) for _ in range(2))
+        one, other = (
+            "".join(draw.choice("abc") for _ in range(draw.randrange(6))) for _ in range(2)
+        )
 
         @functools.cache
         def fewest(i: int, j: int, one: str = one, other: str = other) -> int:
             if i == 0 or j == 0:
                 return i + j
-            return min(fewest(i - 1, j) + 1, fewest(i, j - 1) + 1, fewest(i - 1, j - 1) + (one[i - 1] != other[j - 1]))
+            return min(
+                fewest(i - 1, j) + 1,
+                fewest(i, j - 1) + 1,
+                fewest(i - 1, j - 1) + (one[i - 1] != other[j - 1]),
+            )
 
-        assert edit_distance(one, other) == fewest(len(one), len(other)) == edit_distance(other, one)
-    assert edit_distance("kitten", "sitting") == 3 and edit_distance("", "abc") == 3 and edit_distance("abc", "abc") == 0
+        assert (
+            edit_distance(one, other) == fewest(len(one), len(other)) == edit_distance(other, one)
+        )
+    assert (
+        edit_distance("kitten", "sitting") == 3
+        and edit_distance("", "abc") == 3
+        and edit_distance("abc", "abc") == 0
+    )
 
 
 @pytest.mark.quick
 def test_the_nearest_reference_counts_with_its_own_length() -> None:
     assert error_rates(["abcd"], [["xyz", "abcde"]]) == (1 / 5, 1.0)
-    assert error_rates(["ab", "cd"], [["ab"], ["cdef", "c"]]) == (2 / 6, 0.5)  # two of four are as many as one of one is not
+    assert error_rates(["ab", "cd"], [["ab"], ["cdef", "c"]]) == (
+        2 / 6,
+        0.5,
+    )  # two of four are as many as one of one is not
     assert error_rates(["", "a"], [["ab"], ["a"]]) == (2 / 3, 0.5)
-    for hypotheses, references, words in ((["a"], [], "1 hypotheses"), ([], [], "0 hypotheses"), ([""], [[""]], "no token")):
+    for hypotheses, references, words in (
+        (["a"], [], "1 hypotheses"),
+        ([], [], "0 hypotheses"),
+        ([""], [[""]], "no token"),
+    ):
         with pytest.raises(UserError, match=words):
             error_rates(hypotheses, references)

@@ -20,7 +20,9 @@ def kept(logits: jax.Array) -> list[int]:
     return np.flatnonzero(np.isfinite(np.asarray(logits)[0])).tolist()
 
 
-@pytest.mark.parametrize(("p", "ids"), [(0.75, [0, 3]), (0.85, [0, 2, 3]), (1e-6, [3]), (1.0, [0, 1, 2, 3])])
+@pytest.mark.parametrize(
+    ("p", "ids"), [(0.75, [0, 3]), (0.85, [0, 2, 3]), (1e-6, [3]), (1.0, [0, 1, 2, 3])]
+)
 def test_nucleus_is_the_smallest_prefix(p: float, ids: list[int]) -> None:
     assert kept(keep_nucleus(jnp.log(jnp.array([[0.3, 0.05, 0.15, 0.5]])), p)) == ids
 
@@ -29,14 +31,22 @@ def test_nucleus_breaks_ties_by_the_lowest_id() -> None:
     assert kept(keep_nucleus(jnp.zeros((1, 4)), 0.4)) == [0, 1]
 
 
-@pytest.mark.parametrize(("k", "ids"), [(0, [0, 1, 2, 3]), (1, [3]), (2, [0, 2, 3]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])])
+@pytest.mark.parametrize(
+    ("k", "ids"),
+    [(0, [0, 1, 2, 3]), (1, [3]), (2, [0, 2, 3]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])],
+)
 def test_largest_keeps_ties(k: int, ids: list[int]) -> None:
     assert kept(keep_largest(jnp.array([[2.0, 1.0, 2.0, 3.0]]), k)) == ids
 
 
-@pytest.mark.parametrize(("k", "p", "ids"), [(2, 0.5, [3]), (2, 0.6, [0, 3]), (3, 0.75, [0, 3]), (0, 0.75, [0, 2, 3]), (2, 1.0, [0, 3])])
+@pytest.mark.parametrize(
+    ("k", "p", "ids"),
+    [(2, 0.5, [3]), (2, 0.6, [0, 3]), (3, 0.75, [0, 3]), (0, 0.75, [0, 2, 3]), (2, 1.0, [0, 3])],
+)
 def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> None:
-    """Top-k first, and the share of the nucleus is one of what that leaves: 0.4 of 0.7 are more than half."""
+    """Top-k first, and the share of the nucleus is one of what that leaves: 0.4 of 0.7 are more
+    than half.
+    """
     assert kept(filtered(jnp.log(jnp.array([[0.3, 0.1, 0.2, 0.4]])), 1.0, k, p)) == ids
 
 
@@ -45,12 +55,15 @@ def test_the_nucleus_is_one_of_the_largest(k: int, p: float, ids: list[int]) -> 
     [
         ({}, {2: 0.1, 3: 0.5, 4: 0.3, 5: 0.1}),
         ({"top_k": 2}, {3: 0.625, 4: 0.375}),
-        # After temperature .5 the first two hold .944; a nucleus taken before it would keep a third.
+        # After temperature .5 the first two hold .944; a nucleus taken before it would keep a
+        # third.
         ({"temperature": 0.5, "top_p": 0.85}, {3: 0.25 / 0.34, 4: 0.09 / 0.34}),
     ],
 )
 def test_frequencies(run: Any, markov: Any, how: dict[str, Any], wanted: dict[int, float]) -> None:
-    """100,000 draws match the renormalised probabilities; what is filtered out, PAD and BOS are never drawn."""
+    """100,000 draws match the renormalised probabilities; what is filtered out, PAD and BOS are
+    never drawn.
+    """
     table = np.tile([0.7, 0.4, 0.1, 0.5, 0.3, 0.1], (6, 1))
     draws = 100_000
     found = run(sample, markov(table), [0], max_length=1, key=jax.random.key(1), n=draws, **how)
@@ -62,10 +75,14 @@ def test_frequencies(run: Any, markov: Any, how: dict[str, Any], wanted: dict[in
 
 
 def test_sequences_have_the_probability_of_the_model(run: Any, prefix_model: Any) -> None:
-    """Whole sequences, of which the state is part, come as often as the model says, and carry their log-probability."""
+    """Whole sequences, of which the state is part, come as often as the model says, and carry their
+    log-probability.
+    """
     draws = 20_000
     found = run(sample, prefix_model, [5], max_length=3, key=jax.random.key(0), n=draws)
-    sequences, first, counts = np.unique(np.asarray(found.tokens[0]), axis=0, return_index=True, return_counts=True)
+    sequences, first, counts = np.unique(
+        np.asarray(found.tokens[0]), axis=0, return_index=True, return_counts=True
+    )
     spread = 0.0
     for sequence, index, count in zip(sequences, first, counts, strict=True):
         tokens = sequence[sequence != 0].tolist()
@@ -76,32 +93,53 @@ def test_sequences_have_the_probability_of_the_model(run: Any, prefix_model: Any
     assert spread < 3 * len(sequences)
 
 
-@pytest.mark.parametrize("how", [{"temperature": 0.0}, {"temperature": 1e-4}, {"top_k": 1}, {"top_p": 1e-6}])
+@pytest.mark.parametrize(
+    "how", [{"temperature": 0.0}, {"temperature": 1e-4}, {"top_k": 1}, {"top_p": 1e-6}]
+)
 def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -> None:
-    found = run(sample, prefix_model, SENTENCES, max_length=5, min_length=1, n=2, key=jax.random.key(2), **how)
+    found = run(
+        sample,
+        prefix_model,
+        SENTENCES,
+        max_length=5,
+        min_length=1,
+        n=2,
+        key=jax.random.key(2),
+        **how,
+    )
     for row, sentence in enumerate(SENTENCES):
         wanted = prefix_model.greedy(sentence, 5, least=1)
         for copy in range(2):
             assert found.tokens[row, copy, : len(wanted)].tolist() == wanted
             assert found.lengths[row, copy] == len(wanted)
-            assert found.log_probs[row, copy] == pytest.approx(prefix_model.rescored(sentence, wanted)[0], abs=1e-4)
+            assert found.log_probs[row, copy] == pytest.approx(
+                prefix_model.rescored(sentence, wanted)[0], abs=1e-4
+            )
 
 
 def test_keys_decide_alone(prefix_model: Any) -> None:
-    """The same key gives the same samples, another key others; with a key for each sentence the batch does not matter."""
+    """The same key gives the same samples, another key others; with a key for each sentence the
+    batch does not matter.
+    """
 
     @jax.jit
     def program(state: Any, memory: Any, key: jax.Array) -> Hypotheses:
-        return sample(prefix_model.step, state, memory, rows=4, max_length=5, n=3, key=key, alignment=True)
+        return sample(
+            prefix_model.step, state, memory, rows=4, max_length=5, n=3, key=key, alignment=True
+        )
 
     def drawn(sentences: list[int], key: jax.Array) -> np.ndarray:
         found = jax.device_get(program(*prefix_model.begin(sentences), key))
         assert found.alignment is not None
-        np.testing.assert_allclose(np.asarray(found.alignment).sum((2, 3)), found.lengths, atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(found.alignment).sum((2, 3)), found.lengths, atol=1e-5
+        )
         return np.asarray(found.tokens)
 
     one = drawn(SENTENCES, jax.random.key(7))
     np.testing.assert_array_equal(one, drawn(SENTENCES, jax.random.key(7)))
     assert (one != drawn(SENTENCES, jax.random.key(8))).any()
     keys, order = jax.random.split(jax.random.key(3), 4), [2, 0, 3, 1]
-    np.testing.assert_array_equal(drawn(SENTENCES, keys)[order], drawn(order, keys[jnp.array(order)]))
+    np.testing.assert_array_equal(
+        drawn(SENTENCES, keys)[order], drawn(order, keys[jnp.array(order)])
+    )

@@ -16,7 +16,17 @@ def test_defaults_fit_every_method(method: str) -> None:
 
 
 def test_values_arrive() -> None:
-    chosen = validate({"method": "beam", "beam": 12, "n_best": 12, "length_penalty": 1, "coverage": 0.2, "max_ratio": 1.5, "max_extra": 3})
+    chosen = validate(
+        {
+            "method": "beam",
+            "beam": 12,
+            "n_best": 12,
+            "length_penalty": 1,
+            "coverage": 0.2,
+            "max_ratio": 1.5,
+            "max_extra": 3,
+        }
+    )
     assert (chosen.beam, chosen.n_best, chosen.length_penalty, chosen.coverage) == (12, 12, 1, 0.2)
     assert [chosen.limit(length) for length in (0, 1, 10)] == [3, 5, 18]
 

@@ -13,12 +13,16 @@ from attnlab.decoding.steps import largest, length_limits, repeat_rows, take_row
 @pytest.mark.parametrize(("width", "k"), [(7, 3), (641, 5), (640, 5), (999, 1)])
 @pytest.mark.parametrize("levels", [5, 10**6])
 def test_largest_equals_top_k(width: int, k: int, levels: int) -> None:
-    """Also among many ties, at widths that are no multiple of the chunk, and where most entries are -inf."""
+    """Also among many ties, at widths that are no multiple of the chunk, and where most entries are
+    -inf.
+    """
     rng = np.random.default_rng(width)
     values = rng.integers(0, levels, size=(9, width)).astype(np.float32)
     values[3], values[4, 2:] = -np.inf, -np.inf
     values[5] = 1.0
-    values[6:, width // 2] = 2.0 * levels  # a chunk in the middle ranks first, though ties of its others come later
+    values[6:, width // 2] = (
+        2.0 * levels
+    )  # a chunk in the middle ranks first, though ties of its others come later
     wanted, ids = lax.top_k(jnp.asarray(values), k)
     found, places = largest(jnp.asarray(values), k)
     np.testing.assert_array_equal(found, wanted)
@@ -26,7 +30,9 @@ def test_largest_equals_top_k(width: int, k: int, levels: int) -> None:
 
 
 def test_rows_are_repeated_one_by_one() -> None:
-    """Copies of row b lie together; scalars stay; a leading axis that is not the sentences is refused."""
+    """Copies of row b lie together; scalars stay; a leading axis that is not the sentences is
+    refused.
+    """
     tree = {"a": jnp.array([[1], [2]]), "t": jnp.int32(7)}
     repeated = repeat_rows(tree, 2, 3)
     assert repeated["a"][:, 0].tolist() == [1, 1, 1, 2, 2, 2]

@@ -22,7 +22,9 @@ COMPARED = """compare=rows({
 
 
 class Swept(NamedTuple):
-    """A sweep that ended: where it was launched, its folder, its file, the exit code and what it printed. Only to be read."""
+    """A sweep that ended: where it was launched, its folder, its file, the exit code and what it
+    printed. Only to be read.
+    """
 
     cwd: Path
     directory: Path
@@ -34,7 +36,9 @@ class Swept(NamedTuple):
 
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """Two variants that train, one that fails and one that diverges, two seeds each, in two slots; run once for all test processes."""
+    """Two variants that train, one that fails and one that diverges, two seeds each, in two slots;
+    run once for all test processes.
+    """
     base = tmp_path_factory.getbasetemp()
     cwd = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "swept"
     cwd.mkdir(exist_ok=True)
@@ -44,7 +48,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
         if not ended.exists():
             (cwd / "broken_for_a_test.py").write_text(real.BROKEN)
             real.experiment(file, COMPARED, "seeds=(0, 1)", 'measure=("exact", "max")')
-            done = real.launch("sweep", file, f"--dir={cwd / 'sweep'}", "--slots=2", cwd=cwd)
+            done = real.launch(
+                "sweep", file, f"--dir={cwd / 'sweep'}", "--slots=2", "--accept-failed", cwd=cwd
+            )
             ended.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
     return Swept(cwd, cwd / "sweep", str(file), *json.loads(ended.read_text()))
 

@@ -1,10 +1,14 @@
-"""kill -9 of launchers and trials at random moments, then the same command: does everything equal an undisturbed sweep, bit for bit?
+"""kill -9 of launchers, trials and fork servers at random moments, then the same command: is all as
+in an undisturbed sweep, bit for bit?
 
     python -m tests.experiments.kill_sweep --kills 20
     python -m tests.experiments.kill_sweep --kills 3 --variants 2 --seeds 2
+    python -m tests.experiments.kill_sweep --kills 20 --search 8 --variants 2 --seeds 2
 
-The first is a sweep of 12 trials in two slots. Every kill takes the launcher, one of the processes that work for it, or both. Killed
-sweeps go on until enough kills have come, over as many folders as that takes. Prints a line, and what differs.
+The first is a sweep of 12 trials in two slots; the last one searches with a pruner, and the same
+trials must be stopped at the same step. Every kill takes the launcher, one of the processes that
+work for it, both, or the server that forks them. Killed sweeps go on until enough kills have come,
+over as many folders as that takes. Prints a line, and what differs.
 """
 
 from __future__ import annotations
@@ -21,29 +25,50 @@ import time
 from pathlib import Path
 from typing import Any
 
+from attnlab.records.attempts import last_word, read
 from tests.experiments import real
 
 SCORES = ("additive", "general", "dot", "location")
 STEPS = 24
 
 
-def experiment(folder: Path, variants: int, seeds: int) -> str:
+def experiment(folder: Path, variants: int, seeds: int, search: int) -> str:
     """The file of a sweep of tiny trials that save often, so that many kills fall into a save."""
     rows = {name: {"system.attention.score": name} for name in SCORES[:variants]}
-    settings: dict[str, Any] = {"training__steps": str(STEPS), "checkpoint__every": "3", "training__log_every": "1", "data__test": "2"}
-    settings |= {"training__evaluate_every": "12", "system__decoder": "8", "system__encoder": "4"}  # "dot" needs equal widths
-    return real.experiment(folder / "killed.py", f"compare=rows({rows!r})", f"seeds={tuple(range(seeds))}", **settings)
+    settings: dict[str, Any] = {
+        "training__steps": str(STEPS),
+        "checkpoint__every": "3",
+        "training__log_every": "1",
+        "data__test": "2",
+    }
+    settings |= {
+        "training__evaluate_every": "12",
+        "system__decoder": "8",
+        "system__encoder": "4",
+    }  # "dot" needs equal widths
+    lines = [f"compare=rows({rows!r})", f"seeds={tuple(range(seeds))}"]
+    if search:
+        settings["training__evaluate_every"] = "4"  # a round is cut at step 8
+        lines.append(
+            f"search=Search({{'schedule.peak': log_uniform(1e-3, 1e-1)}}, trials={search},"
+            " pruner='halving')"
+        )
+    return real.experiment(folder / "killed.py", *lines, **settings)
 
 
 def start(file: str, directory: Path) -> subprocess.Popen[bytes]:
     """A launcher; its lines go to a file beside the sweep."""
     log = open(directory.with_suffix(".log"), "ab")  # noqa: SIM115 - the launcher's
     line = real.command("sweep", file, f"--dir={directory}", "--slots=2", "--retry-failed")
-    return subprocess.Popen(line, stdout=log, stderr=log, env=real.environment(), cwd=directory.parent)
+    return subprocess.Popen(
+        line, stdout=log, stderr=log, env=real.environment(), cwd=directory.parent
+    )
 
 
-def workers(launcher: int) -> list[int]:
-    """The processes of trials and evaluations: children of the launcher's child that forks them."""
+def below(launcher: int) -> tuple[list[int], list[int]]:
+    """The fork server, a child of the launcher, and the processes of trials and evaluations, its
+    children.
+    """
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -53,35 +78,48 @@ def workers(launcher: int) -> list[int]:
         if state != "Z":
             parents[int(path.parent.name)] = int(parent)
     children = [pid for pid, parent in parents.items() if parent == launcher]
-    return [pid for pid, parent in parents.items() if parent in children]
+    workers = [pid for pid, parent in parents.items() if parent in children]
+    return [parents[pid] for pid in workers[:1]], workers
 
 
-def kill(launcher: subprocess.Popen[bytes], rng: random.Random) -> str:
-    """Kill the launcher, a worker or both; what was killed, "" where there was no worker to kill."""
-    what = rng.choice(["launcher", "worker", "both"])
-    found = workers(launcher.pid)
-    if not found and what == "worker":
+def kill(launcher: subprocess.Popen[bytes], rng: random.Random, gentle: bool = False) -> str:
+    """Kill the launcher, a worker, both or the fork server; what was killed, "" where there was
+    none of it. `gentle`: the launcher.
+    """
+    what = "launcher" if gentle else rng.choice(["launcher", "worker", "both", "server"])
+    servers, workers = below(launcher.pid)
+    found = {"launcher": [], "worker": workers, "both": workers, "server": servers}[what]
+    if not found and what in ("worker", "server"):
         return ""
-    if what != "launcher" and found:
+    if found:
         os.kill(rng.choice(found), signal.SIGKILL)
-    if what != "worker":
+    if what in ("launcher", "both"):
         launcher.kill()
         launcher.wait()
     return what
 
 
-def killed_until_done(file: str, directory: Path, longest: float, most: int, rng: random.Random) -> int:
-    """Launch, kill after a random time, and again, until a launcher ends by itself or there were `most` kills; the number of kills."""
-    kills, launcher = 0, start(file, directory)
+def killed_until_done(
+    file: str, directory: Path, longest: float, most: int, rng: random.Random
+) -> int:
+    """Launch, kill after a random time, and again, until a launcher ends by itself or there were
+    `most` kills; the number of kills.
+    """
+    kills, spared, launcher = 0, 0, start(file, directory)
     while kills < most:
         try:
             launcher.wait(rng.uniform(0.3, longest))
             break
         except subprocess.TimeoutExpired:
-            kills += bool(kill(launcher, rng))
+            kills += bool(
+                kill(launcher, rng, gentle=spared == 2)
+            )  # what dies three times under one launcher has failed, rightly
+            spared += 1
             if launcher.poll() is not None:
-                launcher = start(file, directory)
-    for _ in range(3):  # a trial whose processes were killed three times under one launcher has failed, and runs again
+                spared, launcher = 0, start(file, directory)
+    for _ in range(
+        3
+    ):  # a trial whose processes were killed three times under one launcher has failed, and runs again
         if launcher.wait(600) == 0:
             return kills
         launcher = start(file, directory)
@@ -91,17 +129,38 @@ def killed_until_done(file: str, directory: Path, longest: float, most: int, rng
 def differences(one: Path, other: Path) -> list[str]:
     """What differs between two finished sweeps, and what is wrong with the second alone."""
     wrong = [*doubled(other), *torn(other)]
+    wrong += [
+        f"{name}: {end}, was {ends(one).get(name)}"
+        for name, end in ends(other).items()
+        if end != ends(one).get(name)
+    ]
     names = sorted(str(path.relative_to(one)) for path in one.rglob("*") if compared(path))
     if names != sorted(str(path.relative_to(other)) for path in other.rglob("*") if compared(path)):
         wrong.append("other files")
-    wrong += [name for name in names if (other / name).exists() and content(one / name) != content(other / name)]
-    return wrong + [f"checkpoint of {trial}" for trial in arrays(one) if arrays(one)[trial] != arrays(other).get(trial)]
+    wrong += [
+        name
+        for name in names
+        if (other / name).exists() and content(one / name) != content(other / name)
+    ]
+    return wrong + [
+        f"checkpoint of {trial}"
+        for trial in arrays(one)
+        if arrays(one)[trial] != arrays(other).get(trial)
+    ]
 
 
 def compared(path: Path) -> bool:
     """Whether a file holds what config and seed determine."""
     return (
-        path.name in ("metrics.jsonl", "valid.json", "results.json", "translations.txt", "choice.json", "plan.json")
+        path.name
+        in (
+            "metrics.jsonl",
+            "valid.json",
+            "results.json",
+            "translations.txt",
+            "choice.json",
+            "plan.json",
+        )
         or path.suffix == ".npz"
     )
 
@@ -111,7 +170,11 @@ def content(path: Path) -> Any:
     if path.suffix != ".json":
         return path.read_bytes()
     fields = real.read(path)
-    return {name: value for name, value in fields.items() if name not in ("decoding_seconds", "made", "created")}
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in ("decoding_seconds", "made", "created")
+    }
 
 
 def arrays(directory: Path) -> dict[str, Any]:
@@ -122,19 +185,36 @@ def arrays(directory: Path) -> dict[str, Any]:
     for workdir in sorted(directory.glob("trials/*/seed*")):
         checkpoints = Checkpoints(workdir / "checkpoints", 2, read_only=True)
         last = checkpoints.steps()[-1]
-        found[str(workdir.relative_to(directory))] = (last, checkpoints._store().read_record(last)["arrays"])
+        found[str(workdir.relative_to(directory))] = (
+            last,
+            checkpoints._store().read_record(last)["arrays"],
+        )
         checkpoints.close()
     return found
+
+
+def ends(directory: Path) -> dict[str, tuple[str, int, str]]:
+    """Trial to its last word: done, or stopped by the pruner at which step and why."""
+    return {
+        str(path.parent.relative_to(directory)): last_word(read(path.parent))
+        for path in sorted(directory.rglob("events.jsonl"))
+    }
 
 
 def doubled(directory: Path) -> list[str]:
     """Trials that were begun after they were done, or by two processes at once."""
     wrong = []
-    for path in sorted(directory.rglob("attempts.jsonl")):
+    for path in sorted(directory.rglob("events.jsonl")):
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        ends = [number for number, record in enumerate(records) if record["event"] == "end" and record["state"] == "done"]
-        if ends != [len(records) - 1]:
-            wrong.append(f"{path.parent.relative_to(directory)} done {len(ends)} times")
+        done = [
+            number
+            for number, record in enumerate(records)
+            if record["event"] == "end" and record["state"] == "done"
+        ]
+        if done != (
+            [] if any(record["event"] == "stop" for record in records) else [len(records) - 1]
+        ):
+            wrong.append(f"{path.parent.relative_to(directory)} done {len(done)} times")
         pids = [record["pid"] for record in records if record["event"] == "start"]
         if len(set(pids)) < len(pids):
             wrong.append(f"{path.parent.relative_to(directory)}: attempts of one process")
@@ -146,15 +226,24 @@ def torn(directory: Path) -> list[str]:
     wrong = []
     for path in sorted([*directory.rglob("*.json"), *directory.rglob("*.jsonl")]):
         try:
-            _ = [json.loads(text) for text in (path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])]
+            _ = [
+                json.loads(text)
+                for text in (
+                    path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+                )
+            ]
         except ValueError:
             wrong.append(f"{path.relative_to(directory)} is torn")
-    return wrong + [str(path.relative_to(directory)) for path in directory.rglob("*.tmp") if path.is_file()]
+    return wrong + [
+        str(path.relative_to(directory)) for path in directory.rglob("*.tmp") if path.is_file()
+    ]
 
 
-def trial(folder: Path, kills: int, variants: int, seeds: int, seed: int) -> tuple[int, list[str]]:
-    """At least `kills` kills; their number, and what differed from the undisturbed sweep."""
-    file, reference = experiment(folder, variants, seeds), folder / "reference"
+def trial(
+    folder: Path, kills: int, variants: int, seeds: int, seed: int, search: int = 0
+) -> tuple[int, int, list[str]]:
+    """At least `kills` kills; trials, kills, and what differed from the undisturbed sweep."""
+    file, reference = experiment(folder, variants, seeds, search), folder / "reference"
     began = time.perf_counter()
     if start(file, reference).wait(900):  # also fills the compile cache
         raise AssertionError(reference.with_suffix(".log").read_text())
@@ -164,20 +253,33 @@ def trial(folder: Path, kills: int, variants: int, seeds: int, seed: int) -> tup
         directory = folder / f"killed{done}"
         done += killed_until_done(file, directory, longest, kills - done, rng)
         wrong += [f"{directory.name}: {one}" for one in differences(reference, directory)]
-    return done, wrong
+    stopped = sum("pruned" in end[2] for end in ends(reference).values())
+    if bool(stopped) != bool(search):
+        wrong.append(f"the undisturbed sweep stopped {stopped} trials")
+    return len(ends(reference)), done, wrong
 
 
 def main() -> int:
     """Prints one line, and one for each difference."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--variants", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument(
+        "--search",
+        type=int,
+        default=0,
+        help="settings that are searched for each variant, with a pruner; 0 for none",
+    )
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kills, wrong = trial(Path(folder), flags.kills, flags.variants, flags.seeds, flags.seed)
-    found = f"{flags.variants * flags.seeds} trials, {kills} kills: {'DIFFERS' if wrong else 'equal'}"
+        trials, kills, wrong = trial(
+            Path(folder), flags.kills, flags.variants, flags.seeds, flags.seed, flags.search
+        )
+    found = f"{trials} trials, {kills} kills: {'DIFFERS' if wrong else 'equal'}"
     print("\n".join([found, *wrong]))
     return int(bool(wrong))
 

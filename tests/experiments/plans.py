@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.experiments import Experiment, better, rows
-from attnlab.experiments.experiment import Claim
-from attnlab.experiments.loading import definition
-from attnlab.experiments.plan import Candidate, Plan
+from attnlab.experiments.define.experiment import Claim
+from attnlab.experiments.define.loading import definition
+from attnlab.experiments.plan.plan import Candidate, Plan
 from tests.commands.tiny import SHARED, SMALL
 
 CONFIG = "configs/translation.py:rnnsearch"
@@ -22,7 +22,9 @@ EXPERIMENT = Experiment(
     claim=Claim("Scores differ.", (better("additive", "general", by=0.1),)),
 )
 FILE = "experiments/which.py"
-BASE: dict[str, Any] = dict(one.split("=", 1) for one in (*SMALL["rnnsearch"], *SHARED) if "score.hidden" not in one)
+BASE: dict[str, Any] = dict(
+    one.split("=", 1) for one in (*SMALL["rnnsearch"], *SHARED) if "score.hidden" not in one
+)
 """A tiny RNNsearch with whatever score."""
 
 
@@ -35,19 +37,32 @@ def plan(**changes: Any) -> Plan:
     """Its plan, with configs that hold nothing but a seed and the steps."""
     fields = defined(**changes)
     empty = Plan(
-        **{**fields, "seeds": tuple(fields["seeds"]), "tune": tuple(fields["tune"])}, file=FILE, hash="0" * 12, created="", candidates=()
+        **{**fields, "seeds": tuple(fields["seeds"]), "tune": tuple(fields["tune"])},
+        file=FILE,
+        hash="0" * 12,
+        created="",
+        candidates=(),
     )
     points = empty.tune or ({"name": "", "overrides": {}},)
-    wanted = [empty.want(variant, point["overrides"], point["name"]) for variant in empty.variants for point in points]
+    wanted = [
+        empty.want(variant, point["overrides"], point["name"])
+        for variant in empty.variants
+        for point in points
+    ]
     config = {"seed": empty.seeds[0], "training": {"steps": 12}}
-    return empty.grown(Candidate(one.id, one.variant, one.tuned, one.overrides, config, 10, 2.0) for one in wanted)
+    return empty.grown(
+        Candidate(one.id, one.variant, one.tuned, one.overrides, config, 10, 2.0) for one in wanted
+    )
 
 
 def experiment_file(path: Path, *lines: str, imports: str = "") -> str:
-    """Write an experiment on a tiny RNNsearch; `lines` are further arguments of `Experiment`. Returns the file's name."""
+    """Write an experiment on a tiny RNNsearch; `lines` are further arguments of `Experiment`.
+    Returns the file's name.
+    """
     body = "".join(f"        {line},\n" for line in lines)
     path.write_text(
-        f"from attnlab.experiments import *\n{imports}\n\nBASE = {BASE!r}\n\n\ndef get_experiment(argument=''):\n"
-        f"    return Experiment(\n        question='Which?', config={CONFIG!r}, base=BASE,\n{body}    )\n"
+        f"from attnlab.experiments import *\n{imports}\n\nBASE = {BASE!r}\n\n\ndef"
+        " get_experiment(argument=''):\n    return Experiment(\n        question='Which?',"
+        f" config={CONFIG!r}, base=BASE,\n{body}    )\n"
     )
     return str(path)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan import Plan
+from attnlab.experiments.plan.plan import Plan
 from tests.experiments import plans
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ class Broken(Single):
     """Breaks in a trial."""
 
     def read(self, *given):
-        if not sys.argv[0].endswith("planning.py"):
+        if not sys.argv[0].endswith("plan/process.py"):
             raise RuntimeError("broken on purpose")
         return super().read(*given)
 '''
@@ -34,7 +34,9 @@ class Broken(Single):
 
 def environment() -> dict[str, str]:
     """That of a user with CPUs and this package."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "XLA_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "XLA_"))
+    }
     return kept | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
 
@@ -45,14 +47,28 @@ def command(*argv: str | Path) -> list[str]:
 
 def launch(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(command(*argv), capture_output=True, text=True, env=environment(), cwd=cwd, timeout=600, check=False)
+    return subprocess.run(
+        command(*argv),
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=cwd,
+        timeout=600,
+        check=False,
+    )
 
 
 def experiment(path: Path, *lines: str, **base: Any) -> str:
     """An experiment file; `base` overrides the tiny run's settings, "__" for a dot."""
     name = plans.experiment_file(path, *lines)
-    changes = {key.replace("__", "."): value for key, value in {"parallel__devices": "1", **base}.items()}
-    path.write_text(path.read_text().replace("def get_experiment", f"BASE.update({changes!r})\n\n\ndef get_experiment", 1))
+    changes = {
+        key.replace("__", "."): value for key, value in {"parallel__devices": "1", **base}.items()
+    }
+    path.write_text(
+        path.read_text().replace(
+            "def get_experiment", f"BASE.update({changes!r})\n\n\ndef get_experiment", 1
+        )
+    )
     return name
 
 

@@ -1,4 +1,6 @@
-"""A trial that trains nothing: it records where it ran and ends as a file in the sweep's folder says. For tests of the queue."""
+"""A trial that trains nothing: it records where it ran and ends as a file in the sweep's folder
+says. For tests of the queue.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.running.attempts import Attempt
-from attnlab.experiments.running.jobs import Job
-from attnlab.experiments.running.selection import Choice
-from attnlab.experiments.running.slots import Slot
-from attnlab.experiments.running.state import recorded
-from attnlab.experiments.running.trial import HELD
-from attnlab.experiments.running.unchanged import CHANGED
+from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.selection import Choice
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.state import recorded
+from attnlab.experiments.run.training import HELD
+from attnlab.experiments.run.unchanged import CHANGED
+from attnlab.records.attempts import Attempt
+from attnlab.records.stream import Held, RunLock
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import Held, RunLock
 from tests.experiments import plans
 
 STEPS = 10
@@ -46,18 +48,30 @@ class Board:
 
 
 def planned(directory: Path, **changes: Any) -> Plan:
-    """A small plan, written: additive and general, seeds 0 and 1, unless `changes` say otherwise."""
+    """A small plan, written: additive and general, seeds 0 and 1, unless `changes` say
+    otherwise.
+    """
     plan = plans.plan(**changes)
-    config = {"seed": plan.seeds[0], "training": {"steps": STEPS}, "optimizer": {"name": "adam"}, "schedule": {"name": "cosine"}}
-    candidates = (dataclasses.replace(one, config={**config, "system": one.variant}) for one in plan.candidates)
+    config = {
+        "seed": plan.seeds[0],
+        "training": {"steps": STEPS},
+        "optimizer": {"name": "adam"},
+        "schedule": {"name": "cosine"},
+    }
+    candidates = (
+        dataclasses.replace(one, config={**config, "system": one.variant})
+        for one in plan.candidates
+    )
     plan = dataclasses.replace(plan, candidates=tuple(candidates))
     plan.write(directory)
     return plan
 
 
 def behave(directory: Path, **endings: str) -> None:
-    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute", "changed", "wait", "linger" (wait, and take a
-    second to save when asked to leave); all others are done soon."""
+    """How trials end, by "<variant>_<seed>": "fail", "diverge", "die", "die once", "mute",
+    "changed", "wait", "linger" (wait, and take a second to save when asked to leave), "deaf" (hang,
+    whatever is asked); all others are done soon.
+    """
     (directory / "endings.json").write_text(json.dumps(endings))
 
 
@@ -67,7 +81,9 @@ def finish(trial: Trial, directory: Path, state: str = "done", loss: float = 1.0
     workdir.mkdir(parents=True, exist_ok=True)
     attempt = Attempt.start(workdir, None)
     if state == "done":
-        (workdir / "valid.json").write_text(json.dumps({"split": "valid", "step": STEPS, "loss": loss}))
+        (workdir / "valid.json").write_text(
+            json.dumps({"split": "valid", "step": STEPS, "loss": loss})
+        )
     attempt.end(state, STEPS, "" if state == "done" else f"{state} on purpose", 0.5)  # type: ignore[arg-type]
     return workdir
 
@@ -78,16 +94,22 @@ def work(directory: Path, job: Job, slot: Slot) -> int:
         return evaluate(directory, job)
     (trial,) = job.trials
     workdir = trial.workdir(directory)
+    endings = (
+        json.loads((directory / "endings.json").read_text())
+        if (directory / "endings.json").exists()
+        else {}
+    )
+    ending = endings.get(f"{trial.candidate.variant}_{trial.seed}", "")
+    if ending == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         lock = RunLock(workdir)
     except Held:
         return HELD
-    endings = json.loads((directory / "endings.json").read_text()) if (directory / "endings.json").exists() else {}
-    ending = endings.get(f"{trial.candidate.variant}_{trial.seed}", "")
     with lock, open(directory / "uses.jsonl", "a") as uses:
         if recorded(trial, directory).settled:
             return 0
-        attempt = Attempt.start(workdir, slot)
+        attempt = Attempt.start(workdir, slot.use)
         begin = time.time()
         if ending == "changed":
             (workdir / "log.txt").write_text("error: mine.py was edited\n")
@@ -96,12 +118,24 @@ def work(directory: Path, job: Job, slot: Slot) -> int:
         if ending == "mute":
             print("something went wrong at the very start")
             os._exit(3)
-        if ending == "die" or (ending == "die once" and len((workdir / "attempts.jsonl").read_text().splitlines()) == 1):
+        if ending == "die" or (
+            ending == "die once" and len((workdir / "events.jsonl").read_text().splitlines()) == 1
+        ):
             os.kill(os.getpid(), signal.SIGKILL)
         code = _end(ending, workdir, attempt)
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        use = {"slot": slot.number, "cores": cores, "pid": os.getpid(), "group": os.getpgrp(), "begin": begin, "end": time.time()}
-        uses.write(json.dumps({**use, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "trial": trial.name}) + "\n")
+        use = {
+            "slot": slot.number,
+            "cores": cores,
+            "pid": os.getpid(),
+            "group": os.getpgrp(),
+            "begin": begin,
+            "end": time.time(),
+        }
+        uses.write(
+            json.dumps({**use, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "trial": trial.name})
+            + "\n"
+        )
     return code
 
 
@@ -112,6 +146,8 @@ def _end(ending: str, workdir: Path, attempt: Attempt) -> int:
     if ending == "diverge":
         attempt.end("diverged", 4, "loss nan at step 4")
         return 1
+    if ending == "deaf":
+        time.sleep(60)
     with Interrupt() as interrupt, open(workdir / "steps", "ab", buffering=0) as steps:
         for step in range(len((workdir / "steps").read_text().split()), STEPS):
             steps.write(b"%d\n" % step)

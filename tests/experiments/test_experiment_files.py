@@ -1,4 +1,6 @@
-"""The experiments of the repository: each file loads without jax, every candidate of it builds, and budgets are met."""
+"""The experiments of the repository: each file loads without jax, every candidate of it builds, and
+budgets are met.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments.loading import load_experiment
-from attnlab.experiments.planning import made
+from attnlab.experiments.define.loading import load_experiment
+from attnlab.experiments.plan.flops import Work
+from attnlab.experiments.plan.process import made
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "experiments").glob("*.py"))
@@ -21,7 +24,10 @@ WORDS = ["ein", "haus", "und", "noch", "ein", "garten", "mit", "rosen", "hinter"
 @pytest.fixture
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """FLOPs are not counted, which takes longest and is tested in `test_flops.py`."""
-    monkeypatch.setattr("attnlab.experiments.building.step_flops", lambda config, task: 1.0)
+    monkeypatch.setattr("attnlab.experiments.plan.building.step_flops", lambda config, task: 1.0)
+    monkeypatch.setattr(
+        "attnlab.experiments.plan.building.step_work", lambda config, task: Work(1.0, 0.0)
+    )
 
 
 @pytest.fixture
@@ -29,7 +35,12 @@ def folder(tmp_path: Path) -> Path:
     """Parallel text of 1 to 9 words a sentence, as many of each length."""
     for split, count in (("train", 90), ("valid", 18), ("test", 18)):
         for language, turn in (("de", 0), ("en", 3)):
-            lines = [" ".join(WORDS[(number + turn + place) % len(WORDS)] for place in range(number % 9 + 1)) for number in range(count)]
+            lines = [
+                " ".join(
+                    WORDS[(number + turn + place) % len(WORDS)] for place in range(number % 9 + 1)
+                )
+                for number in range(count)
+            ]
             (tmp_path / f"{split}.{language}").write_text("".join(line + "\n" for line in lines))
     return tmp_path
 
@@ -37,9 +48,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.quick
 @pytest.mark.parametrize("file", FILES)
 def test_every_file_loads_without_jax_and_says_how_to_run_it(file: str) -> None:
-    code = f"import sys; from attnlab.experiments.loading import load_experiment as load; load({file!r})"
+    code = (
+        "import sys; from attnlab.experiments.define.loading import load_experiment as load;"
+        f" load({file!r})"
+    )
     code += "; print([name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
     assert f"python launch.py sweep {file} --dir=runs/" in (ROOT / file).read_text()
 
@@ -48,18 +64,28 @@ def test_every_file_loads_without_jax_and_says_how_to_run_it(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_every_file_plans_and_its_variants_are_equally_large(file: str, tmp_path: Path) -> None:
     plan = made(file, tmp_path)
-    assert len(plan.seeds) >= 3 and len(plan.candidates) == len(plan.variants) >= 4 and plan.claim is not None
+    assert (
+        len(plan.seeds) >= 3
+        and len(plan.candidates) == len(plan.variants) >= 4
+        and plan.claim is not None
+    )
     sizes = [candidate.parameters for candidate in plan.candidates]
     within = plan.budget["within"] if plan.budget else 0.01
     assert max(sizes) <= (1 + 2 * within) * min(sizes), dict(zip(plan.variants, sizes, strict=True))
-    assert all(candidate.budget is None or candidate.budget["matched"] for candidate in plan.candidates)
+    assert all(
+        candidate.budget is None or candidate.budget["matched"] for candidate in plan.candidates
+    )
 
 
 @pytest.mark.usefixtures("uncounted")
-def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(folder: Path, tmp_path: Path) -> None:
+def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
+    folder: Path, tmp_path: Path
+) -> None:
     experiment = load_experiment(f"{BOTTLENECK}:{folder}")
     assert [point.name for point in experiment.compare] == [
-        f"{system}, {length}" for system in ("fixed vector", "attention") for length in ("up to 3 words", "7 to 50 words")
+        f"{system}, {length}"
+        for system in ("fixed vector", "attention")
+        for length in ("up to 3 words", "7 to 50 words")
     ]
     plan = made(f"{BOTTLENECK}:{folder}", tmp_path / "sweep")
     data = [candidate.config["data"] for candidate in plan.candidates]
@@ -74,7 +100,10 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(folder:
         ("quickstart.py:fast", "experiments/quickstart.py:fast: it takes no argument"),
         ("memory.py:8", "experiments/memory.py:8: it takes no argument"),
         ("order.py:window", "experiments/order.py:window: 'window'; did you mean 'windows'?"),
-        ("bottleneck.py:{folder}:de", "{folder}:de: expected the endings of both languages, such as 'de-en'"),
+        (
+            "bottleneck.py:{folder}:de",
+            "{folder}:de: expected the endings of both languages, such as 'de-en'",
+        ),
         ("bottleneck.py:{folder}:fr-en", "cannot find {folder}/train.fr"),
         ("bottleneck.py:{folder}/nowhere", "cannot find {folder}/nowhere/train.de"),
     ],
@@ -88,5 +117,7 @@ def test_what_an_argument_must_be(argument: str, words: str, folder: Path) -> No
 def test_text_of_one_length_is_refused(folder: Path) -> None:
     for language in ("de", "en"):
         (folder / f"train.{language}").write_text("ein haus\n" * 9)
-    with pytest.raises(UserError, match="no third of the training sentences is longer than another"):
+    with pytest.raises(
+        UserError, match="no third of the training sentences is longer than another"
+    ):
         load_experiment(f"{BOTTLENECK}:{folder}")

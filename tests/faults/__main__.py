@@ -1,4 +1,6 @@
-"""python -m tests.faults: seeds every fault of the list, one at a time, and says which of them the tests notice (docs/faults.md)."""
+"""python -m tests.faults: seeds every fault of the list, one at a time, and says which of them the
+tests notice (docs/faults.md).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,38 @@ DECIDED = ("caught", "survived")
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=(__doc__ or "").partition(": ")[2])
-    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose name, 'file: what', has this text")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description=(__doc__ or "").partition(": ")[2]
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="faults whose name, 'file: what', has this text"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time (default 1)")
-    parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS", help="time for each fault (default 300)")
-    parser.add_argument("--named", action="store_true", help="only the tests that a fault names, not all of its part of the package")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="JSON to write to, and to go on from: what was caught there stays so")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="time for each fault (default 300)",
+    )
+    parser.add_argument(
+        "--named",
+        action="store_true",
+        help="only the tests that a fault names, not all of its part of the package",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="JSON to write to, and to go on from: what was caught there stays so",
+    )
     parser.add_argument("--fresh", action="store_true", help="judge again what was caught in FILE")
     parser.add_argument("--list", action="store_true", help="print the list and stop")
-    parser.add_argument("--docs", action="store_true", help="write the score stored in FILE to docs/faults.md and stop")
+    parser.add_argument(
+        "--docs",
+        action="store_true",
+        help="write the score stored in FILE to docs/faults.md and stop",
+    )
     return parser.parse_args(given)
 
 
@@ -39,7 +64,9 @@ def kept(file: Path | None, fresh: bool) -> dict[str, Result]:
 
 
 def unchanged(fault: Fault, results: dict[str, Result]) -> bool:
-    """Whether a fault was caught, and neither it nor the code around it has changed since; what survived is judged again."""
+    """Whether a fault was caught, and neither it nor the code around it has changed since; what
+    survived is judged again.
+    """
     before = results.get(fault.name)
     try:
         return before is not None and before.status == "caught" and before.digest == fault.digest()
@@ -51,7 +78,9 @@ def store(file: Path | None, results: dict[str, Result]) -> None:
     """Writes the results, all or nothing."""
     if file is not None:
         draft = file.with_name(f"{file.name}.new")
-        draft.write_text(json.dumps([dataclasses.asdict(result) for result in results.values()], indent=1))
+        draft.write_text(
+            json.dumps([dataclasses.asdict(result) for result in results.values()], indent=1)
+        )
         draft.replace(file)
 
 
@@ -63,10 +92,15 @@ def work(faults: list[Fault], options: argparse.Namespace) -> dict[str, Result]:
         session = Session(options.limit, options.named)
         if rest:
             progress.note(f"{len(rest)} faults to judge")
-        for done, (fault, result) in enumerate(judged(session, rest, options.jobs), len(faults) - len(rest) + 1):
+        for done, (fault, result) in enumerate(
+            judged(session, rest, options.jobs), len(faults) - len(rest) + 1
+        ):
             results[fault.name] = result
             store(options.results, results)
-            progress.note(f"{result.status:9} {result.seconds:6.1f} s  {fault.name}  {result.detail or result.test.partition('::')[2]}")
+            progress.note(
+                f"{result.status:9} {result.seconds:6.1f} s  {fault.name} "
+                f" {result.detail or result.test.partition('::')[2]}"
+            )
             progress.update(done, step_seconds=result.seconds / options.jobs)
     return {fault.name: results[fault.name] for fault in faults}
 
@@ -77,17 +111,40 @@ def report(faults: list[Fault], results: dict[str, Result]) -> int:
     rows = []
     for room in rooms:
         found = [results[fault.name].status for fault in faults if room in (fault.room, "all")]
-        rows.append((room, len(found), found.count("caught"), found.count("survived"), len(found) - sum(map(found.count, DECIDED))))
+        rows.append(
+            (
+                room,
+                len(found),
+                found.count("caught"),
+                found.count("survived"),
+                len(found) - sum(map(found.count, DECIDED)),
+            )
+        )
     table("Seeded faults", ("part", "faults", "caught", "survived", "undecided"), rows)
-    wrong = [fault for fault in faults if results[fault.name].status != ("survived" if fault.survives else "caught")]
+    wrong = [
+        fault
+        for fault in faults
+        if results[fault.name].status != ("survived" if fault.survives else "caught")
+    ]
     if wrong:
-        table("Not as the list says", ("fault", "became", "why"), [_line(fault, results[fault.name]) for fault in wrong])
-    print(f"{rows[-1][2]} of {rows[-1][1]} caught, in {clock(sum(result.seconds for result in results.values()))}")
+        table(
+            "Not as the list says",
+            ("fault", "became", "why"),
+            [_line(fault, results[fault.name]) for fault in wrong],
+        )
+    print(
+        f"{rows[-1][2]} of {rows[-1][1]} caught, in"
+        f" {clock(sum(result.seconds for result in results.values()))}"
+    )
     return 1 if wrong else 0
 
 
 def _line(fault: Fault, result: Result) -> tuple[str, str, str]:
-    return fault.name, result.status, result.detail or ("the list calls it a survivor" if fault.survives else "")
+    return (
+        fault.name,
+        result.status,
+        result.detail or ("the list calls it a survivor" if fault.survives else ""),
+    )
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -95,13 +152,22 @@ def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     faults = [fault for fault in FAULTS if options.only in fault.name]
     if options.docs:
-        DOCS.write_text(with_table(DOCS.read_text(), {name: result.status for name, result in kept(options.results, False).items()}))
+        DOCS.write_text(
+            with_table(
+                DOCS.read_text(),
+                {name: result.status for name, result in kept(options.results, False).items()},
+            )
+        )
         return 0
     if not faults:
         print(f"no fault has {options.only!r} in its name; --list shows them", file=sys.stderr)
         return 2
     if options.list:
-        table("Seeded faults", ("fault", "asked first"), [(fault.name, " | ".join(fault.tests)) for fault in faults])
+        table(
+            "Seeded faults",
+            ("fault", "asked first"),
+            [(fault.name, " | ".join(fault.tests)) for fault in faults],
+        )
         return 0
     return report(faults, work(faults, options))
 

@@ -1,7 +1,8 @@
-"""What a seeded fault is: one text of one file of the package put in place of another, and who should notice.
+"""What a seeded fault is: one text of one file of the package put in place of another, and who
+should notice.
 
-Faults are plain data, in list/**/*.txt. A list in list/FOLDER/ is about attnlab/FOLDER and tests/FOLDER; one in list/ itself is about
-all of attnlab/ and tests/.
+Faults are plain data, in list/**/*.txt. A list in list/FOLDER/ is about attnlab/FOLDER and
+tests/FOLDER; one in list/ itself is about all of attnlab/ and tests/.
 
     = word text               from here on `word` stands for the text at the start of a test
     == file                   the faults that follow are in this file below attnlab/, or the list's folder of it
@@ -26,18 +27,48 @@ SOURCES = ROOT / "attnlab"
 TESTS = Path("tests")
 LISTS = ROOT / "tests" / "faults" / "list"
 
-# Asked last, where the tests that a fault names let it pass: all tests of its room. Elsewhere it is the test file that mirrors the source.
+# Asked last, where the tests that a fault names let it pass: all tests of its room. Elsewhere it is
+# the test file that mirrors the source.
 _ATTENTION = {
     "scores": ("test_scores.py", "test_score_facts.py", "test_facts.py"),
-    "alignments": ("test_alignments.py", "test_alignment_families.py", "test_reinforce.py", "test_facts.py"),
-    "positions": ("test_positions.py", "test_positions_relative.py", "test_positions_rope.py", "test_positions_syntax.py", "test_facts.py"),
+    "alignments": (
+        "test_alignments.py",
+        "test_alignment_families.py",
+        "test_reinforce.py",
+        "test_facts.py",
+    ),
+    "positions": (
+        "test_positions.py",
+        "test_positions_relative.py",
+        "test_positions_rope.py",
+        "test_positions_syntax.py",
+        "test_facts.py",
+    ),
     "visibility": ("test_visibility.py", "test_visibility_patterns.py", "test_facts.py"),
     "mechanisms": ("test_facts.py", "test_memories.py", "test_conformance.py"),
-    "kernels": ("test_kernels.py", "test_kernel_facts.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
-    "protocol.py": ("test_protocol.py", "test_composition.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
-    "projections.py": ("test_projections.py", "test_facts.py", "test_memories.py", "test_conformance.py"),
+    "kernels": (
+        "test_kernels.py",
+        "test_kernel_facts.py",
+        "test_facts.py",
+        "test_memories.py",
+        "test_conformance.py",
+    ),
+    "protocol.py": (
+        "test_protocol.py",
+        "test_composition.py",
+        "test_facts.py",
+        "test_memories.py",
+        "test_conformance.py",
+    ),
 }
-WHOLE = {f"attention/{room}": tuple(f"attention/{file}" for file in files) for room, files in _ATTENTION.items()}
+WHOLE = {
+    f"attention/{room}": tuple(f"attention/{file}" for file in files)
+    for room, files in _ATTENTION.items()
+}
+WHOLE["layers/dense.py"] = (
+    "layers/test_dense.py",
+    *(f"attention/{file}" for file in ("test_facts.py", "test_memories.py", "test_conformance.py")),
+)
 
 
 class Stale(Exception):
@@ -77,7 +108,9 @@ class Fault:
     @property
     def module(self) -> str:
         """The module it changes."""
-        return f"attnlab.{self.file.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
+        return f"attnlab.{self.file.removesuffix('.py').replace('/', '.')}".removesuffix(
+            ".__init__"
+        )
 
     def source(self) -> str:
         """The whole file with the mistake in it.
@@ -87,7 +120,9 @@ class Fault:
         """
         text = (SOURCES / self.file).read_text()
         if (times := text.count(self.old)) != 1:
-            raise Stale(f"the old text stands {times} times in {self.file}, must be once: {self.old!r}")
+            raise Stale(
+                f"the old text stands {times} times in {self.file}, must be once: {self.old!r}"
+            )
         changed = text.replace(self.old, self.new)
         try:
             compile(changed, self.file, "exec", dont_inherit=True)
@@ -98,7 +133,9 @@ class Fault:
     def stages(self) -> tuple[str, ...]:
         """The tests to run, one after the other until one fails."""
         folder, _, name = self.file.rpartition("/")
-        mirror = Path(folder, f"test_{'init' if name == '__init__.py' else name.removesuffix('.py')}.py")
+        mirror = Path(
+            folder, f"test_{'init' if name == '__init__.py' else name.removesuffix('.py')}.py"
+        )
         rest = WHOLE.get(self.room, (str(mirror),) if (ROOT / TESTS / mirror).is_file() else ())
         return (*self.tests, *(one for one in rest if one not in self.tests))
 
@@ -109,7 +146,11 @@ class Fault:
 
 def read(path: Path) -> list[Fault]:
     """The faults of one list."""
-    below = f"{path.parent.relative_to(LISTS)}/".removeprefix("./") if path.is_relative_to(LISTS) else ""
+    below = (
+        f"{path.parent.relative_to(LISTS)}/".removeprefix("./")
+        if path.is_relative_to(LISTS)
+        else ""
+    )
     words: dict[str, str] = {}
     faults: list[Fault] = []
     file = ""
@@ -127,8 +168,16 @@ def read(path: Path) -> list[Fault]:
             case "-" | "+" | "?" | "!":
                 faults[-1] = _grown(faults[-1], sign, text, words, below)
             case _:
-                raise ValueError(f"{path}:{number}: a line begins with {sign!r}; see tests/faults/fault.py for the signs")
-    return [dataclasses.replace(fault, old=fault.old.removesuffix("\n"), new=fault.new.removesuffix("\n")) for fault in faults]
+                raise ValueError(
+                    f"{path}:{number}: a line begins with {sign!r}; see tests/faults/fault.py for"
+                    " the signs"
+                )
+    return [
+        dataclasses.replace(
+            fault, old=fault.old.removesuffix("\n"), new=fault.new.removesuffix("\n")
+        )
+        for fault in faults
+    ]
 
 
 def _grown(fault: Fault, sign: str, text: str, words: dict[str, str], below: str) -> Fault:
@@ -140,7 +189,10 @@ def _grown(fault: Fault, sign: str, text: str, words: dict[str, str], below: str
     if sign == "!":
         return dataclasses.replace(fault, survives=text)
     spelt = (one.strip().partition(" ") for one in text.split(" | "))
-    return dataclasses.replace(fault, tests=tuple(f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in spelt))
+    return dataclasses.replace(
+        fault,
+        tests=tuple(f"{below}{words.get(first, first)} {rest}".strip() for first, _, rest in spelt),
+    )
 
 
 def parsed(tests: str) -> tuple[str, tuple[str, ...]]:
@@ -151,7 +203,10 @@ def parsed(tests: str) -> tuple[str, tuple[str, ...]]:
 
 def selects(words: tuple[str, ...], test: str) -> bool:
     """Whether a test id has all the words, none of them as a piece of a longer run of letters."""
-    return all(re.search(f"{_edge(word[0], '<!')}{re.escape(word)}{_edge(word[-1], '!')}", test) for word in words)
+    return all(
+        re.search(f"{_edge(word[0], '<!')}{re.escape(word)}{_edge(word[-1], '!')}", test)
+        for word in words
+    )
 
 
 def _edge(letter: str, how: str) -> str:

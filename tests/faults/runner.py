@@ -1,6 +1,8 @@
-"""Applies faults one at a time, each in a process of its own where only the import of one module is changed, and runs its tests.
+"""Applies faults one at a time, each in a process of its own where only the import of one module is
+changed, and runs its tests.
 
-A server loads JAX, Flax and pytest once and is forked for every run, before any backend starts. The working tree is never touched.
+A server loads JAX, Flax and pytest once and is forked for every run, before any backend starts. The
+working tree is never touched.
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ from typing import Any
 
 from tests.faults.fault import ROOT, SOURCES, Fault, Stale, parsed, selects
 
-LOADED_ONCE = ["jax", "jax.numpy", "jax.test_util", "flax.linen", "flax.struct", "flax.traverse_util", "numpy", "pytest"]
+LOADED_ONCE = [
+    "jax",
+    "jax.numpy",
+    "jax.test_util",
+    "flax.linen",
+    "flax.struct",
+    "flax.traverse_util",
+    "numpy",
+    "pytest",
+]
 BYTECODE = os.path.join(tempfile.gettempdir(), f"attnlab-faults-bytecode-{os.getuid()}")
 
 
@@ -51,8 +62,9 @@ class Result:
 
     Attributes:
       name: of the fault.
-      status: "caught", "survived", "out of time", "stale" (the old text is gone), "broken" (nothing can be said: the code does not
-        import, or a test selects nothing or fails without the fault as well).
+      status: "caught", "survived", "out of time", "stale" (the old text is gone), "broken" (nothing
+        can be said: the code does not import, or a test selects nothing or fails without the fault
+        as well).
       test: the id of the test that noticed.
       detail: why nothing can be said.
       seconds: it took.
@@ -94,7 +106,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Watch:
-    """A plugin of pytest: keeps the tests whose ids have the words asked for, and notes what passes and what fails."""
+    """A plugin of pytest: keeps the tests whose ids have the words asked for, and notes what passes
+    and what fails.
+    """
 
     def __init__(self, keep: Callable[[str], bool]) -> None:
         self.keep = keep
@@ -112,14 +126,21 @@ class _Watch:
 
 
 def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
-    """In a forked process: pytest on the tests asked for until one fails, the outcome as JSON in a folder."""
+    """In a forked process: pytest on the tests asked for until one fails, the outcome as JSON in a
+    folder.
+    """
     with open(os.path.join(folder, "said"), "w") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    sys.dont_write_bytecode, sys.pycache_prefix = False, BYTECODE  # compiled once for all runs, and not beside the sources
-    for name in [name for name in sys.modules if name.partition(".")[0] == "attnlab"]:  # what the command itself needs of it
+    sys.dont_write_bytecode, sys.pycache_prefix = (
+        False,
+        BYTECODE,
+    )  # compiled once for all runs, and not beside the sources
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] == "attnlab"
+    ]:  # what the command itself needs of it
         del sys.modules[name]
     if fault is not None:
         sys.meta_path.insert(0, _Finder(fault))
@@ -127,14 +148,27 @@ def _in_child(fault: Fault | None, asked: str, folder: str) -> None:
 
     tests, chosen = _choice(asked)
     watch = _Watch(chosen)
-    quiet = ["-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT)]
+    quiet = [
+        "-q",
+        "-x",
+        "--no-header",
+        "--tb=line",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--rootdir",
+        str(ROOT),
+    ]
     code = pytest.main([*quiet, tests], plugins=[watch])
     with open(os.path.join(folder, "outcome"), "w") as file:
         json.dump({"code": int(code), "failed": watch.failed, "passed": watch.passed}, file)
 
 
 def _choice(one: str) -> tuple[str, Callable[[str], bool]]:
-    """The file of a choice of tests, one test's id or as in a list of faults, and whether it takes a test."""
+    """The file of a choice of tests, one test's id or as in a list of faults, and whether it takes
+    a test.
+    """
     if "::" in one:
         return one.partition("::")[0], lambda test: test == one
     file, words = parsed(one)
@@ -142,7 +176,9 @@ def _choice(one: str) -> tuple[str, Callable[[str], bool]]:
 
 
 def ran(fault: Fault | None, asked: str, limit: float) -> Run:
-    """Runs tests with a fault in the code, or with none, until one fails or `limit` seconds are over."""
+    """Runs tests with a fault in the code, or with none, until one fails or `limit` seconds are
+    over.
+    """
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # read when the server loads JAX
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED_ONCE)
@@ -190,7 +226,10 @@ class Session:
             elif run.code == 1 and run.failed:
                 self._decide(result, run.failed[0])
             elif run.code != 0:
-                result.status, result.detail = "broken", f"pytest ended with {run.code} on {asked}: {run.said.strip()[-300:]}"
+                result.status, result.detail = (
+                    "broken",
+                    f"pytest ended with {run.code} on {asked}: {run.said.strip()[-300:]}",
+                )
             if result.status != "survived":
                 break
         result.seconds = round(time.monotonic() - begun, 2)

@@ -1,4 +1,6 @@
-"""The list of seeded faults fits the code and its page, and its runner tells caught from survived. The whole list: docs/faults.md."""
+"""The list of seeded faults fits the code and its page, and its runner tells caught from survived.
+The whole list: docs/faults.md.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +19,49 @@ from tests.faults.fault import LISTS, ROOT, SOURCES, TESTS, Fault, Stale, parsed
 from tests.faults.listed import DOCS, FAULTS, figures_of, score, table, with_table
 from tests.faults.runner import Result, Session
 
-DROPPED = next(fault for fault in FAULTS if fault.name == "attention/projections.py: bias dropped")
+DROPPED = next(fault for fault in FAULTS if fault.name == "layers/dense.py: bias dropped")
 
 
 @pytest.mark.quick
 def test_every_fault_fits_the_code() -> None:
-    """Its old text stands exactly once, the new one makes other code that compiles, its tests are there."""
-    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == len({(one.file, one.old, one.new) for one in FAULTS}) >= 120
+    """Its old text stands exactly once, the new one makes other code that compiles, its tests are
+    there.
+    """
+    assert (
+        len(FAULTS)
+        == len({fault.name for fault in FAULTS})
+        == len({(one.file, one.old, one.new) for one in FAULTS})
+        >= 120
+    )
     for fault in FAULTS:
         assert fault.source() != (SOURCES / fault.file).read_text(), fault.name
         assert fault.what and fault.tests, fault.name
-        assert [file for file in map(parsed, fault.stages()) if not (ROOT / file[0]).is_file()] == [], fault.name
+        assert [
+            file for file in map(parsed, fault.stages()) if not (ROOT / file[0]).is_file()
+        ] == [], fault.name
 
 
 @pytest.mark.quick
 def test_the_page_says_what_the_list_says() -> None:
-    """As many faults in every part, the same survivors, and the share that must be caught; all of it is written by one command."""
+    """As many faults in every part, the same survivors, and the share that must be caught; all of
+    it is written by one command.
+    """
     page = DOCS.read_text()
     figures = figures_of(page)
-    assert {room: seeded for room, (seeded, _, _) in figures.items()} == {room: seeded for room, seeded, *_ in score({})}
-    assert re.findall(r"^\* survived: (.*) \(`", page, re.MULTILINE) == [fault.name for fault in FAULTS if fault.survives]
+    assert {room: seeded for room, (seeded, _, _) in figures.items()} == {
+        room: seeded for room, seeded, *_ in score({})
+    }
+    assert re.findall(r"^\* survived: (.*) \(`", page, re.MULTILINE) == [
+        fault.name for fault in FAULTS if fault.survives
+    ]
     _, judged, caught = figures["all"]
-    outside = [figures[room] for room in figures if room != "all" and not room.startswith("attention/")]
-    assert caught >= 0.95 * judged and sum(each[2] for each in outside) >= 0.95 * sum(each[1] for each in outside) >= 0.95 * 60
+    outside = [
+        figures[room] for room in figures if room != "all" and not room.startswith("attention/")
+    ]
+    assert (
+        caught >= 0.95 * judged
+        and sum(each[2] for each in outside) >= 0.95 * sum(each[1] for each in outside) >= 0.95 * 60
+    )
     assert with_table(page, {}) == page  # a part of which nothing was judged anew keeps its figures
     assert f"{len(FAULTS)} not judged." in table({})
     first = FAULTS[0]
@@ -53,26 +75,51 @@ def test_every_choice_of_tests_selects_some() -> None:
     """A test that was renamed would no longer be asked first."""
     chosen = sorted({one for fault in FAULTS for one in fault.tests})
     files = sorted({parsed(one)[0] for one in chosen})
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *files,
+    ]
+    said = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for one in chosen:
         file, words = parsed(one)
-        assert any(test.startswith(f"{file}::") and selects(words, test) for test in said), f"no test is {one!r}"
+        assert any(test.startswith(f"{file}::") and selects(words, test) for test in said), (
+            f"no test is {one!r}"
+        )
 
 
 @pytest.mark.quick
 def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     first_fault = "@ wrong\n- old\n-     two\n+ new\n? all one | test_b.py\n"
-    text = f"# remark\n= all test_a.py: oracle\n== x/y.py\n\n{first_fault}@ gone\n- old\n+\n? all\n! why\n"
+    text = (
+        f"# remark\n= all test_a.py: oracle\n== x/y.py\n\n{first_fault}@ gone\n- old\n+\n? all\n!"
+        " why\n"
+    )
     (tmp_path / "list.txt").write_text(text)
     first, second = read(tmp_path / "list.txt")
-    assert first == Fault("x/y.py", "wrong", "old\n    two", "new", ("test_a.py: oracle one", "test_b.py"))
+    assert first == Fault(
+        "x/y.py", "wrong", "old\n    two", "new", ("test_a.py: oracle one", "test_b.py")
+    )
     assert second == Fault("x/y.py", "gone", "old", "", ("test_a.py: oracle",), "why")
     assert first.module == "attnlab.x.y" and first.name == "x/y.py: wrong" and first.room == "x"
     below = read(LISTS / "attention" / "core.txt")[0]  # a list in a folder is about that folder
-    assert below.file.startswith("attention/") and all(one.startswith("attention/test_") for one in below.tests)
+    assert below.file.startswith("attention/") and all(
+        one.startswith("attention/test_") for one in below.tests
+    )
     of_file = Fault("training/loop.py", "wrong", "old", "new", ("training/test_step.py",))
-    assert of_file.room == "training" and of_file.stages() == ("training/test_step.py", "training/test_loop.py")
+    assert of_file.room == "training" and of_file.stages() == (
+        "training/test_step.py",
+        "training/test_loop.py",
+    )
     (tmp_path / "list.txt").write_text("@ wrong\n* old\n")
     with pytest.raises(ValueError, match=r"list.txt:2: a line begins with '\*'"):
         read(tmp_path / "list.txt")
@@ -80,18 +127,26 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_words_select_whole_words() -> None:
-    assert parsed("test_a.py: one two") == (str(TESTS / "test_a.py"), ("one", "two")) and parsed("test_a.py") == (
+    assert parsed("test_a.py: one two") == (str(TESTS / "test_a.py"), ("one", "two")) and parsed(
+        "test_a.py"
+    ) == (
         str(TESTS / "test_a.py"),
         (),
     )
     test = "tests/attention/test_a.py::test_oracle[scaled_dot-{}]"
-    assert selects(("oracle", "scaled_dot-"), test) and selects(("dot",), test) and selects((), test)
-    assert not selects(("[dot-",), test) and not selects(("orac",), test) and not selects(("oracle", "missing"), test)
+    assert (
+        selects(("oracle", "scaled_dot-"), test) and selects(("dot",), test) and selects((), test)
+    )
+    assert (
+        not selects(("[dot-",), test)
+        and not selects(("orac",), test)
+        and not selects(("oracle", "missing"), test)
+    )
 
 
 def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real processes on the tests of projections alone."""
-    monkeypatch.setitem(faults_of.WHOLE, "attention/projections.py", ())
+    """Real processes on the tests of dense layers alone."""
+    monkeypatch.setitem(faults_of.WHOLE, "layers/dense.py", ())
     session = Session()
 
     def become(session: Session = session, **changes: object) -> tuple[str, str]:
@@ -99,25 +154,35 @@ def test_the_runner_tells_what_became_of_a_fault(monkeypatch: pytest.MonkeyPatch
         return result.status, result.detail
 
     assert become() == ("caught", "") and len(session.sound) == 1 and not session.spoilt
-    text = "computed in the dtype of its arguments"
-    assert become(old=text, new=f"{text}, as before", tests=("attention/test_projections.py: test_matmul",)) == ("survived", "")
+    text = "computed in the dtype of its"
+    assert become(
+        old=text, new=f"{text}, as before", tests=("layers/test_dense.py: test_matmul",)
+    ) == ("survived", "")
     assert become(old="no such text")[0] == "stale" == become(new="return (")[0]
-    assert become(old="import math", new="import mathematics")[0] == "broken"  # nothing is tested by code that cannot be imported
-    assert "ended with 5" in become(tests=("attention/test_projections.py: no_such_test",))[1]
+    assert (
+        become(old="import math", new="import mathematics")[0] == "broken"
+    )  # nothing is tested by code that cannot be imported
+    assert "ended with 5" in become(tests=("layers/test_dense.py: no_such_test",))[1]
     assert become(Session(limit=0.01))[0] == "out of time"
     spoilt = Session()
     spoilt.spoilt = set(session.sound)
     assert become(spoilt)[0] == "broken"  # a test that fails anyway proves nothing
-    with pytest.raises(Stale, match="stands 0 times in attention/projections.py"):
+    with pytest.raises(Stale, match="stands 0 times in layers/dense.py"):
         dataclasses.replace(DROPPED, old="no such text").digest()
 
 
-def test_the_command_goes_on_from_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_goes_on_from_its_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "results.json"
     given = ["--only", DROPPED.name, "--results", str(file)]
     assert main(given) == 0
     (row,) = json.loads(file.read_text())
-    assert row["name"] == DROPPED.name and row["status"] == "caught" and "test_dense_is_affine" in row["test"]
+    assert (
+        row["name"] == DROPPED.name
+        and row["status"] == "caught"
+        and "test_dense_is_affine" in row["test"]
+    )
     assert "1 of 1 caught" in capsys.readouterr().out
     assert main(given) == 0
     again = capsys.readouterr()

@@ -1,4 +1,6 @@
-"""Normalised weights, windows and gates, one step at a time and all at once, against plain loops."""
+"""Normalised weights, windows and gates, one step at a time and all at once, against plain
+loops.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
 def made(kernel: int) -> tuple[GatedConvolution, Any]:
     """A convolution of 4 to 5, and parameters with a bias and a scale of their own."""
     module = GatedConvolution(5, kernel)
-    params = module.init(jax.random.key(0), drawn(2, 3, 4), nothing_before(2, 4, kernel), method="causal")["params"]
+    params = module.init(
+        jax.random.key(0), drawn(2, 3, 4), nothing_before(2, 4, kernel), method="causal"
+    )["params"]
     return module, jax.tree.map(lambda leaf: leaf + 0.3 * drawn(*leaf.shape, seed=1), params)
 
 
 def looped(params: Any, x: np.ndarray, first: int, kernel: int) -> np.ndarray:
-    """y_t = A * sigmoid(B) of b + sum_j x_{t+first+j} W_j in float64; beyond the ends there are zeros."""
+    """y_t = A * sigmoid(B) of b + sum_j x_{t+first+j} W_j in float64; beyond the ends there are
+    zeros.
+    """
     v, g, b = (np.asarray(params["linear"][name], np.float64) for name in ("v", "g", "bias"))
     weights = (v * g / np.sqrt((v**2).sum(axis=0))).reshape(kernel, x.shape[-1], -1)
     y = np.zeros((*x.shape[:2], len(b) // 2))
@@ -73,11 +79,16 @@ def test_windows_around_a_place_see_no_padding(kernel: int) -> None:
     x = drawn(3, 4, 4, seed=2)
     valid = np.array([[True] * 4, [True] * 2 + [False] * 2, [False] * 4])
     if params is None:
-        params = jax.tree.map(lambda leaf: leaf + 0.3, module.init(jax.random.key(0), x, valid, method="same")["params"])
+        params = jax.tree.map(
+            lambda leaf: leaf + 0.3,
+            module.init(jax.random.key(0), x, valid, method="same")["params"],
+        )
     y = module.apply({"params": params}, x, valid, method="same")
     expected = looped(params, np.where(valid[..., None], x, 0), -(kernel // 2), kernel)
     np.testing.assert_allclose(y, expected, atol=2e-6)
-    dirty = module.apply({"params": params}, np.where(valid[..., None], x, 1e4), valid, method="same")
+    dirty = module.apply(
+        {"params": params}, np.where(valid[..., None], x, 1e4), valid, method="same"
+    )
     np.testing.assert_array_equal(dirty, y)
 
 
@@ -85,14 +96,28 @@ def test_windows_around_a_place_see_no_padding(kernel: int) -> None:
 def test_weights_start_as_drawn_and_their_length_is_a_parameter_of_its_own() -> None:
     module, x = NormedDense(6, keep=0.8, gain=2.0), drawn(3, 50)
     params = module.init(jax.random.key(0), x)["params"]
-    np.testing.assert_allclose(module.apply({"params": params}, x), x @ params["v"], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(module.apply({"params": {**params, "v": 10 * params["v"]}}, x), x @ params["v"], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(module.apply({"params": {**params, "g": 10 * params["g"]}}, x), 10 * x @ params["v"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        module.apply({"params": params}, x), x @ params["v"], rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        module.apply({"params": {**params, "v": 10 * params["v"]}}, x),
+        x @ params["v"],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        module.apply({"params": {**params, "g": 10 * params["g"]}}, x),
+        10 * x @ params["v"],
+        rtol=1e-4,
+        atol=1e-4,
+    )
     assert float(jnp.std(params["v"])) == pytest.approx(2 * (0.8 / 50) ** 0.5, rel=0.15)
 
 
 def test_a_stack_keeps_the_scale_it_starts_with() -> None:
-    """Four residual blocks times sqrt(1/2), as ConvS2S has them; with a gain of 1 the standard deviation would fall to a half."""
+    """Four residual blocks times sqrt(1/2), as ConvS2S has them; with a gain of 1 the standard
+    deviation would fall to a half.
+    """
     x = drawn(4, 30, 64)
     valid = np.ones((4, 30), bool)
     for number in range(4):
@@ -107,5 +132,13 @@ def test_dropout_is_on_the_inputs_and_needs_its_stream() -> None:
     valid = np.ones((2, 6), bool)
     variables = module.init(jax.random.key(0), x, valid, method="same")
     quiet = module.apply(variables, x, valid, method="same")
-    np.testing.assert_array_equal(quiet, GatedConvolution(5, 3).apply(variables, x, valid, method="same"))
-    assert np.abs(module.apply(variables, x, valid, method="same", rngs={"dropout": jax.random.key(1)}) - quiet).max() > 1e-2  # type: ignore[operator]
+    np.testing.assert_array_equal(
+        quiet, GatedConvolution(5, 3).apply(variables, x, valid, method="same")
+    )
+    assert (
+        np.abs(
+            module.apply(variables, x, valid, method="same", rngs={"dropout": jax.random.key(1)})
+            - quiet
+        ).max()
+        > 1e-2
+    )  # type: ignore[operator]

@@ -9,7 +9,9 @@ from attnlab.layers.history import after, latest
 
 
 def test_the_last_real_slots_are_kept() -> None:
-    """Of two slots kept and pieces of three: none of the first row's is real, all of the second's, two of the third's."""
+    """Of two slots kept and pieces of three: none of the first row's is real, all of the second's,
+    two of the third's.
+    """
     slots = jnp.arange(15).reshape(3, 5)[..., None]
     found = latest(slots, jnp.asarray([0, 3, 2]), 2)
     np.testing.assert_array_equal(found[..., 0], [[0, 1], [8, 9], [12, 13]])

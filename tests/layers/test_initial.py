@@ -29,7 +29,10 @@ def test_usually_glorot_orthogonal_and_zero() -> None:
     found = drawn(Initial())
     assert 0.21 < np.abs(found["kernel"]).max() <= (6 / 128) ** 0.5
     np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
-    assert found["embedding"].std() == pytest.approx(64**-0.5, rel=0.05) and (found["bias"] == 0.0).all()
+    assert (
+        found["embedding"].std() == pytest.approx(64**-0.5, rel=0.05)
+        and (found["bias"] == 0.0).all()
+    )
     assert found["word"].std() == pytest.approx(1.0, rel=0.05)
 
 
@@ -47,22 +50,34 @@ def test_blocks_start_as_if_alone() -> None:
 def test_an_output_layer_counts_its_inputs_alone(outputs: int) -> None:
     """Scores of unit inputs have variance 1, however many words there are."""
     found = np.asarray(Initial().output()(KEY, (64, outputs), np.float32))
-    assert found.std() == pytest.approx(64**-0.5, rel=0.05) and 0.98 * (3 / 64) ** 0.5 < np.abs(found).max() <= (3 / 64) ** 0.5
+    assert (
+        found.std() == pytest.approx(64**-0.5, rel=0.05)
+        and 0.98 * (3 / 64) ** 0.5 < np.abs(found).max() <= (3 / 64) ** 0.5
+    )
 
 
 def test_uniform_is_of_all() -> None:
     for name, array in drawn(Initial(uniform=0.08)).items():
-        assert 0.079 < array.max() <= 0.08 and -0.08 <= array.min() < -0.079 and abs(array.mean()) < 0.003, name
+        assert (
+            0.079 < array.max() <= 0.08
+            and -0.08 <= array.min() < -0.079
+            and abs(array.mean()) < 0.003
+        ), name
 
 
 def test_normal_is_of_all_but_recurrences_and_biases() -> None:
     found = drawn(Initial(normal=0.01))
-    assert all(found[name].std() == pytest.approx(0.01, rel=0.05) for name in ("kernel", "gates", "output", "embedding", "word"))
+    assert all(
+        found[name].std() == pytest.approx(0.01, rel=0.05)
+        for name in ("kernel", "gates", "output", "embedding", "word")
+    )
     np.testing.assert_allclose(found["recurrent"].T @ found["recurrent"], np.eye(64), atol=1e-5)
     assert (found["bias"] == 0.0).all()
 
 
-@pytest.mark.parametrize("given", [{"uniform": -1.0}, {"normal": float("nan")}, {"uniform": float("inf")}])
+@pytest.mark.parametrize(
+    "given", [{"uniform": -1.0}, {"normal": float("nan")}, {"uniform": float("inf")}]
+)
 def test_what_is_no_width_is_refused(given: dict[str, float]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(given))}=.*expected a number of at least 0"):
         Initial(**given)

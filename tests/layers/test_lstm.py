@@ -1,4 +1,6 @@
-"""The LSTM against its equations and against autodiff of the plain loop, and what padding must not do."""
+"""The LSTM against its equations and against autodiff of the plain loop, and what padding must not
+do.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def reference(past: np.ndarray, p: np.ndarray, c: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reference(
+    past: np.ndarray, p: np.ndarray, c: np.ndarray, h: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """One step of one row in float64, gates in the order i, f, o, g."""
     i, f, o, g = np.split(np.asarray(p, np.float64) + h @ np.asarray(past, np.float64), 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
@@ -99,7 +103,11 @@ def weighed(function: Any, reverse: bool) -> Any:
 
     def total(past: Any, contribution: Any, start: Any) -> Any:
         outputs, last = function(past, contribution, VALID.T, start, reverse)
-        return (outputs * draw(T, B, H, seed=7)).sum() + (last.c * draw(B, H, seed=8)).sum() + (last.h**2).sum()
+        return (
+            (outputs * draw(T, B, H, seed=7)).sum()
+            + (last.c * draw(B, H, seed=8)).sum()
+            + (last.h**2).sum()
+        )
 
     return total
 
@@ -109,20 +117,38 @@ def test_gradient_is_that_of_the_plain_loop(reverse: bool) -> None:
     given = draw(H, 4 * H), draw(T, B, 4 * H), first()
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), given)
-        found, expected = (jax.jit(jax.grad(weighed(one, reverse), argnums=(0, 1, 2)))(*wide) for one in (recurrence, plain))
-        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13), found, expected)
-        assert (np.abs(np.asarray(found[1]))[~VALID.T] == 0.0).all() and (np.abs(np.asarray(found[1]))[VALID.T] > 0).all()
-        np.testing.assert_array_equal(found[2].c[2], draw(B, H, seed=8)[2])  # the empty row hands its slope on as it is
+        found, expected = (
+            jax.jit(jax.grad(weighed(one, reverse), argnums=(0, 1, 2)))(*wide)
+            for one in (recurrence, plain)
+        )
+        jax.tree.map(
+            lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13),
+            found,
+            expected,
+        )
+        assert (np.abs(np.asarray(found[1]))[~VALID.T] == 0.0).all() and (
+            np.abs(np.asarray(found[1]))[VALID.T] > 0
+        ).all()
+        np.testing.assert_array_equal(
+            found[2].c[2], draw(B, H, seed=8)[2]
+        )  # the empty row hands its slope on as it is
 
 
 def test_gradient_is_that_of_finite_differences() -> None:
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), (draw(H, 4 * H), draw(T, B, 4 * H), first()))
-        check_grads(jax.jit(weighed(recurrence, False)), wide, order=1, modes=["rev"], rtol=1e-6, atol=1e-6)
+        wide = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, jnp.float64),
+            (draw(H, 4 * H), draw(T, B, 4 * H), first()),
+        )
+        check_grads(
+            jax.jit(weighed(recurrence, False)), wide, order=1, modes=["rev"], rtol=1e-6, atol=1e-6
+        )
 
 
 def carries(jaxpr: Any) -> list[tuple[int, ...]]:
-    """The shapes that loops carry from step to step, at any depth, and those of what they put out at every step, which begin with T."""
+    """The shapes that loops carry from step to step, at any depth, and those of what they put out
+    at every step, which begin with T.
+    """
     found = []
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
@@ -144,7 +170,10 @@ def test_no_loop_adds_up_the_gradient_of_the_matrix() -> None:
 
 def test_gradients_of_several_models_and_on_several_devices() -> None:
     """Under vmap over parameters and pmap over rows."""
-    several = jax.tree.map(lambda *leaves: np.stack(leaves), *[jax.tree.map(lambda leaf, k=k: leaf * k, layer()[1]) for k in (0.5, 1.0)])
+    several = jax.tree.map(
+        lambda *leaves: np.stack(leaves),
+        *[jax.tree.map(lambda leaf, k=k: leaf * k, layer()[1]) for k in (0.5, 1.0)],
+    )
     x = draw(4, T, E)
     valid = np.arange(T)[None] < np.array([6, 4, 1, 0])[:, None]
 
@@ -154,12 +183,24 @@ def test_gradients_of_several_models_and_on_several_devices() -> None:
     slope = jax.jit(jax.grad(loss))
     alone = [slope(jax.tree.map(lambda leaf, k=k: leaf[k], several), x, valid) for k in range(2)]
     together = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None, None)))(several, x, valid)
-    jax.tree.map(lambda found, *one: np.testing.assert_allclose(found, np.stack(one), atol=1e-5), together, *alone)
+    jax.tree.map(
+        lambda found, *one: np.testing.assert_allclose(found, np.stack(one), atol=1e-5),
+        together,
+        *alone,
+    )
     devices = min(4, jax.local_device_count())
-    rows = jax.tree.map(lambda leaf: leaf.reshape(devices, 4 // devices, *leaf.shape[1:]), (x, valid))
-    spread = jax.pmap(lambda params, *rows: jax.lax.psum(jax.grad(loss)(params, *rows), "rows"), axis_name="rows", in_axes=(None, 0, 0))
+    rows = jax.tree.map(
+        lambda leaf: leaf.reshape(devices, 4 // devices, *leaf.shape[1:]), (x, valid)
+    )
+    spread = jax.pmap(
+        lambda params, *rows: jax.lax.psum(jax.grad(loss)(params, *rows), "rows"),
+        axis_name="rows",
+        in_axes=(None, 0, 0),
+    )
     of_rows = spread(jax.tree.map(lambda leaf: leaf[1], several), *rows)
-    jax.tree.map(lambda found, one: np.testing.assert_allclose(found[0], one, atol=1e-5), of_rows, alone[1])
+    jax.tree.map(
+        lambda found, one: np.testing.assert_allclose(found[0], one, atol=1e-5), of_rows, alone[1]
+    )
 
 
 def test_padding_reaches_nothing() -> None:
@@ -167,8 +208,12 @@ def test_padding_reaches_nothing() -> None:
     _, params = layer()
     x, start = draw(B, T, E), first()
     garbage = np.where(VALID[..., None], x, 1e6).astype(np.float32)
-    np.testing.assert_array_equal(run(params, garbage, VALID, start, False)[0], run(params, x, VALID, start, False)[0])
-    slope = np.asarray(jax.jit(jax.grad(lambda x: (run(params, x, VALID, start, False)[0] ** 2).sum()))(x))
+    np.testing.assert_array_equal(
+        run(params, garbage, VALID, start, False)[0], run(params, x, VALID, start, False)[0]
+    )
+    slope = np.asarray(
+        jax.jit(jax.grad(lambda x: (run(params, x, VALID, start, False)[0] ** 2).sum()))(x)
+    )
     assert (slope[~VALID] == 0.0).all() and (np.abs(slope[VALID]).max(axis=-1) > 0).all()
     outputs, last = run(params, x, np.zeros((B, T), bool), start, False)
     np.testing.assert_array_equal(outputs, np.broadcast_to(start.h[:, None], outputs.shape))
@@ -181,7 +226,9 @@ def test_shut_gates_keep_the_cell() -> None:
     bias = np.repeat(np.array([-1e3, 1e3, 0.0, 0.0], np.float32), H)
     shut = {**params, "of_input": {**params["of_input"], "bias": bias}}
     start = first()
-    np.testing.assert_allclose(run(shut, draw(B, T, E), None, start, False)[1].c, start.c, atol=1e-6)
+    np.testing.assert_allclose(
+        run(shut, draw(B, T, E), None, start, False)[1].c, start.c, atol=1e-6
+    )
 
 
 def test_low_precision_stays_low() -> None:
@@ -199,14 +246,18 @@ def test_low_precision_stays_low() -> None:
 
     slope, (outputs, last) = both(low, jnp.asarray(draw(B, T, E), jnp.bfloat16))
     wide, (expected, _) = both(params, draw(B, T, E))
-    assert {leaf.dtype for leaf in jax.tree.leaves((slope, outputs, last))} == {jnp.dtype(jnp.bfloat16)}
+    assert {leaf.dtype for leaf in jax.tree.leaves((slope, outputs, last))} == {
+        jnp.dtype(jnp.bfloat16)
+    }
     np.testing.assert_allclose(np.asarray(outputs, np.float32), expected, atol=4e-2)
     one, other = (np.asarray(tree["cell"]["past"], np.float32) for tree in (slope, wide))
     assert np.abs(one - other).max() < 0.05 * np.abs(other).max()
 
 
 def test_weights_start_as_they_should() -> None:
-    """Four orthogonal blocks, an open forget gate; or all uniform, with the open gate or without."""
+    """Four orthogonal blocks, an open forget gate; or all uniform, with the open gate or
+    without.
+    """
     x = np.zeros((1, 2, 16), np.float32)
     params = jax.jit(LSTMLayer(16).init)(jax.random.key(0), x)["params"]
     blocks = np.split(np.asarray(params["cell"]["past"]), 4, axis=1)
@@ -215,8 +266,14 @@ def test_weights_start_as_they_should() -> None:
     assert np.abs(blocks[0] - blocks[1]).max() > 0.1
     np.testing.assert_array_equal(params["of_input"]["bias"], np.repeat([0.0, 1.0, 0.0, 0.0], 16))
     for forget in (0.0, 1.0):
-        params = jax.device_get(jax.jit(LSTMLayer(16, Initial(uniform=0.08, forget=forget)).init)(jax.random.key(0), x)["params"])
-        params["of_input"]["bias"] = params["of_input"]["bias"] - np.repeat([0.0, forget, 0.0, 0.0], 16)
+        params = jax.device_get(
+            jax.jit(LSTMLayer(16, Initial(uniform=0.08, forget=forget)).init)(jax.random.key(0), x)[
+                "params"
+            ]
+        )
+        params["of_input"]["bias"] = params["of_input"]["bias"] - np.repeat(
+            [0.0, forget, 0.0, 0.0], 16
+        )
         for leaf in jax.tree.leaves(params):
             assert 0.06 < np.abs(leaf).max() <= 0.08 + 1e-6
 
@@ -225,6 +282,8 @@ def test_cell_is_the_step_of_the_layer() -> None:
     past, p, start = draw(H, 4 * H), draw(B, 4 * H), first()
     found = LSTMCell(H).apply({"params": {"past": past}}, start, p)
     for row in range(B):
-        c, h = reference(past, p[row], np.asarray(start.c[row], np.float64), np.asarray(start.h[row], np.float64))
+        c, h = reference(
+            past, p[row], np.asarray(start.c[row], np.float64), np.asarray(start.h[row], np.float64)
+        )
         np.testing.assert_allclose(found.c[row], c, atol=1e-6)  # type: ignore[union-attr]
         np.testing.assert_allclose(found.h[row], h, atol=1e-6)  # type: ignore[union-attr]

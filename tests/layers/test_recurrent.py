@@ -1,4 +1,6 @@
-"""The recurrent layers against the equations of Bahdanau et al. 2015, appendix A.1.1, and what padding must not do."""
+"""The recurrent layers against the equations of Bahdanau et al. 2015, appendix A.1.1, and what
+padding must not do.
+"""
 
 from __future__ import annotations
 
@@ -45,23 +47,31 @@ def test_cell_is_the_equations() -> None:
 
 
 def test_update_gate_is_the_share_of_the_new() -> None:
-    """z = 1 takes the candidate, z = 0 keeps the state; r = 0 hides the state from the candidate."""
+    """z = 1 takes the candidate, z = 0 keeps the state; r = 0 hides the state from the
+    candidate.
+    """
     cell, params = cell_and_params()
     params = {**params, "gates": np.zeros_like(params["gates"])}
     state, p = draw(2, H), draw(2, 3 * H)
 
     def stepped(reset: float, update: float) -> np.ndarray:
-        contribution = np.concatenate([np.full((2, H), reset), np.full((2, H), update), p[:, 2 * H :]], axis=1)
+        contribution = np.concatenate(
+            [np.full((2, H), reset), np.full((2, H), update), p[:, 2 * H :]], axis=1
+        )
         return np.asarray(cell.apply({"params": params}, state, contribution.astype(np.float32)))
 
     np.testing.assert_allclose(stepped(0.0, -100.0), state, atol=1e-6)
     np.testing.assert_allclose(stepped(-100.0, 100.0), np.tanh(p[:, 2 * H :]), atol=1e-6)
-    np.testing.assert_allclose(stepped(100.0, 100.0), np.tanh(p[:, 2 * H :] + state @ params["candidate"]), atol=1e-6)
+    np.testing.assert_allclose(
+        stepped(100.0, 100.0), np.tanh(p[:, 2 * H :] + state @ params["candidate"]), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("diagonal", [True, False])
 def test_agrees_with_flax_only_where_the_reset_gate_may_trade_places(diagonal: bool) -> None:
-    """flax resets after the product and lets z keep the old: with z negated they agree for a diagonal U and else differ."""
+    """flax resets after the product and lets z keep the old: with z negated they agree for a
+    diagonal U and else differ.
+    """
     cell, params = cell_and_params()
     candidate = np.diag(np.diag(params["candidate"])) if diagonal else params["candidate"]
     params = {**params, "candidate": candidate}
@@ -74,7 +84,9 @@ def test_agrees_with_flax_only_where_the_reset_gate_may_trade_places(diagonal: b
     theirs_params = {
         **{
             f"i{name}": {"kernel": eye[:, part], "bias": zero}
-            for name, part in zip("rzn", (slice(0, H), slice(H, 2 * H), slice(2 * H, None)), strict=True)
+            for name, part in zip(
+                "rzn", (slice(0, H), slice(H, 2 * H), slice(2 * H, None)), strict=True
+            )
         },
         "hr": {"kernel": params["gates"][:, :H]},
         "hz": {"kernel": -params["gates"][:, H:]},
@@ -87,20 +99,34 @@ def test_agrees_with_flax_only_where_the_reset_gate_may_trade_places(diagonal: b
 
 def test_recurrent_matrices_start_orthogonal() -> None:
     params = GRUCell(16).init(jax.random.key(0), jnp.zeros((1, 16)), jnp.zeros((1, 48)))["params"]
-    with_context = ContextGRUCell(16).init(jax.random.key(0), jnp.zeros((1, 16)), jnp.zeros((1, 48)), jnp.zeros((1, 48)))["params"]
+    with_context = ContextGRUCell(16).init(
+        jax.random.key(0), jnp.zeros((1, 16)), jnp.zeros((1, 48)), jnp.zeros((1, 48))
+    )["params"]
     r, z = np.split(np.asarray(params["gates"]), 2, axis=1)
     three = np.split(np.asarray(with_context["past"]), 3, axis=1)
     for matrix in (r, z, np.asarray(params["candidate"]), *three):
         np.testing.assert_allclose(matrix.T @ matrix, np.eye(16), atol=1e-5)
-    assert np.abs(r - z).max() > 0.1 and min(np.abs(three[0] - three[k]).max() for k in (1, 2)) > 0.1
+    assert (
+        np.abs(r - z).max() > 0.1 and min(np.abs(three[0] - three[k]).max() for k in (1, 2)) > 0.1
+    )
 
 
 def test_context_cell_is_the_equations() -> None:
-    """h' = (1 - z) h + z tanh(p_n + r (h U_n + q_n)): the reset gate shuts the context out of the candidate, not out of the gates."""
-    past, state, p, q = draw(H, 3 * H, seed=1), draw(4, H), 2 * draw(4, 3 * H), 2 * draw(4, 3 * H, seed=2)
+    """h' = (1 - z) h + z tanh(p_n + r (h U_n + q_n)): the reset gate shuts the context out of the
+    candidate, not out of the gates.
+    """
+    past, state, p, q = (
+        draw(H, 3 * H, seed=1),
+        draw(4, H),
+        2 * draw(4, 3 * H),
+        2 * draw(4, 3 * H, seed=2),
+    )
     found = ContextGRUCell(H).apply({"params": {"past": past}}, state, p, q)
     wide, u, p, q = (np.asarray(one, np.float64) for one in (state, past, p, q))
-    r, z = (sigmoid(p[:, part] + q[:, part] + wide @ u[:, part]) for part in (slice(0, H), slice(H, 2 * H)))
+    r, z = (
+        sigmoid(p[:, part] + q[:, part] + wide @ u[:, part])
+        for part in (slice(0, H), slice(H, 2 * H))
+    )
     new = np.tanh(p[:, 2 * H :] + r * (wide @ u[:, 2 * H :] + q[:, 2 * H :]))
     np.testing.assert_allclose(found, (1 - z) * wide + z * new, atol=1e-6)
 
@@ -108,14 +134,21 @@ def test_context_cell_is_the_equations() -> None:
 def test_context_cell_without_context_is_the_unit_of_flax() -> None:
     """Which resets after the product as well; its z keeps the old."""
     past, state, p = draw(H, 3 * H, seed=1), draw(4, H), draw(4, 3 * H)
-    ours = ContextGRUCell(H).apply({"params": {"past": past}}, state, p, np.zeros((4, 3 * H), np.float32))
+    ours = ContextGRUCell(H).apply(
+        {"params": {"past": past}}, state, p, np.zeros((4, 3 * H), np.float32)
+    )
     eye, zero = np.eye(3 * H, dtype=np.float32), np.zeros(H, np.float32)
     parts = {"r": slice(0, H), "z": slice(H, 2 * H), "n": slice(2 * H, None)}
     sign = {"r": 1.0, "z": -1.0, "n": 1.0}
-    params: dict[str, Any] = {f"i{name}": {"kernel": sign[name] * eye[:, part], "bias": zero} for name, part in parts.items()}
+    params: dict[str, Any] = {
+        f"i{name}": {"kernel": sign[name] * eye[:, part], "bias": zero}
+        for name, part in parts.items()
+    }
     params |= {f"h{name}": {"kernel": sign[name] * past[:, part]} for name, part in parts.items()}
     params["hn"]["bias"] = zero
-    np.testing.assert_allclose(ours, nn.GRUCell(H).apply({"params": params}, state, p)[0], atol=1e-6)
+    np.testing.assert_allclose(
+        ours, nn.GRUCell(H).apply({"params": params}, state, p)[0], atol=1e-6
+    )
 
 
 LENGTHS = (6, 3, 1)
@@ -123,11 +156,21 @@ LENGTHS = (6, 3, 1)
 
 @pytest.fixture(scope="module", params=[False, True], ids=["forward", "reverse"])
 def layer(request: pytest.FixtureRequest) -> tuple[Any, Any, np.ndarray, np.ndarray, bool]:
-    """A jitted layer `run(x, valid)`, its parameters, an input [3,6,E], `valid`, and the direction."""
+    """A jitted layer `run(x, valid)`, its parameters, an input [3,6,E], `valid`, and the
+    direction.
+    """
     module, reverse = GRULayer(H), request.param
     x, valid = draw(3, 6, E), np.arange(6)[None] < np.array(LENGTHS)[:, None]
-    params = jax.tree.map(lambda leaf: draw(*leaf.shape, seed=3), module.init(jax.random.key(0), x, valid)["params"])
-    return jax.jit(lambda x, valid: module.apply({"params": params}, x, valid, reverse=reverse)), params, x, valid, reverse
+    params = jax.tree.map(
+        lambda leaf: draw(*leaf.shape, seed=3), module.init(jax.random.key(0), x, valid)["params"]
+    )
+    return (
+        jax.jit(lambda x, valid: module.apply({"params": params}, x, valid, reverse=reverse)),
+        params,
+        x,
+        valid,
+        reverse,
+    )
 
 
 def test_layer_is_a_loop_over_real_tokens(layer: Any) -> None:
@@ -143,7 +186,9 @@ def test_layer_is_a_loop_over_real_tokens(layer: Any) -> None:
 
 
 def test_state_is_copied_through_padding(layer: Any) -> None:
-    """Left to right the last column is the state at the last real token; right to left padding keeps the zero it starts from."""
+    """Left to right the last column is the state at the last real token; right to left padding
+    keeps the zero it starts from.
+    """
     run, _, x, valid, reverse = layer
     states = np.asarray(run(x, valid))
     for row, length in enumerate(LENGTHS):
@@ -155,13 +200,17 @@ def test_state_is_copied_through_padding(layer: Any) -> None:
 def test_padding_reaches_nothing(layer: Any) -> None:
     """Garbage in padding changes no state and gets exactly no gradient."""
     run, _, x, valid, _ = layer
-    np.testing.assert_array_equal(run(np.where(valid[..., None], x, 1e6).astype(np.float32), valid), run(x, valid))
+    np.testing.assert_array_equal(
+        run(np.where(valid[..., None], x, 1e6).astype(np.float32), valid), run(x, valid)
+    )
     slope = np.asarray(jax.grad(lambda x: (run(x, valid) ** 2).sum())(x))
     assert (slope[~valid] == 0.0).all() and (np.abs(slope[valid]).max(axis=-1) > 0).all()
 
 
 def test_both_directions_side_by_side() -> None:
-    """The forward half first; the backward half of position 0 has read the whole sentence; each has its own parameters."""
+    """The forward half first; the backward half of position 0 has read the whole sentence; each has
+    its own parameters.
+    """
     module = BidirectionalGRU(H)
     x, valid = draw(3, 6, E), np.arange(6)[None] < np.array(LENGTHS)[:, None]
     params = module.init(jax.random.key(0), x, valid)["params"]
@@ -169,7 +218,12 @@ def test_both_directions_side_by_side() -> None:
     for half, (name, reverse) in enumerate((("forward", False), ("backward", True))):
         alone = GRULayer(H).apply({"params": params[name]}, x, valid, reverse=reverse)
         np.testing.assert_allclose(both[..., half * H : (half + 1) * H], alone, atol=1e-6)
-    assert np.abs(params["forward"]["cell"]["candidate"] - params["backward"]["cell"]["candidate"]).max() > 0.1
+    assert (
+        np.abs(
+            params["forward"]["cell"]["candidate"] - params["backward"]["cell"]["candidate"]
+        ).max()
+        > 0.1
+    )
     changed = x.copy()
     changed[0, 5] += 1.0
     moved = np.abs(np.asarray(module.apply({"params": params}, changed, valid)) - both)[0]
@@ -179,8 +233,14 @@ def test_both_directions_side_by_side() -> None:
 def test_low_precision_stays_low() -> None:
     module = BidirectionalGRU(H)
     x, valid = jnp.asarray(draw(2, 4, E), jnp.bfloat16), np.ones((2, 4), bool)
-    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), module.init(jax.random.key(0), x, valid)["params"])
+    params = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.bfloat16), module.init(jax.random.key(0), x, valid)["params"]
+    )
     states = module.apply({"params": params}, x, valid)
     assert states.dtype == jnp.bfloat16
-    wide = module.apply({"params": jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)}, x.astype(jnp.float32), valid)
+    wide = module.apply(
+        {"params": jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)},
+        x.astype(jnp.float32),
+        valid,
+    )
     np.testing.assert_allclose(np.asarray(states, np.float32), wide, atol=2e-2)

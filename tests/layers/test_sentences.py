@@ -1,4 +1,6 @@
-"""Reading texts side by side gives what reading each alone gives; the parts classifiers end with against NumPy."""
+"""Reading texts side by side gives what reading each alone gives; the parts classifiers end with
+against NumPy.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,21 @@ def test_two_texts_are_read_as_each_alone() -> None:
     both = read(variables, [IDS, OTHER])
     for one, ids in zip(both, (IDS, OTHER), strict=True):
         (alone,) = read(variables, [ids])
-        assert one.states.shape == (3, ids.shape[1], 6) and one.valid.tolist() == (ids != 0).tolist()
+        assert (
+            one.states.shape == (3, ids.shape[1], 6) and one.valid.tolist() == (ids != 0).tolist()
+        )
         np.testing.assert_allclose(
-            np.where(one.valid[..., None], one.states, 0), np.where(one.valid[..., None], alone.states, 0), atol=1e-6
+            np.where(one.valid[..., None], one.states, 0),
+            np.where(one.valid[..., None], alone.states, 0),
+            atol=1e-6,
         )
         np.testing.assert_allclose(one.last, alone.last, atol=1e-6)
         for row, length in enumerate((ids != 0).sum(axis=1)):
-            ends = [one.states[row, length - 1, :3], one.states[row, 0, 3:]] if length else [np.zeros(6)]
+            ends = (
+                [one.states[row, length - 1, :3], one.states[row, 0, 3:]]
+                if length
+                else [np.zeros(6)]
+            )
             np.testing.assert_allclose(one.last[row], np.concatenate(ends), atol=1e-6)
 
 

@@ -1,4 +1,6 @@
-"""Layers above each other and from both ends: what `test_lstm` says of one holds, and this is how they are put together."""
+"""Layers above each other and from both ends: what `test_lstm` says of one holds, and this is how
+they are put together.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.layers.test_lstm import VALID, B, E, H, T, draw
 @functools.cache
 def stack(layers: int = 3, residual: int = 3, dropout: float = 0.0) -> tuple[LSTMStack, Any]:
     module = LSTMStack(H, layers, dropout, residual)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), np.zeros((1, 2, E), np.float32))["params"]
+    shapes = jax.eval_shape(module.init, jax.random.key(0), np.zeros((1, 2, E), np.float32))[
+        "params"
+    ]
     return module, jax.tree.map(lambda leaf: draw(*leaf.shape, seed=3), shapes)
 
 
@@ -29,12 +33,18 @@ def alone(params: Any, x: Any, **how: Any) -> Any:
 def test_each_layer_reads_the_one_below_and_the_third_adds_it(reverse: bool) -> None:
     module, params = stack()
     x = draw(B, T, E)
-    outputs, states = jax.jit(lambda x: module.apply({"params": params}, x, VALID, None, reverse))(x)
+    outputs, states = jax.jit(lambda x: module.apply({"params": params}, x, VALID, None, reverse))(
+        x
+    )
     below: Any = x
     for number in range(3):
         y, last = alone(params[f"layer_{number}"], below, reverse=reverse)
         below = y + below if number == 2 else y
-        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), states[number], last)
+        jax.tree.map(
+            lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6),
+            states[number],
+            last,
+        )
     np.testing.assert_allclose(outputs, below, atol=1e-6)
 
 
@@ -53,11 +63,15 @@ def test_step_by_step_is_all_at_once() -> None:
 
 
 def test_dropout_spares_what_goes_from_step_to_step() -> None:
-    """Inputs of zero stay zero whatever is dropped, so that one layer puts out the same; a second layer's inputs are dropped."""
+    """Inputs of zero stay zero whatever is dropped, so that one layer puts out the same; a second
+    layer's inputs are dropped.
+    """
     for layers, same in ((1, True), (2, False)):
         module, params = stack(layers, 0, 0.5)
         call = jax.jit(
-            lambda rngs, module=module, params=params: module.apply({"params": params}, np.zeros((B, T, E), np.float32), rngs=rngs)
+            lambda rngs, module=module, params=params: module.apply(
+                {"params": params}, np.zeros((B, T, E), np.float32), rngs=rngs
+            )
         )
         quiet, noisy = call({})[0], call({"dropout": jax.random.key(0)})[0]
         assert (np.abs(quiet - noisy).max() == 0.0) == same
@@ -76,25 +90,49 @@ def test_the_lowest_layer_adds_nothing() -> None:
 
 
 def test_both_directions_side_by_side() -> None:
-    """The forward half first; the states are those after the last real token and after the first."""
+    """The forward half first; the states are those after the last real token and after the
+    first.
+    """
     module = BidirectionalLSTM(H)
     x = draw(B, T, E)
     params = jax.jit(module.init)(jax.random.key(0), x)["params"]
-    outputs, (at_end, at_beginning) = jax.jit(lambda x: module.apply({"params": params}, x, VALID))(x)
-    forward, backward = (alone(params[name], x, reverse=name == "backward") for name in ("forward", "backward"))
-    np.testing.assert_allclose(outputs, np.concatenate([forward[0], backward[0]], axis=-1), atol=1e-6)
+    outputs, (at_end, at_beginning) = jax.jit(lambda x: module.apply({"params": params}, x, VALID))(
+        x
+    )
+    forward, backward = (
+        alone(params[name], x, reverse=name == "backward") for name in ("forward", "backward")
+    )
+    np.testing.assert_allclose(
+        outputs, np.concatenate([forward[0], backward[0]], axis=-1), atol=1e-6
+    )
     for found, (_, expected) in ((at_end, forward), (at_beginning, backward)):
-        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), found, expected)
-    assert np.abs(params["forward"]["cell"]["past"] - params["backward"]["cell"]["past"]).max() > 0.1
+        jax.tree.map(
+            lambda one, other: np.testing.assert_allclose(one, other, atol=1e-6), found, expected
+        )
+    assert (
+        np.abs(params["forward"]["cell"]["past"] - params["backward"]["cell"]["past"]).max() > 0.1
+    )
 
 
 def test_sums_past_the_layers_carry_the_gradient_down() -> None:
-    """Five layers that start small: the lowest one's gradient is a hundred times larger and more with sums from the third layer on."""
+    """Five layers that start small: the lowest one's gradient is a hundred times larger and more
+    with sums from the third layer on.
+    """
     sizes, x, rng = [], draw(2, 2, 8), np.random.default_rng(0)
     shapes = jax.eval_shape(LSTMStack(8, 5).init, jax.random.key(0), x)["params"]
-    params = jax.tree.map(lambda leaf: rng.uniform(-0.04, 0.04, leaf.shape).astype(np.float32), shapes)
+    params = jax.tree.map(
+        lambda leaf: rng.uniform(-0.04, 0.04, leaf.shape).astype(np.float32), shapes
+    )
     for residual in (3, 0):
         module = LSTMStack(8, 5, residual=residual)
-        slope = jax.jit(jax.grad(lambda params, module=module: (module.apply({"params": params}, x)[0] * draw(2, 2, 8, seed=1)).sum()))
-        sizes.append(float(np.linalg.norm(slope(params)["layer_0"]["of_input"]["kernel"]["kernel"])))
+        slope = jax.jit(
+            jax.grad(
+                lambda params, module=module: (
+                    module.apply({"params": params}, x)[0] * draw(2, 2, 8, seed=1)
+                ).sum()
+            )
+        )
+        sizes.append(
+            float(np.linalg.norm(slope(params)["layer_0"]["of_input"]["kernel"]["kernel"]))
+        )
     assert sizes[0] > 100 * sizes[1] > 0

@@ -1,4 +1,6 @@
-"""A command of several processes without jax: `python -m tests.processes.stub WORK [flags]`; what it does is a function of this file."""
+"""A command of several processes without jax: `python -m tests.processes.stub WORK [flags]`; what
+it does is a function of this file.
+"""
 
 from __future__ import annotations
 

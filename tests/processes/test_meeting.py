@@ -1,4 +1,6 @@
-"""Processes meet: in any order, again after a restart, and only those that were started for the same thing. Threads stand for them."""
+"""Processes meet: in any order, again after a restart, and only those that were started for the
+same thing. Threads stand for them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def port() -> int:
 
 
 def met(*members: tuple[Member, list[str], float], patience: float = 20.0) -> list[Any]:
-    """What each of several processes finds that come after so many seconds: a meeting or an error."""
+    """What each of several processes finds that come after so many seconds: a meeting or an
+    error.
+    """
 
     def one(member: Member, command: list[str], seconds: float) -> Any:
         time.sleep(seconds)
@@ -42,13 +46,20 @@ def member(index: int, count: int, where: int) -> Member:
 
 @pytest.mark.quick
 def test_all_learn_the_same_and_notice_an_end() -> None:
-    """Whoever comes first; a stranger at the port disturbs nobody; what is sent arrives; a closed end is seen."""
+    """Whoever comes first; a stranger at the port disturbs nobody; what is sent arrives; a closed
+    end is seen.
+    """
     where = port()
     late = [(member(index, 3, where), ["train"], 0.3 * (2 - index)) for index in range(3)]
     first, second, third = met(*late)
     assert all(isinstance(one, Meeting) for one in (first, second, third))
-    assert first.address == second.address == third.address and first.address.startswith("localhost:")
-    assert first.hosts == second.hosts == [socket.gethostname()] * 3 and first.neighbours(late[0][0]) == 3
+    assert first.address == second.address == third.address and first.address.startswith(
+        "localhost:"
+    )
+    assert (
+        first.hosts == second.hosts == [socket.gethostname()] * 3
+        and first.neighbours(late[0][0]) == 3
+    )
     assert sorted(first.links) == [1, 2] and sorted(second.links) == sorted(third.links) == [0]
     second.links[0].send({"a": [1, "ü"]})
     assert first.links[1].receive(5) == {"a": [1, "ü"]} and first.links[2].is_open()
@@ -69,25 +80,51 @@ def test_strangers_and_those_that_start_again_do_not_disturb() -> None:
         stranger.sendall(b"GET / HTTP/1.1\n")
         assert stranger.recv(10) == b""
         dead = Link(socket.create_connection(("localhost", where)))
-        dead.send({"attnlab": attnlab.__version__, "process": 1, "processes": 3, "command": ["train"], "host": "here"})
+        dead.send(
+            {
+                "attnlab": attnlab.__version__,
+                "process": 1,
+                "processes": 3,
+                "command": ["train"],
+                "host": "here",
+            }
+        )
         time.sleep(0.2)
         dead.close()
         others = met(*[(member(index, 3, where), ["train"], 0.2) for index in (1, 2)])
-        assert all(isinstance(one, Meeting) for one in others) and waiting.result(10).address == others[0].address
+        assert (
+            all(isinstance(one, Meeting) for one in others)
+            and waiting.result(10).address == others[0].address
+        )
 
 
 @pytest.mark.parametrize(
     ("other", "command", "words"),
     [
-        ((1, 2), ["train", "--workdir=b"], r"process 1 on .* for something else \(--workdir=b; process 0: --workdir=a\); --processes=1"),
+        (
+            (1, 2),
+            ["train", "--workdir=b"],
+            (
+                r"process 1 on .* for something else \(--workdir=b; process 0: --workdir=a\);"
+                r" --processes=1"
+            ),
+        ),
         ((1, 2), ["train"], r"something else \(nothing more; process 0: --workdir=a\)"),
-        ((1, 3), ["train", "--workdir=a"], "process 1 on .* was started as one of 3 processes, process 0 as one of 2"),
+        (
+            (1, 3),
+            ["train", "--workdir=a"],
+            "process 1 on .* was started as one of 3 processes, process 0 as one of 2",
+        ),
     ],
 )
-def test_processes_for_something_else_are_refused(other: tuple[int, int], command: list[str], words: str) -> None:
+def test_processes_for_something_else_are_refused(
+    other: tuple[int, int], command: list[str], words: str
+) -> None:
     """Process 0 says why, and the other one says nothing more."""
     where = port()
-    first, second = met((member(0, 2, where), ["train", "--workdir=a"], 0.0), (member(*other, where), command, 0.0))
+    first, second = met(
+        (member(0, 2, where), ["train", "--workdir=a"], 0.0), (member(*other, where), command, 0.0)
+    )
     assert isinstance(first, UserError) and isinstance(second, SystemExit) and second.code == 2
     with pytest.raises(UserError, match=words):
         raise first
@@ -95,21 +132,43 @@ def test_processes_for_something_else_are_refused(other: tuple[int, int], comman
 
 def test_another_version_and_another_of_the_same_number_are_refused() -> None:
     where = port()
-    first, *others = met(*[(member(index, 3, where), ["train"], 0.1 * number) for number, index in enumerate((0, 1, 1))])
-    assert "two processes were started as process 1" in str(first) and all(isinstance(one, SystemExit) for one in others)
+    first, *others = met(
+        *[
+            (member(index, 3, where), ["train"], 0.1 * number)
+            for number, index in enumerate((0, 1, 1))
+        ]
+    )
+    assert "two processes were started as process 1" in str(first) and all(
+        isinstance(one, SystemExit) for one in others
+    )
     hello = {"attnlab": "0.0", "process": 1, "processes": 2, "command": [], "host": "there"}
-    assert "process 1 on there runs attnlab 0.0" in meeting._wrong(hello, {**hello, "attnlab": "1.0", "process": 0})
+    assert "process 1 on there runs attnlab 0.0" in meeting._wrong(
+        hello, {**hello, "attnlab": "1.0", "process": 0}
+    )
 
 
-def test_nobody_waits_for_ever(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Process 0 says who has not come; the others that they did not find it; a port in use is named."""
+def test_nobody_waits_for_ever(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process 0 says who has not come; the others that they did not find it; a port in use is
+    named.
+    """
     monkeypatch.setattr(meeting, "_NOTE", 0.1)
     where = port()
     (first,) = met((member(0, 3, where), [], 0.0), patience=0.5)
-    assert f"of 3 processes these have not come to localhost:{where} in 0 s: 1, 2" in str(first) or "in 1 s: 1, 2" in str(first)
-    assert f"waiting at localhost:{where} for process 1, 2 of 3; --processes=1" in capsys.readouterr().err
+    assert f"of 3 processes these have not come to localhost:{where} in 0 s: 1, 2" in str(
+        first
+    ) or "in 1 s: 1, 2" in str(first)
+    assert (
+        f"waiting at localhost:{where} for process 1, 2 of 3; --processes=1"
+        in capsys.readouterr().err
+    )
     (second,) = met((member(1, 2, where), [], 0.0), patience=0.5)
-    assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(second) and "refused" in str(second)
+    assert f"process 1 of 2: process 0 was not found at localhost:{where}" in str(
+        second
+    ) and "refused" in str(second)
     with socket.create_server(("", where)):
         (third,) = met((member(0, 2, where), [], 0.0), patience=0.5)
-    assert f"process 0 cannot listen on port {where}" in str(third) and "--coordinator=localhost:PORT" in str(third)
+    assert f"process 0 cannot listen on port {where}" in str(
+        third
+    ) and "--coordinator=localhost:PORT" in str(third)

@@ -1,4 +1,6 @@
-"""Two processes end together, with one line: whatever happens to one of them. They do stub work without jax."""
+"""Two processes end together, with one line: whatever happens to one of them. They do stub work
+without jax.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,28 @@ AFTER = "all have ended; the same command goes on from what is saved"
 def started(work: str) -> list[subprocess.Popen[str]]:
     """Both processes."""
     where = port()
-    flags = [[f"--coordinator=localhost:{where}", "--processes=2", f"--process={index}"] for index in range(2)]
+    flags = [
+        [f"--coordinator=localhost:{where}", "--processes=2", f"--process={index}"]
+        for index in range(2)
+    ]
     command = [sys.executable, "-m", "tests.processes.stub", work]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return [subprocess.Popen([*command, *own], cwd=ROOT, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes) for own in flags]
+    return [
+        subprocess.Popen(
+            [*command, *own],
+            cwd=ROOT,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            **pipes,
+        )
+        for own in flags
+    ]
 
 
 def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
-    """Exit codes, what the first one printed, and what both have said of errors; a process is not left behind."""
+    """Exit codes, what the first one printed, and what both have said of errors; a process is not
+    left behind.
+    """
     texts = [one.communicate(timeout=30) for one in both]
     assert texts[1][0] == ""
     return [one.returncode for one in both], texts[0][0], "".join(error for _, error in texts)
@@ -41,13 +57,30 @@ def ended(both: list[subprocess.Popen[str]]) -> tuple[list[int], str, str]:
         ("adds", [0, 0], "sum of process 0\n", "a note"),
         ("diverges", [1, 1], "", ""),
         ("refuses", [2, 2], "", r"stub.py: error: config.seed=-1: expected more"),
-        ("refuses_there", [2, 2], "at work\n", r"stub.py: error: process 1 of 2 \(host .*\): no such file"),
-        ("is_cut_off", [1, 1], "", rf"stub.py: error: process 1 of 2 \(host .*\) was killed by signal 9: {AFTER}"),
-        ("full", [2, 1], "", "stub.py: error: No space left on device: somewhere; free some space and run again"),
+        (
+            "refuses_there",
+            [2, 2],
+            "at work\n",
+            r"stub.py: error: process 1 of 2 \(host .*\): no such file",
+        ),
+        (
+            "is_cut_off",
+            [1, 1],
+            "",
+            rf"stub.py: error: process 1 of 2 \(host .*\) was killed by signal 9: {AFTER}",
+        ),
+        (
+            "full",
+            [2, 1],
+            "",
+            "stub.py: error: No space left on device: somewhere; free some space and run again",
+        ),
     ],
 )
 def test_one_line_and_one_end(work: str, codes: list[int], out: str, line: str) -> None:
-    """The second is silent; what both find is said once; of two ends the one that explains the other is told."""
+    """The second is silent; what both find is said once; of two ends the one that explains the
+    other is told.
+    """
     found = ended(started(work))
     assert found[:2] == (codes, out)
     assert re.fullmatch(line, found[2].strip()), found[2]
@@ -61,22 +94,34 @@ def test_one_line_and_one_end(work: str, codes: list[int], out: str, line: str) 
     ],
 )
 def test_a_failure_is_shown_with_its_reason(work: str, reason: str, last: str) -> None:
-    """The whole traceback of a bug, or what a library has said, once, by the process that people look at."""
+    """The whole traceback of a bug, or what a library has said, once, by the process that people
+    look at.
+    """
     codes, _, errors = ended(started(work))
     assert codes == [1, 1] and errors.splitlines().count(reason) == 1
-    assert re.fullmatch(rf"stub.py: error: process 1 of 2 \(host .*\) {last}: {AFTER}", errors.splitlines()[-1])
+    assert re.fullmatch(
+        rf"stub.py: error: process 1 of 2 \(host .*\) {last}: {AFTER}", errors.splitlines()[-1]
+    )
 
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_one_that_is_killed_takes_the_other_along(victim: int) -> None:
-    """Whichever it is, within seconds, though the other one waits for ever; also the process that does the work is gone."""
+    """Whichever it is, within seconds, though the other one waits for ever; also the process that
+    does the work is gone.
+    """
     both = started("waits")
     assert both[0].stdout is not None and both[0].stdout.readline() == "at work\n"
     began = time.monotonic()
     both[victim].kill()
     codes, _, errors = ended(both)
-    assert codes[victim] == -signal.SIGKILL and codes[1 - victim] == 1 and time.monotonic() - began < 10
-    assert re.fullmatch(rf"stub.py: error: process {victim} of 2 \(host .*\) is gone: {AFTER}", errors.strip()), errors
+    assert (
+        codes[victim] == -signal.SIGKILL
+        and codes[1 - victim] == 1
+        and time.monotonic() - began < 10
+    )
+    assert re.fullmatch(
+        rf"stub.py: error: process {victim} of 2 \(host .*\) is gone: {AFTER}", errors.strip()
+    ), errors
 
 
 def test_a_signal_reaches_the_work_and_the_first_one_tells_when_it_has_saved() -> None:

@@ -1,4 +1,6 @@
-"""The forked process: what is heard of it, and that it never stays behind. Forked by an interpreter of its own, as the command does."""
+"""The forked process: what is heard of it, and that it never stays behind. Forked by an interpreter
+of its own, as the command does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,14 @@ def stops(): sys.exit("why")
 
 def said(lines: str) -> str:
     """What a program with `PROGRAM` before it prints."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM + lines], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + lines],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -65,4 +74,8 @@ if middle == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 os.waitpid(middle, 0)
 """
-    assert said(program).split() == ["True", "killed", "begun"]  # and all that hold its stdout are gone, or this would wait
+    assert said(program).split() == [
+        "True",
+        "killed",
+        "begun",
+    ]  # and all that hold its stdout are gone, or this would wait

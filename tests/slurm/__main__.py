@@ -1,11 +1,13 @@
-"""A sweep on a real SLURM of this machine, disturbed in every way a cluster has, against the same sweep run alone.
+"""A sweep on a real SLURM of this machine, disturbed in every way a cluster has, against the same
+sweep run alone.
 
     tests/slurm/cluster.sh install     once, as root: the Debian packages
     python -m tests.slurm
 
-Starts the cluster below a temporary folder, runs the sweep of `experiment.py` with `--executor=local` and with
-`--executor=slurm`; while the latter runs, its jobs are requeued (scontrol), told to leave (scancel --signal), preempted by a job of a
-higher partition, stopped by their time limit of a minute, and its launcher is killed and started again. Exit code 0 if both
+Starts the cluster below a temporary folder, runs the sweep of `experiment.py` with
+`--executor=local` and with `--executor=slurm`; while the latter runs, its jobs are requeued
+(scontrol), told to leave (scancel --signal), preempted by a job of a higher partition, stopped by
+their time limit of a minute, and its launcher is killed and started again. Exit code 0 if both
 sweeps have the same records, bit for bit, and no trial was at work twice at a time.
 """
 
@@ -23,9 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan import Plan, Trial
-from attnlab.experiments.running import attempts
-from attnlab.training.records import is_held, read_records
+from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.records import attempts
+from attnlab.records.stream import is_held, read_records
 from tests.slurm.compare import differences, overlaps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +38,9 @@ BEGAN = time.monotonic()
 
 def main() -> int:
     """The whole course; prints what it does and finds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--keep", type=Path, help="where to work; kept afterwards")
     flags = parser.parse_args()
     if shutil.which("slurmctld") is None:
@@ -49,13 +53,18 @@ def main() -> int:
     os.environ["SLURM_CONF"] = str(folder / "cluster" / "slurm.conf")
     try:
         run("tests/slurm/cluster.sh", "up", str(folder / "cluster"))
-        say(f"SLURM is up: {output('sinfo', '--version')}; {output('sinfo', '-h', '-o', '%P %T %c cores').replace(chr(10), ', ')}")
+        say(
+            f"SLURM is up: {output('sinfo', '--version')};"
+            f" {output('sinfo', '-h', '-o', '%P %T %c cores').replace(chr(10), ', ')}"
+        )
         run(*sweep(folder / "local"), "--slots=2")
         say("the sweep alone, on this machine: done")
         disturbed(folder / "slurm")
         return compared(folder)
     finally:
-        subprocess.run(["tests/slurm/cluster.sh", "down", str(folder / "cluster")], cwd=ROOT, check=False)
+        subprocess.run(
+            ["tests/slurm/cluster.sh", "down", str(folder / "cluster")], cwd=ROOT, check=False
+        )
         if not flags.keep:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -66,7 +75,13 @@ def sweep(directory: Path) -> list[str]:
 
 def disturbed(directory: Path) -> None:
     """The sweep on the cluster, and all that happens to it."""
-    command = [*sweep(directory), "--executor=slurm", "--slots=2", "--slurm.minutes=1", "--slurm.warning=25"]
+    command = [
+        *sweep(directory),
+        "--executor=slurm",
+        "--slots=2",
+        "--slurm.minutes=1",
+        "--slurm.warning=25",
+    ]
     say("$ " + " ".join(["launch.py", *command[2:]]).replace(str(directory), "DIR"))
     launcher = start(command)
     job, at = training(directory, lambda step: step > 200)
@@ -83,7 +98,14 @@ def disturbed(directory: Path) -> None:
     launcher = start(command)
     job, at = training(directory, lambda step: step > 200)
     say(f"{at}: a job of the partition 'high' wants the whole node")
-    run("sbatch", "--quiet", "--partition=high", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
+    run(
+        "sbatch",
+        "--quiet",
+        "--partition=high",
+        "--exclusive",
+        "--output=/dev/null",
+        "--wrap=sleep 3",
+    )
     goes_on(directory, at)
     code = launcher.wait(timeout=4 * PATIENCE)
     say(f"the launcher ends with exit code {code}")
@@ -95,12 +117,31 @@ def compared(folder: Path) -> int:
     """Print the attempts of every trial and what differs; 0 if nothing does."""
     plan = Plan.read(folder / "slurm")
     assert plan is not None
-    wrong = [f"{trial.name}: {line}" for trial in plan.trials() for line in overlaps(trial.workdir(folder / "slurm"))]
+    wrong = [
+        f"{trial.name}: {line}"
+        for trial in plan.trials()
+        for line in overlaps(trial.workdir(folder / "slurm"))
+    ]
     for trial in plan.trials():
-        print(f"  {trial.name}: {'; '.join(map(told, attempts.read(trial.workdir(folder / 'slurm'))))}")
-        wrong += [f"{trial.name}: {line}" for line in differences(trial.workdir(folder / "local"), trial.workdir(folder / "slurm"))]
-    starts = sum(record["event"] == "start" for trial in plan.trials() for record in attempts.read(trial.workdir(folder / "slurm")))
-    say(f"{len(plan.trials())} trials, {starts} attempts; against the sweep alone: " + ("DIFFERS" if wrong else "equal, bit for bit"))
+        print(
+            f"  {trial.name}:"
+            f" {'; '.join(map(told, attempts.read(trial.workdir(folder / 'slurm'))))}"
+        )
+        wrong += [
+            f"{trial.name}: {line}"
+            for line in differences(
+                trial.workdir(folder / "local"), trial.workdir(folder / "slurm")
+            )
+        ]
+    starts = sum(
+        record["event"] == "start"
+        for trial in plan.trials()
+        for record in attempts.read(trial.workdir(folder / "slurm"))
+    )
+    say(
+        f"{len(plan.trials())} trials, {starts} attempts; against the sweep alone: "
+        + ("DIFFERS" if wrong else "equal, bit for bit")
+    )
     print(*wrong, sep="\n")
     return int(bool(wrong) or starts <= len(plan.trials()))
 
@@ -112,14 +153,20 @@ def told(record: dict[str, Any]) -> str:
 
 
 def training(directory: Path, wanted: Callable[[int], bool]) -> tuple[str, str]:
-    """Wait for a trial in the middle of its training; SLURM's name of the job that it runs in, and a word for people."""
+    """Wait for a trial in the middle of its training; SLURM's name of the job that it runs in, and
+    a word for people.
+    """
 
     def look() -> tuple[str, str] | None:
         plan = Plan.read(directory)
         for trial in plan.trials() if plan else []:
             step = at_work(trial, directory)
             if step is not None and wanted(step) and step < 0.8 * trial.config["training"]["steps"]:
-                slot = [record for record in attempts.read(trial.workdir(directory)) if record["event"] == "start"][-1]["slot"]
+                slot = [
+                    record
+                    for record in attempts.read(trial.workdir(directory))
+                    if record["event"] == "start"
+                ][-1]["slot"]
                 job = next((job for job in workers() if job.endswith(f"_{slot}")), None)
                 if job is not None:
                     return job, f"{trial.name} at step {step}"
@@ -150,10 +197,17 @@ def goes_on(directory: Path, at: str) -> None:
         ends = [record for record in records if record["event"] == "end"]
         starts = [record for record in records if record["event"] == "start"]
         if len(starts) > 1 and starts[-1]["time"] > seen and ends:
-            return f"{name}: {ends[-1]['state']} at step {ends[-1]['step']}; goes on from step {starts[-1]['step']}"
+            return (
+                f"{name}: {ends[-1]['state']} at step {ends[-1]['step']}; goes on from step"
+                f" {starts[-1]['step']}"
+            )
         return None
 
-    seen = [record for record in attempts.read(directory / "trials" / name) if record["event"] == "start"][-1]["time"]
+    seen = [
+        record
+        for record in attempts.read(directory / "trials" / name)
+        if record["event"] == "start"
+    ][-1]["time"]
     say(until(look))
 
 

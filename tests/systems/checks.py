@@ -1,5 +1,6 @@
-"""Promises of every sequence-to-sequence system, as functions that raise AssertionError: seeded faults can be shown to break them, and
-`--system` puts one of somebody's own through them."""
+"""Promises of every sequence-to-sequence system, as functions that raise AssertionError: seeded
+faults can be shown to break them, and `--system` puts one of somebody's own through them.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ import optax
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
+from attnlab.config.registry import build
 from attnlab.data.vocabulary import BOS, EOS, PAD
-from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Seq2Seq
 
@@ -25,13 +26,47 @@ _HEADS = {"name": "multihead", "heads": 2}
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 6}}
 _SMALL_RNN = {"name": "rnnsearch", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4}
 _DOT = {"name": "single", "score": {"name": "dot"}}
-_SMALL_CONVOLUTIONS = {"name": "convs2s", "dropout": 0.0, "embedding": 6, "width": 5, "kernel": 3, "encoder_layers": 2, "decoder_layers": 2}
+_SMALL_CONVOLUTIONS = {
+    "name": "convs2s",
+    "dropout": 0.0,
+    "embedding": 6,
+    "width": 5,
+    "kernel": 3,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+}
 _PLACES = {"name": "learned", "length": 12, "stddev": 0.1}
 _SMALL_LSTM = {"embedding": 6, "width": 5, "layers": 2}
-_SMALL_GNMT = {"name": "gnmt", "embedding": 6, "width": 5, "encoder_layers": 3, "decoder_layers": 2, "attention": _ADDITIVE}
-_SMALL_POINTER = {"name": "pointer_generator", "embedding": 6, "encoder": 5, "decoder": 7, "readout": 4}
-_SMALL_LSTMN = {"name": "lstmn_seq2seq", "embedding": 6, "width": 5, "attention": _ADDITIVE, "inter_attention": _ADDITIVE}
-_SMALL_TRANSFORMER = {"name": "transformer", "width": 8, "layers": 2, "hidden": 12, "positions": {"name": "sinusoidal"}, "dropout": 0.0}
+_SMALL_GNMT = {
+    "name": "gnmt",
+    "embedding": 6,
+    "width": 5,
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "attention": _ADDITIVE,
+}
+_SMALL_POINTER = {
+    "name": "pointer_generator",
+    "embedding": 6,
+    "encoder": 5,
+    "decoder": 7,
+    "readout": 4,
+}
+_SMALL_LSTMN = {
+    "name": "lstmn_seq2seq",
+    "embedding": 6,
+    "width": 5,
+    "attention": _ADDITIVE,
+    "inter_attention": _ADDITIVE,
+}
+_SMALL_TRANSFORMER = {
+    "name": "transformer",
+    "width": 8,
+    "layers": 2,
+    "hidden": 12,
+    "positions": {"name": "sinusoidal"},
+    "dropout": 0.0,
+}
 
 
 TIED: set[str] = set()
@@ -45,30 +80,59 @@ def _attentions(one: dict[str, Any]) -> dict[str, Any]:
 
 
 SPECS: dict[str, dict[str, Any]] = {
-    "rnn_encoder_decoder": {"name": "rnn_encoder_decoder", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4},
+    "rnn_encoder_decoder": {
+        "name": "rnn_encoder_decoder",
+        "embedding": 6,
+        "encoder": 5,
+        "decoder": 7,
+        "maxout": 4,
+    },
     "seq2seq": {"name": "seq2seq", **_SMALL_LSTM},
-    "luong": {"name": "luong", **_SMALL_LSTM, "attention": {"name": "single", "score": {"name": "general"}}},
+    "luong": {
+        "name": "luong",
+        **_SMALL_LSTM,
+        "attention": {"name": "single", "score": {"name": "general"}},
+    },
     "gnmt": _SMALL_GNMT,
     "rnnsearch": {**_SMALL_RNN, "attention": _ADDITIVE},
     "rnnsearch-previous": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "previous"},
     "rnnsearch-released": {**_SMALL_RNN, "attention": _ADDITIVE, "readout": "released"},
     "rnnsearch-multihead": {**_SMALL_RNN, "attention": _HEADS},
-    "cgru": {"name": "cgru", "embedding": 6, "encoder": 5, "decoder": 7, "readout": 4, "attention": _ADDITIVE},
+    "cgru": {
+        "name": "cgru",
+        "embedding": 6,
+        "encoder": 5,
+        "decoder": 7,
+        "readout": 4,
+        "attention": _ADDITIVE,
+    },
     "pointer_generator": {**_SMALL_POINTER, "attention": _ADDITIVE},
     "pointer_generator-heads": {**_SMALL_POINTER, "attention": _HEADS, "share": "none"},
     "pointer_generator-uncovered": {**_SMALL_POINTER, "attention": _ADDITIVE, "coverage": "none"},
     "rctm": {"name": "rctm", "width": 6, "longest": 4},
     "convs2s": {**_SMALL_CONVOLUTIONS, "attention": _DOT, "positions": _PLACES},
-    "convs2s-heads": {**_SMALL_CONVOLUTIONS, "attention": _HEADS, "positions": {"name": "none"}, "kernel": 1},
+    "convs2s-heads": {
+        **_SMALL_CONVOLUTIONS,
+        "attention": _HEADS,
+        "positions": {"name": "none"},
+        "kernel": 1,
+    },
     "lstmn_seq2seq": {**_SMALL_LSTMN, "span": 2},
     "transformer": {**_SMALL_TRANSFORMER, **_attentions(_HEADS)},
-    "transformer-post-additive": {**_SMALL_TRANSFORMER, **_attentions(_ADDITIVE), "norm": "post", "share": "none"},
+    "transformer-post-additive": {
+        **_SMALL_TRANSFORMER,
+        **_attentions(_ADDITIVE),
+        "norm": "post",
+        "share": "none",
+    },
 }
 
 
 def make(spec: dict[str, Any]) -> Seq2Seq:
     """A tiny system."""
-    system: Seq2Seq = build(SYSTEMS, ConfigDict(spec), "system")(source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
+    system: Seq2Seq = build(SYSTEMS, ConfigDict(spec), "system")(
+        source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY
+    )
     return system
 
 
@@ -79,14 +143,20 @@ def alone(variables: Any) -> Any:
 
 
 def parameters(system: Seq2Seq, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero; lengths of normalised weights + 1."""
+    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero;
+    lengths of normalised weights + 1.
+    """
     ids = jnp.ones((1, 2), jnp.int32)
     shapes = alone(jax.eval_shape(system.init, jax.random.key(0), ids, ids))
     leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
     rng = np.random.default_rng(seed)
     more = [float(jax.tree_util.keystr(path).endswith("['g']")) for path, _ in leaves]
-    drawn = [rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for _, s in leaves]
-    return jax.tree.unflatten(tree, [one + np.float32(by) for one, by in zip(drawn, more, strict=True)])
+    drawn = [
+        rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for _, s in leaves
+    ]
+    return jax.tree.unflatten(
+        tree, [one + np.float32(by) for one, by in zip(drawn, more, strict=True)]
+    )
 
 
 def batch(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +177,9 @@ def made(spec: str) -> tuple[Any, Any]:
 
     @functools.partial(jax.jit, static_argnames=("method", "mutable"))
     def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
-        return system.apply({"params": params}, *arguments, method=method, mutable=list(mutable) or False)
+        return system.apply(
+            {"params": params}, *arguments, method=method, mutable=list(mutable) or False
+        )
 
     def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
         if method == "start":  # its length is no array
@@ -118,12 +190,16 @@ def made(spec: str) -> tuple[Any, Any]:
 
 
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
-    """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled, and the system."""
+    """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled,
+    and the system.
+    """
     return made(json.dumps(spec, sort_keys=True))
 
 
 def check_causality(spec: dict[str, Any]) -> None:
-    """Logits at t do not depend on decoder input after t, by perturbation and by an exactly zero gradient."""
+    """Logits at t do not depend on decoder input after t, by perturbation and by an exactly zero
+    gradient.
+    """
     call, _ = prepared(spec)
     source, target = batch()
     run = jax.jit(lambda target: call(source, target))
@@ -136,15 +212,24 @@ def check_causality(spec: dict[str, Any]) -> None:
 
     if spec["name"] in TIED:
         return
-    tied = spec["name"] in ("transformer", "pointer_generator")  # the output or the source reads the table too
+    tied = spec["name"] in (
+        "transformer",
+        "pointer_generator",
+    )  # the output or the source reads the table too
     untied = make({**spec, "share": "none"} if tied else spec)
     params = parameters(untied)
-    if ":" in spec["name"] and "embed_target" not in params:  # of one's own, told by perturbation alone
+    if (
+        ":" in spec["name"] and "embed_target" not in params
+    ):  # of one's own, told by perturbation alone
         return
-    by_position = np.broadcast_to(np.arange(5), (3, 5))  # position p reads row p: gradients by row are gradients by position
+    by_position = np.broadcast_to(
+        np.arange(5), (3, 5)
+    )  # position p reads row p: gradients by row are gradients by position
 
     def early(table: jax.Array, t: jax.Array) -> jax.Array:
-        logits = untied.apply({"params": params | {"embed_target": {"embedding": table}}}, source, by_position)
+        logits = untied.apply(
+            {"params": params | {"embed_target": {"embedding": table}}}, source, by_position
+        )
         return (logits * (jnp.arange(5) < t)[:, None]).sum()  # type: ignore[operator]
 
     slope = jax.jit(jax.grad(early))
@@ -159,14 +244,18 @@ def check_padding(spec: dict[str, Any]) -> None:
     before = call(source, target)
     longer = np.pad(source, ((0, 0), (0, 4)))
     np.testing.assert_allclose(call(longer, target), before, atol=2e-6)
-    np.testing.assert_allclose(call(source, np.pad(target, ((0, 0), (0, 3))))[:, :5], before, atol=2e-6)
+    np.testing.assert_allclose(
+        call(source, np.pad(target, ((0, 0), (0, 3))))[:, :5], before, atol=2e-6
+    )
     for row, length in enumerate((6, 3, 1)):
         alone = call(source[row : row + 1, :length], target[row : row + 1])
         np.testing.assert_allclose(alone[0], before[row], atol=2e-6)
 
 
 def check_cached_decoding(spec: dict[str, Any]) -> None:
-    """Feeding one token at a time gives the logits of the full pass, whatever room the cache has."""
+    """Feeding one token at a time gives the logits of the full pass, whatever room the cache
+    has.
+    """
     call, _ = prepared(spec)
     source, target = batch()
     full = call(source, target)
@@ -181,22 +270,33 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
 def check_gradients(spec: dict[str, Any]) -> None:
     """Every parameter gets a gradient, and all are finite."""
     system, (source, target) = make(spec), batch()
-    grads = jax.grad(lambda params: (system.apply({"params": params}, source, target) ** 2).sum())(parameters(system))  # type: ignore[operator]
-    flat = {jax.tree_util.keystr(path): grad for path, grad in jax.tree_util.tree_leaves_with_path(grads)}
+    grads = jax.grad(lambda params: (system.apply({"params": params}, source, target) ** 2).sum())(
+        parameters(system)
+    )  # type: ignore[operator]
+    flat = {
+        jax.tree_util.keystr(path): grad
+        for path, grad in jax.tree_util.tree_leaves_with_path(grads)
+    }
     assert all(np.isfinite(grad).all() for grad in flat.values())
     silent = [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]
     assert heard(spec, silent) == []
 
 
 def heard(spec: dict[str, Any], silent: Sequence[str]) -> list[str]:
-    """Parameters without a gradient, but for those that rightly have none: a key's bias shifts all scores of a row alike."""
+    """Parameters without a gradient, but for those that rightly have none: a key's bias shifts all
+    scores of a row alike.
+    """
     rightly = SILENT.get(spec["name"], ())
-    plain = [name.replace("']['", "/").strip("[']") for name in silent if "w_key']['bias" not in name]
+    plain = [
+        name.replace("']['", "/").strip("[']") for name in silent if "w_key']['bias" not in name
+    ]
     return [name for name in plain if not name.endswith(tuple(rightly) or ("\0",))]
 
 
 def check_maps(spec: dict[str, Any], number: int | None = None) -> None:
-    """Maps of every look change no logit, are distributions, see no padding, and are the same in decoding; there are `number` of them."""
+    """Maps of every look change no logit, are distributions, see no padding, and are the same in
+    decoding; there are `number` of them.
+    """
     call, system = prepared(spec)
     source, target = batch()
     logits, collected = call(source, target, mutable=[MAPS])
@@ -205,19 +305,28 @@ def check_maps(spec: dict[str, Any], number: int | None = None) -> None:
     assert maps and number in (None, len(maps)), f"{len(maps)} maps: {', '.join(maps)}"
     lengths = {"source": 6, "target": 5, "target_in": 5}
     for name, one in maps.items():
-        assert one.weights.shape[2:] == (lengths[one.query], lengths[one.key]), f"{name} is {one.weights.shape}"
-        own_past = one.query == one.key and (number is None or spec["name"] == "lstmn_seq2seq")  # may lack a slot before the first word
+        assert one.weights.shape[2:] == (
+            lengths[one.query],
+            lengths[one.key],
+        ), f"{name} is {one.weights.shape}"
+        own_past = one.query == one.key and (
+            number is None or spec["name"] == "lstmn_seq2seq"
+        )  # may lack a slot before the first word
         if not own_past:
             np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-6)
     if not any((one.query, one.key) == ("target", "source") for one in maps.values()):
         return
     alignment = system.alignment(maps)
-    assert (np.asarray(alignment)[np.broadcast_to((source == PAD)[:, None], alignment.shape)] == 0.0).all()
+    assert (
+        np.asarray(alignment)[np.broadcast_to((source == PAD)[:, None], alignment.shape)] == 0.0
+    ).all()
     memory = call(source, method="encode")
     state = call(memory, 5, method="start")
     for t in range(5):
         (_, state), collected = call(state, memory, target[:, t], method="step", mutable=[MAPS])
-        np.testing.assert_allclose(system.alignment(system.maps(collected[MAPS]))[:, 0], alignment[:, t], atol=2e-6)
+        np.testing.assert_allclose(
+            system.alignment(system.maps(collected[MAPS]))[:, 0], alignment[:, t], atol=2e-6
+        )
 
 
 def check_learning(spec: dict[str, Any]) -> None:
@@ -226,7 +335,9 @@ def check_learning(spec: dict[str, Any]) -> None:
     source, target = rng.integers(4, VOCABULARY, (8, 6)), rng.integers(4, VOCABULARY, (8, 5))
     target_in = np.pad(target, ((0, 0), (1, 0)), constant_values=1)[:, :-1]
     params = jax.jit(system.init)(jax.random.key(0), source, target_in)["params"]
-    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 250))  # at a constant pace the last loss would be a matter of rounding
+    optimizer = optax.adam(
+        optax.cosine_decay_schedule(1e-2, 250)
+    )  # at a constant pace the last loss would be a matter of rounding
 
     @jax.jit
     def update(carry: Any, _: None = None) -> tuple[Any, jax.Array]:
@@ -240,9 +351,15 @@ def check_learning(spec: dict[str, Any]) -> None:
         updates, state = optimizer.update(grads, state)
         return (optax.apply_updates(params, updates), state), value
 
-    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=250))((params, optimizer.init(params)))
-    chance = np.log(VOCABULARY)  # about that at first: no target leaks in (tied tables start above it)
-    assert -0.3 < float(losses[0]) - chance < 1.5, f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"
+    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=250))(
+        (params, optimizer.init(params))
+    )
+    chance = np.log(
+        VOCABULARY
+    )  # about that at first: no target leaks in (tied tables start above it)
+    assert -0.3 < float(losses[0]) - chance < 1.5, (
+        f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"
+    )
     assert losses[-1] < 0.01, f"the loss ends at {losses[-1]:.4f}"
 
 
@@ -251,8 +368,12 @@ def check_dropout(spec: dict[str, Any]) -> None:
     system, (source, target) = make(spec | {"dropout": 0.5}), batch()
     variables = {"params": parameters(system)}
     quiet = system.apply(variables, source, target)
-    np.testing.assert_array_equal(quiet, make(spec | {"dropout": 0.0}).apply(variables, source, target))
-    one, two = (system.apply(variables, source, target, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
+    np.testing.assert_array_equal(
+        quiet, make(spec | {"dropout": 0.0}).apply(variables, source, target)
+    )
+    one, two = (
+        system.apply(variables, source, target, rngs={"dropout": jax.random.key(k)}) for k in (0, 1)
+    )
     assert np.abs(one - two).max() > 1e-3  # type: ignore[operator]
 
 
@@ -261,7 +382,9 @@ def wide(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
-def compared(spec: dict[str, Any], oracle: Callable[..., np.ndarray], settings: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def compared(
+    spec: dict[str, Any], oracle: Callable[..., np.ndarray], settings: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle, for 3 sentences of 6, 3 and 1 tokens."""
     system, (source, target_in) = make(spec), batch()
     params = parameters(system)
@@ -272,19 +395,35 @@ def compared(spec: dict[str, Any], oracle: Callable[..., np.ndarray], settings: 
 
 def check_equal(found: np.ndarray, expected: np.ndarray) -> None:
     """To 1e-6 of the largest."""
-    assert found.shape == expected.shape, f"the oracle gives {list(expected.shape)}, the system {list(found.shape)}"
+    assert found.shape == expected.shape, (
+        f"the oracle gives {list(expected.shape)}, the system {list(found.shape)}"
+    )
     error = np.abs(found - expected).max() / np.abs(expected).max()
     assert error <= 1e-6, f"they differ by {error:.1e} of the largest logit"
 
 
-def check_every_parameter_is_read(oracle: Callable[[Any], np.ndarray], params: Any, by: float = 1.0) -> None:
-    """An array that an oracle of parameters forgot would be one that the system may get wrong; each is moved by N(0, by^2) in turn."""
+def check_every_parameter_is_read(
+    oracle: Callable[[Any], np.ndarray], params: Any, by: float = 1.0
+) -> None:
+    """An array that an oracle of parameters forgot would be one that the system may get wrong; each
+    is moved by N(0, by^2) in turn.
+    """
     leaves, tree = jax.tree.flatten(wide(params))
-    before, rng = oracle(jax.tree.unflatten(tree, leaves)), np.random.default_rng(1)  # 0 would scale each leaf
+    before, rng = (
+        oracle(jax.tree.unflatten(tree, leaves)),
+        np.random.default_rng(1),
+    )  # 0 would scale each leaf
     names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     for number, leaf in enumerate(leaves):
         changed = [*leaves[:number], leaf + by * rng.normal(size=leaf.shape), *leaves[number + 1 :]]
-        assert np.abs(oracle(jax.tree.unflatten(tree, changed)) - before).max() > 1e-5, f"{names[number]} makes no difference to the oracle"
+        assert np.abs(oracle(jax.tree.unflatten(tree, changed)) - before).max() > 1e-5, (
+            f"{names[number]} makes no difference to the oracle"
+        )
 
 
-CHECKS = {"causality": check_causality, "padding": check_padding, "cached decoding": check_cached_decoding, "gradients": check_gradients}
+CHECKS = {
+    "causality": check_causality,
+    "padding": check_padding,
+    "cached decoding": check_cached_decoding,
+    "gradients": check_gradients,
+}

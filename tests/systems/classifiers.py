@@ -1,4 +1,6 @@
-"""Promises of every classifier, as functions that raise AssertionError, and tiny classifiers to hold to them."""
+"""Promises of every classifier, as functions that raise AssertionError, and tiny classifiers to
+hold to them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab.config.registry import build
 from attnlab.data.vocabulary import EOS, PAD
-from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
 from tests.systems.checks import alone, heard, wide
@@ -24,31 +26,52 @@ _HOPS = {"name": "hops", "hops": 3, "hidden": 5, "output": "side_by_side"}
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 5}}
 
 SPECS: dict[str, dict[str, Any]] = {
-    **{f"bilstm_pooling-{how}": {"name": "bilstm_pooling", **_SMALL, "pooling": how} for how in ("mean", "max", "last")},
+    **{
+        f"bilstm_pooling-{how}": {"name": "bilstm_pooling", **_SMALL, "pooling": how}
+        for how in ("mean", "max", "last")
+    },
     "attention_pooling": {"name": "attention_pooling", **_SMALL, "attention": _ADDITIVE},
-    "attention_pooling-multihead": {"name": "attention_pooling", **_SMALL, "attention": {"name": "multihead", "heads": 2}},
+    "attention_pooling-multihead": {
+        "name": "attention_pooling",
+        **_SMALL,
+        "attention": {"name": "multihead", "heads": 2},
+    },
     "self_attentive": {"name": "self_attentive", **_SMALL, "gated": 3, "attention": _HOPS},
 }
-CASES = [(name, 1) for name in SPECS] + [(name, 2) for name in ("bilstm_pooling-mean", "attention_pooling", "self_attentive")]
+CASES = [(name, 1) for name in SPECS] + [
+    (name, 2) for name in ("bilstm_pooling-mean", "attention_pooling", "self_attentive")
+]
 
 
 def make(spec: dict[str, Any]) -> Classifier:
     """A tiny system."""
-    system: Classifier = build(SYSTEMS, ConfigDict(spec), "system")(vocabulary=VOCABULARY, classes=CLASSES)
+    system: Classifier = build(SYSTEMS, ConfigDict(spec), "system")(
+        vocabulary=VOCABULARY, classes=CLASSES
+    )
     return system
 
 
 def parameters(system: Classifier, texts: int, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero; large enough for weights to differ."""
+    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero;
+    large enough for weights to differ.
+    """
     ids = jnp.ones((1, 2), jnp.int32)
     shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *[ids] * texts))
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(tree, [2 * rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for s in leaves])
+    return jax.tree.unflatten(
+        tree,
+        [
+            2 * rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0]))
+            for s in leaves
+        ],
+    )
 
 
 def batch(texts: int, seed: int = 1) -> list[np.ndarray]:
-    """[4,6], and [4,5]: rows of several lengths, EOS at their ends; one of the first text has no token at all."""
+    """[4,6], and [4,5]: rows of several lengths, EOS at their ends; one of the first text has no
+    token at all.
+    """
     rng = np.random.default_rng(seed)
     found = []
     for lengths, width in ((SOURCE, 6), (TARGET, 5))[:texts]:
@@ -73,7 +96,9 @@ def prepared(spec: dict[str, Any], texts: int) -> tuple[Any, Any, Classifier]:
 
 
 def check_padding(spec: dict[str, Any], texts: int) -> None:
-    """More padding on either text changes no logit, and neither do the other rows; a row of nothing but padding is finite."""
+    """More padding on either text changes no logit, and neither do the other rows; a row of nothing
+    but padding is finite.
+    """
     call, params, _ = prepared(spec, texts)
     ids = batch(texts)
     before = call(params, *ids)
@@ -86,7 +111,9 @@ def check_padding(spec: dict[str, Any], texts: int) -> None:
 
 
 def check_every_text_counts(spec: dict[str, Any], texts: int) -> None:
-    """Another first or last word of any text gives other logits; of two texts it matters which is which."""
+    """Another first or last word of any text gives other logits; of two texts it matters which is
+    which.
+    """
     call, params, _ = prepared(spec, texts)
     ids = batch(texts)
     before = call(params, *ids)
@@ -103,11 +130,18 @@ def check_every_text_counts(spec: dict[str, Any], texts: int) -> None:
 
 
 def check_gradients(spec: dict[str, Any], texts: int) -> None:
-    """Finite everywhere, also with rows of nothing but padding, and 0 for the embedding of padding alone."""
+    """Finite everywhere, also with rows of nothing but padding, and 0 for the embedding of padding
+    alone.
+    """
     _, params, system = prepared(spec, texts)
     ids = batch(texts)
-    grads = jax.jit(jax.grad(lambda params: (system.apply({"params": params}, *ids) ** 2).sum()))(params)
-    flat = {jax.tree_util.keystr(path): np.asarray(grad) for path, grad in jax.tree_util.tree_leaves_with_path(grads)}
+    grads = jax.jit(jax.grad(lambda params: (system.apply({"params": params}, *ids) ** 2).sum()))(
+        params
+    )
+    flat = {
+        jax.tree_util.keystr(path): np.asarray(grad)
+        for path, grad in jax.tree_util.tree_leaves_with_path(grads)
+    }
     assert all(np.isfinite(grad).all() for grad in flat.values())
     assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
     tables = [grad for name, grad in flat.items() if "embedding" in name]
@@ -120,11 +154,15 @@ def check_dropout(spec: dict[str, Any], texts: int) -> None:
     call, params, _ = prepared({**spec, "dropout": 0.0}, texts)
     system, ids = make({**spec, "dropout": 0.5}), batch(texts)
     apply = jax.jit(lambda key: system.apply({"params": params}, *ids, rngs={"dropout": key}))
-    np.testing.assert_array_equal(jax.jit(system.apply)({"params": params}, *ids), call(params, *ids))
+    np.testing.assert_array_equal(
+        jax.jit(system.apply)({"params": params}, *ids), call(params, *ids)
+    )
     assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
 
 
-def compared(spec: dict[str, Any], oracle: Any, settings: dict[str, Any], texts: int) -> tuple[np.ndarray, np.ndarray]:
+def compared(
+    spec: dict[str, Any], oracle: Any, settings: dict[str, Any], texts: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle."""
     call, params, _ = prepared(spec, texts)
     ids = batch(texts)
@@ -133,4 +171,8 @@ def compared(spec: dict[str, Any], oracle: Any, settings: dict[str, Any], texts:
     return found, oracle(wide(params), settings, *ids)
 
 
-CHECKS = {"padding": check_padding, "every text counts": check_every_text_counts, "gradients": check_gradients}
+CHECKS = {
+    "padding": check_padding,
+    "every text counts": check_every_text_counts,
+    "gradients": check_gradients,
+}

@@ -1,4 +1,6 @@
-"""`--system=my_file:MySystem`: what every registered system of its kind is put through, for one that is not registered."""
+"""`--system=my_file:MySystem`: what every registered system of its kind is put through, for one
+that is not registered.
+"""
 
 from __future__ import annotations
 
@@ -29,4 +31,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """With `--system` its file and no other; without, every other."""
     if collection_path.suffix != ".py":
         return None
-    return True if (collection_path.name == OWN) != bool(config.getoption("system", default=None)) else None
+    return (
+        True
+        if (collection_path.name == OWN) != bool(config.getoption("system", default=None))
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Promises of every language model, as functions that raise AssertionError: seeded faults can be shown to break them."""
+"""Promises of every language model, as functions that raise AssertionError: seeded faults can be
+shown to break them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
+from attnlab.config.registry import build
 from attnlab.data.vocabulary import PAD
-from attnlab.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
 from tests.systems.checks import TIED, alone, heard, wide
@@ -25,13 +27,25 @@ _SCORE = {"name": "additive", "hidden": 4}
 _SINGLE = {"name": "single", "score": _SCORE}
 _HEADS = {"name": "multihead", "heads": 2}
 _DANILUK = {"name": "attention_lm", "embedding": 5, "width": 4, "layers": 1, "window": 2}
-_LSTMN = {"name": "lstmn_lm", "attention": _SINGLE, "embedding": 5, "width": 4, "layers": 2, "span": 3}
+_LSTMN = {
+    "name": "lstmn_lm",
+    "attention": _SINGLE,
+    "embedding": 5,
+    "width": 4,
+    "layers": 2,
+    "span": 3,
+}
 
 SPECS: dict[str, dict[str, Any]] = {
     "lstm_lm": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2},
     "lstm_lm-shared": {"name": "lstm_lm", "embedding": 4, "width": 4, "share": "output"},
     "attention_lm": {**_DANILUK, "attention": _SINGLE, "state": 4, "layers": 2},
-    "attention_lm-key_value": {**_DANILUK, "attention": {"name": "key_value", "score": _SCORE}, "state": 8, "merge": "none"},
+    "attention_lm-key_value": {
+        **_DANILUK,
+        "attention": {"name": "key_value", "score": _SCORE},
+        "state": 8,
+        "merge": "none",
+    },
     "attention_lm-key_value_predict": {
         **_DANILUK,
         "attention": {"name": "key_value_predict", "score": _SCORE},
@@ -43,7 +57,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "lstmn_lm": _LSTMN,
     "lstmn_lm-word": {**_LSTMN, "layers": 1, "origin": "none", "question": "word"},
-    "lstmn_lm-multihead": {**_LSTMN, "layers": 1, "attention": {**_HEADS, "positions": {"name": "rope"}}},
+    "lstmn_lm-multihead": {
+        **_LSTMN,
+        "layers": 1,
+        "attention": {**_HEADS, "positions": {"name": "rope"}},
+    },
 }
 
 
@@ -54,11 +72,23 @@ def make(spec: dict[str, Any]) -> LanguageModel:
 
 
 def parameters(system: Any, *arguments: Any, seed: int = 0) -> Any:
-    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero."""
-    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *(arguments or (jnp.ones((1, 2), jnp.int32),))))
+    """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at
+    zero.
+    """
+    shapes = alone(
+        jax.eval_shape(
+            system.init, jax.random.key(0), *(arguments or (jnp.ones((1, 2), jnp.int32),))
+        )
+    )
     leaves, tree = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(tree, [rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max(1, s.shape[0])) for s in leaves])
+    return jax.tree.unflatten(
+        tree,
+        [
+            rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max(1, s.shape[0]))
+            for s in leaves
+        ],
+    )
 
 
 def batch(seed: int = 1) -> np.ndarray:
@@ -69,13 +99,17 @@ def batch(seed: int = 1) -> np.ndarray:
 
 @functools.cache
 def _made(spec: str) -> tuple[Any, Any, Any]:
-    """See `prepared` and `slopes`; one for all checks of a spec, so that each program is compiled once."""
+    """See `prepared` and `slopes`; one for all checks of a spec, so that each program is
+    compiled once.
+    """
     system = make(json.loads(spec))
     params = parameters(system)
 
     @functools.partial(jax.jit, static_argnames=("method", "mutable"))
     def compiled(params: Any, *arguments: Any, method: str, mutable: tuple[str, ...]) -> Any:
-        return system.apply({"params": params}, *arguments, method=method, mutable=list(mutable) or False)
+        return system.apply(
+            {"params": params}, *arguments, method=method, mutable=list(mutable) or False
+        )
 
     def call(*arguments: Any, method: str = "__call__", mutable: Sequence[str] = ()) -> Any:
         return compiled(params, *arguments, method=method, mutable=tuple(mutable))
@@ -90,12 +124,16 @@ def _made(spec: str) -> tuple[Any, Any, Any]:
 
 
 def prepared(spec: dict[str, Any]) -> tuple[Any, Any]:
-    """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled, and the system."""
+    """`call(*args, method=..., mutable=...)` of a tiny system with its parameters bound, compiled,
+    and the system.
+    """
     return _made(json.dumps(spec, sort_keys=True))[:2]
 
 
 def slopes(spec: dict[str, Any], tokens: np.ndarray, until: int) -> Any:
-    """Gradients with respect to all parameters of the squared logits at the first `until` tokens."""
+    """Gradients with respect to all parameters of the squared logits at the first `until`
+    tokens.
+    """
     return _made(json.dumps(spec, sort_keys=True))[2](tokens, until)
 
 
@@ -116,7 +154,9 @@ def same_states(found: Any, expected: Any) -> None:
 
 
 def check_causality(spec: dict[str, Any]) -> None:
-    """Logits at t do not depend on tokens after t, by perturbation and by an exactly zero gradient."""
+    """Logits at t do not depend on tokens after t, by perturbation and by an exactly zero
+    gradient.
+    """
     call, system = prepared(spec)
     tokens = np.tile(batch()[:1], (4, 1))
     before = call(begun(system, 4), tokens, method="read")[0]
@@ -126,16 +166,22 @@ def check_causality(spec: dict[str, Any]) -> None:
         after = call(begun(system, 4), changed, method="read")[0]
         np.testing.assert_allclose(after[:, :t], before[:, :t], atol=1e-6)
         assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
-    untied = spec.get("share", "none") == "none" and spec["name"] not in TIED  # else the output reads the table too
+    untied = (
+        spec.get("share", "none") == "none" and spec["name"] not in TIED
+    )  # else the output reads the table too
     if untied and (":" not in spec["name"] or "embed" in parameters(system)):
         by_position = np.tile(np.arange(1, 7, dtype=np.int32), (4, 1))  # position p reads row p + 1
         for t in (1, 2, 5):
             found = np.asarray(slopes(spec, by_position, t)["embed"]["embedding"])
-            assert (found[t + 1 :] == 0.0).all() and (np.abs(found[1 : t + 1]).max(axis=1) > 1e-9).all()
+            assert (found[t + 1 :] == 0.0).all() and (
+                np.abs(found[1 : t + 1]).max(axis=1) > 1e-9
+            ).all()
 
 
 def check_pieces(spec: dict[str, Any]) -> None:
-    """A text read in pieces, or token by token, gives the logits and the state of one read at once."""
+    """A text read in pieces, or token by token, gives the logits and the state of one read at
+    once.
+    """
     call, system = prepared(spec)
     tokens = batch()
     whole, ended = call(begun(system, 4), tokens, method="read")
@@ -152,26 +198,35 @@ def check_pieces(spec: dict[str, Any]) -> None:
 
 
 def check_padding(spec: dict[str, Any]) -> None:
-    """Padding leaves a state as it is, alone or behind a text; all is finite. (Oracles never see it, so logits are tested there.)"""
+    """Padding leaves a state as it is, alone or behind a text; all is finite. (Oracles never see
+    it, so logits are tested there.)
+    """
     call, system = prepared(spec)
     tokens = batch()
     whole, ended = call(begun(system, 4), tokens, method="read")
     assert all(np.isfinite(one).all() for one in jax.tree.leaves((whole, ended)))
     short, state = call(begun(system, 4), tokens[:, :3], method="read")
     close_where_real(whole[:, :3], short, tokens[:, :3])
-    same_states(*(jax.tree.map(lambda one: one[1:], one) for one in (ended, state)))  # the others had but padding left
+    same_states(
+        *(jax.tree.map(lambda one: one[1:], one) for one in (ended, state))
+    )  # the others had but padding left
     same_states(jax.tree.map(lambda one: one[3:], ended), begun(system, 1))
     same_states(call(ended, np.zeros((4, 6), np.int32), method="read")[1], ended)
 
 
 def close_where_real(found: Any, expected: Any, tokens: np.ndarray) -> None:
     """Logits agree wherever a token was read."""
-    np.testing.assert_allclose(np.asarray(found)[tokens != PAD], np.asarray(expected)[tokens != PAD], atol=5e-6)
+    np.testing.assert_allclose(
+        np.asarray(found)[tokens != PAD], np.asarray(expected)[tokens != PAD], atol=5e-6
+    )
 
 
 def check_gradients(spec: dict[str, Any]) -> None:
     """Every parameter gets a gradient, and all are finite."""
-    flat = {jax.tree_util.keystr(path): grad for path, grad in jax.tree_util.tree_leaves_with_path(slopes(spec, batch(), 6))}
+    flat = {
+        jax.tree_util.keystr(path): grad
+        for path, grad in jax.tree_util.tree_leaves_with_path(slopes(spec, batch(), 6))
+    }
     assert all(np.isfinite(grad).all() for grad in flat.values())
     assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
 
@@ -197,9 +252,13 @@ def check_learning(spec: dict[str, Any]) -> None:
         updates, state = optimizer.update(grads, state)
         return (optax.apply_updates(params, updates), state), value
 
-    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=200))((params, optimizer.init(params)))
+    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=200))(
+        (params, optimizer.init(params))
+    )
     chance = np.log(VOCABULARY)  # about that at first: no target leaks in
-    assert abs(float(losses[0]) - chance) < 0.5, f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"
+    assert abs(float(losses[0]) - chance) < 0.5, (
+        f"the first loss is {losses[0]:.2f}, chance {chance:.2f}"
+    )
     assert losses[-1] < 0.05, f"the loss ends at {losses[-1]:.4f}"
 
 
@@ -208,20 +267,34 @@ def check_dropout(spec: dict[str, Any]) -> None:
     system, tokens = make({**spec, "dropout": 0.5}), batch()
     variables = {"params": parameters(system)}
     run = jax.jit(system.apply)
-    np.testing.assert_array_equal(run(variables, tokens), jax.jit(make({**spec, "dropout": 0.0}).apply)(variables, tokens))
+    np.testing.assert_array_equal(
+        run(variables, tokens), jax.jit(make({**spec, "dropout": 0.0}).apply)(variables, tokens)
+    )
     one, two = (run(variables, tokens, rngs={"dropout": jax.random.key(k)}) for k in (0, 1))
     assert np.abs(np.asarray(one) - np.asarray(two)).max() > 1e-3
 
 
-def compared(spec: dict[str, Any], oracle: Any, settings: dict[str, Any], piece: int = 6) -> tuple[np.ndarray, np.ndarray]:
-    """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0 tokens; `piece` are read at once."""
+def compared(
+    spec: dict[str, Any], oracle: Any, settings: dict[str, Any], piece: int = 6
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0
+    tokens; `piece` are read at once.
+    """
     tokens, (call, system) = batch(), prepared(spec)
     state, found = begun(system, len(LENGTHS)), []
     for start in range(0, 6, piece):
         logits, state = call(state, tokens[:, start : start + piece], method="read")
         found.append(np.asarray(logits, np.float64))
     real = tokens != PAD
-    return np.concatenate(found, axis=1)[real], oracle(wide(parameters(system)), settings, tokens)[real]
+    return (
+        np.concatenate(found, axis=1)[real],
+        oracle(wide(parameters(system)), settings, tokens)[real],
+    )
 
 
-CHECKS = {"causality": check_causality, "pieces": check_pieces, "padding": check_padding, "gradients": check_gradients}
+CHECKS = {
+    "causality": check_causality,
+    "pieces": check_pieces,
+    "padding": check_padding,
+    "gradients": check_gradients,
+}

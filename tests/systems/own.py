@@ -1,6 +1,7 @@
 """The promises of systems, put together for one that is not registered (`--system` of pytest).
 
-Besides the class and its oracle, these names are read in the file of the system, or in that of the oracle:
+Besides the class and its oracle, these names are read in the file of the system, or in that of the
+oracle:
 
     SETTINGS      configs to test it in; slots they leave open are filled with `FILLINGS`; [{}] without
     LARGER        fields with which eight texts or pairs can be learnt by heart; {} without, its own defaults
@@ -21,16 +22,23 @@ from ml_collections import ConfigDict
 
 from attnlab.attention import MECHANISMS
 from attnlab.config import to_dict, validate
-from attnlab.config_tree import Place, complete
+from attnlab.config.registry import build, fields
+from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
-from attnlab.registry import build, fields
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
 from tests.systems import checks, classifiers, language_models
 from tests.systems.slots import check_slots_and_shapes
 
-FILLINGS = ({"name": "single", "score": {"name": "additive", "hidden": 6}}, {"name": "multihead", "heads": 2})
-KINDS: Mapping[type[System], Any] = {Seq2Seq: checks, LanguageModel: language_models, Classifier: classifiers}
+FILLINGS = (
+    {"name": "single", "score": {"name": "additive", "hidden": 6}},
+    {"name": "multihead", "heads": 2},
+)
+KINDS: Mapping[type[System], Any] = {
+    Seq2Seq: checks,
+    LanguageModel: language_models,
+    Classifier: classifiers,
+}
 SIZES: Mapping[type[System], dict[str, int]] = {
     Seq2Seq: {"source_vocabulary": checks.VOCABULARY, "target_vocabulary": checks.VOCABULARY},
     LanguageModel: {"vocabulary": language_models.VOCABULARY},
@@ -46,23 +54,36 @@ def only(path: str, oracle: str | None = None) -> None:
 
     Args:
       path: "module:Class" of the system.
-      oracle: "module:function" of its oracle; without one a function `oracle` beside the class, if there is one.
+      oracle: "module:function" of its oracle; without one a function `oracle` beside the class, if
+        there is one.
 
     Raises:
       UserError: no such class, one of no kind, or settings that do not fit it.
     """
     system = SYSTEMS.resolve(path)
-    kind = next((one for one in KINDS if isinstance(system, type) and issubclass(system, one)), None)
+    kind = next(
+        (one for one in KINDS if isinstance(system, type) and issubclass(system, one)), None
+    )
     if kind is None:
-        raise UserError(f"expected a class derived from {', '.join(one.__name__ for one in KINDS)} of {System.__module__}")
+        raise UserError(
+            f"expected a class derived from {', '.join(one.__name__ for one in KINDS)} of"
+            f" {System.__module__}"
+        )
     reference = _function(oracle) if oracle else None
     beside = [vars(importlib.import_module(one.partition(":")[0])) for one in (path, oracle) if one]
     reference = reference or beside[0].get("oracle")
-    said = {name: next((one[name] for one in beside if name in one), None) for name in ("SETTINGS", "LARGER", "TIED", "SILENT")}
+    said = {
+        name: next((one[name] for one in beside if name in one), None)
+        for name in ("SETTINGS", "LARGER", "TIED", "SILENT")
+    }
     if said["TIED"]:
         checks.TIED.add(path)
     checks.SILENT[path] = tuple(said["SILENT"] or ())
-    specs = [{"name": path, **one} for chosen in said["SETTINGS"] or [{}] for one in _filled(system, chosen)]
+    specs = [
+        {"name": path, **one}
+        for chosen in said["SETTINGS"] or [{}]
+        for one in _filled(system, chosen)
+    ]
     for spec in specs:
         complete_settings(spec)  # a misspelt one is told before any test
     PROMISES[:] = _promises(kind, system, specs, reference, said["LARGER"] or {})
@@ -80,13 +101,23 @@ def _function(path: str) -> Any:
 def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Settings with every slot for a mechanism taken."""
     known = fields(system)
-    slots = [name for name, table in system.parts.items() if table is MECHANISMS and name not in chosen]
-    slots = [name for name in slots if known[name] is not None and not isinstance(known[name], str | Mapping)]
-    return [{**chosen, **dict.fromkeys(slots, one)} for one in FILLINGS] if slots else [dict(chosen)]
+    slots = [
+        name for name, table in system.parts.items() if table is MECHANISMS and name not in chosen
+    ]
+    slots = [
+        name
+        for name in slots
+        if known[name] is not None and not isinstance(known[name], str | Mapping)
+    ]
+    return (
+        [{**chosen, **dict.fromkeys(slots, one)} for one in FILLINGS] if slots else [dict(chosen)]
+    )
 
 
 def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The config node of a system with all that it leaves to defaults; `UserError` for what does not fit."""
+    """The config node of a system with all that it leaves to defaults; `UserError` for what does
+    not fit.
+    """
     config = ConfigDict({"system": spec})
     complete(Place.root(config, None))
     validate(config)
@@ -94,7 +125,9 @@ def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _promises(kind: Any, system: Any, specs: list[dict[str, Any]], oracle: Any, larger: Mapping[str, Any]) -> list[tuple[str, Promise]]:
+def _promises(
+    kind: Any, system: Any, specs: list[dict[str, Any]], oracle: Any, larger: Mapping[str, Any]
+) -> list[tuple[str, Promise]]:
     """What each setting is put through."""
     found: list[tuple[str, Promise]] = []
     for spec in specs:
@@ -106,12 +139,23 @@ def _promises(kind: Any, system: Any, specs: list[dict[str, Any]], oracle: Any, 
             for name, check in _checks(KINDS[kind], kind, system, oracle):
                 found.append((f"{name}{beside}-{label}", functools.partial(check, spec, **of)))
     if kind is not Classifier:
-        of_its_own = {name: value for name, value in specs[0].items() if name == "name" or name in system.parts}
-        found.append(("learning by heart", functools.partial(KINDS[kind].check_learning, {**of_its_own, **larger})))
+        of_its_own = {
+            name: value
+            for name, value in specs[0].items()
+            if name == "name" or name in system.parts
+        }
+        found.append(
+            (
+                "learning by heart",
+                functools.partial(KINDS[kind].check_learning, {**of_its_own, **larger}),
+            )
+        )
     return found
 
 
-def _checks(room: Any, kind: Any, system: Any, oracle: Any) -> Iterator[tuple[str, Callable[..., None]]]:
+def _checks(
+    room: Any, kind: Any, system: Any, oracle: Any
+) -> Iterator[tuple[str, Callable[..., None]]]:
     yield from room.CHECKS.items()
     if system.needs and kind is Seq2Seq:
         yield "maps", checks.check_maps
@@ -144,9 +188,14 @@ def _reads(room: Any, oracle: Any, spec: dict[str, Any], **of: int) -> None:
 
 
 def _told(compared: Any, oracle: Any, spec: dict[str, Any], **of: int) -> Any:
-    """Logits of the system and of the oracle; skips the test where there is none, or none for this setting."""
+    """Logits of the system and of the oracle; skips the test where there is none, or none for this
+    setting.
+    """
     if oracle is None:
-        pytest.skip("compared with no oracle: name one by --oracle=module:function, or put a function `oracle` beside the system")
+        pytest.skip(
+            "compared with no oracle: name one by --oracle=module:function, or put a function"
+            " `oracle` beside the system"
+        )
     try:
         return compared(spec, oracle, complete_settings(spec), **of)
     except NotImplementedError as error:

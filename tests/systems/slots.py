@@ -1,4 +1,6 @@
-"""What a system asks of the mechanisms in its slots, watched while it runs, against what it declares; and the shapes it promises."""
+"""What a system asks of the mechanisms in its slots, watched while it runs, against what it
+declares; and the shapes it promises.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ROWS = 3
 
 
 def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
-    """A mechanism that notes what the system asks it for, and whether `need` declares that; what it asks of itself is its own matter."""
+    """A mechanism that notes what the system asks it for, and whether `need` declares that; what it
+    asks of itself is its own matter.
+    """
     inside: list[str] = []
 
     def asked(verb: str, *declared: tuple[bool, str]) -> None:
@@ -30,28 +34,50 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
         """As its base."""
 
         def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
-            asked("remember", (valid is None or need.padding, "padding=False, but it is handed `valid`"))
+            asked(
+                "remember",
+                (valid is None or need.padding, "padding=False, but it is handed `valid`"),
+            )
             return _left(inside, super().remember(source, valid, capacity))
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
             asked("extend", (need.cache, "cache=False, but its memory is extended"))
             return _left(inside, super().extend(memory, source, valid))
 
-        def remember_pairs(self, keys: Any, values: Any, valid: Any = None, capacity: Any = None) -> Any:
+        def remember_pairs(
+            self, keys: Any, values: Any, valid: Any = None, capacity: Any = None
+        ) -> Any:
             asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
             return _left(inside, super().remember_pairs(keys, values, valid, capacity))
 
         def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
-            asked("extend_pairs", (need.values and need.cache, "values or cache False, but a memory of keys and values is extended"))
+            asked(
+                "extend_pairs",
+                (
+                    need.values and need.cache,
+                    "values or cache False, but a memory of keys and values is extended",
+                ),
+            )
             return _left(inside, super().extend_pairs(memory, keys, values, valid))
 
-        def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING, weights: bool = False) -> Any:
+        def read(
+            self, query: Any, memory: Any, visibility: Any = EVERYTHING, weights: bool = False
+        ) -> Any:
             wanted = need.under(visibility.rule)
             asked(
                 "read",
-                (need.dense or not wanted.dense, "dense=False, but it is given a visibility of its own"),
-                (wanted.direction == need.direction, "direction='bidirectional', but it is given a causal visibility"),
-                (need.stepwise or not stepping[0], "stepwise=False, but queries come one by one in decoding"),
+                (
+                    need.dense or not wanted.dense,
+                    "dense=False, but it is given a visibility of its own",
+                ),
+                (
+                    wanted.direction == need.direction,
+                    "direction='bidirectional', but it is given a causal visibility",
+                ),
+                (
+                    need.stepwise or not stepping[0],
+                    "stepwise=False, but queries come one by one in decoding",
+                ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
             )
             return _left(inside, super().read(query, memory, visibility, **asking(weights)))
@@ -65,15 +91,22 @@ def _left(inside: list[str], result: Any) -> Any:
 
 
 def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
-    """Nothing but what is declared is asked for; results have the shapes that decoding rests on. Nothing is computed.
+    """Nothing but what is declared is asked for; results have the shapes that decoding rests on.
+    Nothing is computed.
 
     Args:
       factory: of a system, its fields bound.
       sizes: the fields that a task supplies.
     """
-    of_mechanisms = {name for name, table in factory.func.parts.items() if table is MECHANISMS and factory.keywords.get(name)}
+    of_mechanisms = {
+        name
+        for name, table in factory.func.parts.items()
+        if table is MECHANISMS and factory.keywords.get(name)
+    }
     needs = dict(factory.func.asks(factory.keywords))
-    assert of_mechanisms == set(needs), f"slots {sorted(of_mechanisms)}, but needs of {sorted(needs)}"
+    assert of_mechanisms == set(needs), (
+        f"slots {sorted(of_mechanisms)}, but needs of {sorted(needs)}"
+    )
     wrong: set[str] = set()
     read: set[str] = set()
     stepping = [False]
@@ -108,22 +141,31 @@ def _parameters(system: Any, *ids: Any) -> Any:
 def _leads(tree: Any, what: str) -> None:
     """Arrays lead with the batch, so that decoding can tile, gather and reorder their rows."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        assert leaf.ndim == 0 or leaf.shape[0] == ROWS, f"{what}{jax.tree_util.keystr(path)} is {leaf.shape}, expected [B={ROWS},...]"
+        assert leaf.ndim == 0 or leaf.shape[0] == ROWS, (
+            f"{what}{jax.tree_util.keystr(path)} is {leaf.shape}, expected [B={ROWS},...]"
+        )
 
 
 def _same(one: Any, other: Any) -> None:
     """A state goes in as it comes out: shapes and dtypes, for it is carried through a loop."""
-    kinds = (jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree) for tree in (one, other))
+    kinds = (
+        jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree) for tree in (one, other)
+    )
     first, second = kinds
     assert first == second, f"a step makes another kind of state: {first}, then {second}"
 
 
 def _logits(found: Any, *shape: int) -> None:
-    assert (found.shape, found.dtype) == (shape, jnp.float32), f"logits are {found.dtype}{list(found.shape)}, expected float32{list(shape)}"
+    assert (found.shape, found.dtype) == (
+        shape,
+        jnp.float32,
+    ), f"logits are {found.dtype}{list(found.shape)}, expected float32{list(shape)}"
 
 
 def _translates(system: Any, stepping: list[bool]) -> None:
-    """`encode`, `decode`, `start` and `step`; a state may hold one step's shapes only, whatever its room."""
+    """`encode`, `decode`, `start` and `step`; a state may hold one step's shapes only, whatever its
+    room.
+    """
     variables = {"params": _parameters(system, _ids(1, 2), _ids(1, 2))}
 
     def run(variables: Any, source: jax.Array, target: jax.Array) -> Any:
@@ -135,7 +177,9 @@ def _translates(system: Any, stepping: list[bool]) -> None:
         stepping[0] = False
         return memory, full, begun, logits, after
 
-    memory, full, begun, logits, after = jax.eval_shape(run, variables, _ids(ROWS, 6), _ids(ROWS, 5))
+    memory, full, begun, logits, after = jax.eval_shape(
+        run, variables, _ids(ROWS, 6), _ids(ROWS, 5)
+    )
     _leads(memory, "memory")
     _leads(begun, "state")
     _same(begun, after)
@@ -167,5 +211,9 @@ def _classifies(system: Any, stepping: list[bool]) -> None:
     """Texts to logits, as many texts as it says."""
     for texts in system.texts:
         ids = [_ids(1, 2)] * texts
-        logits = jax.eval_shape(system.apply, {"params": _parameters(system, *ids)}, *[_ids(ROWS, 6), _ids(ROWS, 5)][:texts])
+        logits = jax.eval_shape(
+            system.apply,
+            {"params": _parameters(system, *ids)},
+            *[_ids(ROWS, 6), _ids(ROWS, 5)][:texts],
+        )
         _logits(logits, ROWS, system.classes)

@@ -1,4 +1,6 @@
-"""All classifiers: promises, whole forward passes against float64 oracles, and what becomes of them in special cases."""
+"""All classifiers: promises, whole forward passes against float64 oracles, and what becomes of them
+in special cases.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,19 @@ from attnlab.attention.protocol import MAPS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
 from tests.systems.checks import check_equal, check_every_parameter_is_read
-from tests.systems.classifiers import CASES, CHECKS, SOURCE, SPECS, TARGET, batch, check_dropout, compared, make, parameters, prepared
+from tests.systems.classifiers import (
+    CASES,
+    CHECKS,
+    SOURCE,
+    SPECS,
+    TARGET,
+    batch,
+    check_dropout,
+    compared,
+    make,
+    parameters,
+    prepared,
+)
 from tests.systems.oracles import ORACLES
 
 HAS_ORACLE = [(name, texts) for name, texts in CASES if "multihead" not in name]
@@ -25,7 +39,9 @@ def test_promise(name: str, texts: int, check: Any) -> None:
 
 
 def test_every_classifier_has_an_oracle() -> None:
-    assert {name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), Classifier)} <= set(ORACLES)
+    assert {
+        name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), Classifier)
+    } <= set(ORACLES)
 
 
 @pytest.mark.quick
@@ -34,42 +50,66 @@ def test_logits_equal_the_papers(name: str, texts: int) -> None:
     check_equal(*compared(SPECS[name], ORACLES[SPECS[name]["name"]], SPECS[name], texts))
 
 
-@pytest.mark.parametrize(("name", "texts"), [case for case in HAS_ORACLE if case[0] != "bilstm_pooling-last"])
+@pytest.mark.parametrize(
+    ("name", "texts"), [case for case in HAS_ORACLE if case[0] != "bilstm_pooling-last"]
+)
 def test_the_oracle_reads_every_parameter(name: str, texts: int) -> None:
     _, params, _ = prepared(SPECS[name], texts)
     oracle, ids = ORACLES[SPECS[name]["name"]], batch(texts)
     check_every_parameter_is_read(lambda params: oracle(params, SPECS[name], *ids), params, by=0.1)
 
 
-@pytest.mark.parametrize("name", ["attention_pooling", "attention_pooling-multihead", "self_attentive"])
+@pytest.mark.parametrize(
+    "name", ["attention_pooling", "attention_pooling-multihead", "self_attentive"]
+)
 def test_maps_of_both_texts(name: str) -> None:
     """A row for each look, hop or head; a text without a token is looked at nowhere."""
     _, params, system = prepared(SPECS[name], 2)
     ids = batch(2)
-    _, collected = jax.jit(lambda *ids: system.apply({"params": params}, *ids, mutable=[MAPS]))(*ids)
+    _, collected = jax.jit(lambda *ids: system.apply({"params": params}, *ids, mutable=[MAPS]))(
+        *ids
+    )
     maps = system.maps(collected[MAPS])
-    assert {key: (one.query, one.key) for key, one in maps.items()} == {"look": ("hops", "source"), "look_1": ("hops", "target_in")}
+    assert {key: (one.query, one.key) for key, one in maps.items()} == {
+        "look": ("hops", "source"),
+        "look_1": ("hops", "target_in"),
+    }
     rows = {"attention_pooling": 1, "attention_pooling-multihead": 2, "self_attentive": 3}[name]
     for one, ids_of, lengths in zip(maps.values(), ids, (SOURCE, TARGET), strict=True):
         assert one.weights.shape == (4, 1, rows, ids_of.shape[1])
-        np.testing.assert_allclose(one.weights.sum(axis=(1, 3)), np.broadcast_to((np.array(lengths) > 0)[:, None], (4, rows)), atol=1e-6)
-        assert (np.asarray(one.weights)[np.broadcast_to((ids_of == 0)[:, None, None], one.weights.shape)] == 0.0).all()
+        np.testing.assert_allclose(
+            one.weights.sum(axis=(1, 3)),
+            np.broadcast_to((np.array(lengths) > 0)[:, None], (4, rows)),
+            atol=1e-6,
+        )
+        assert (
+            np.asarray(one.weights)[
+                np.broadcast_to((ids_of == 0)[:, None, None], one.weights.shape)
+            ]
+            == 0.0
+        ).all()
 
 
 def test_without_scores_attention_is_the_mean() -> None:
-    """v = 0 makes every weight of a text the same, and the vectors those of mean pooling, for one text and for two."""
+    """v = 0 makes every weight of a text the same, and the vectors those of mean pooling, for one
+    text and for two.
+    """
     for texts in (1, 2):
         call, params, _ = prepared(SPECS["attention_pooling"], texts)
         mean = make(SPECS["bilstm_pooling-mean"])
         flat = {**params, "look": jax.tree.map(np.zeros_like, params["look"])}
         ids = batch(texts)
-        same = jax.jit(mean.apply)({"params": {name: params[name] for name in ("reader", "verdict")}}, *ids)
+        same = jax.jit(mean.apply)(
+            {"params": {name: params[name] for name in ("reader", "verdict")}}, *ids
+        )
         np.testing.assert_allclose(call(flat, *ids), same, atol=1e-6)
         assert np.abs(call(params, *ids) - same).max() > 1e-2  # type: ignore[operator]
 
 
 def test_the_order_of_states_is_no_matter_to_mean_and_max_but_to_the_last() -> None:
-    """Without recurrence (U = 0) and with a cell that forgets at once, a state depends on its own word alone."""
+    """Without recurrence (U = 0) and with a cell that forgets at once, a state depends on its own
+    word alone.
+    """
     for how, differs in (("mean", False), ("max", False), ("last", True)):
         call, params, _ = prepared(SPECS[f"bilstm_pooling-{how}"], 1)
         params = jax.tree.map(np.array, params)

@@ -19,7 +19,9 @@ MEMBERS = ("luong", "gnmt")
 @functools.cache
 def joined(names: tuple[str, ...] = MEMBERS) -> tuple[Ensemble, Any]:
     system = ensemble([make(SPECS[name]) for name in names])
-    return system, {f"members_{number}": parameters(make(SPECS[name])) for number, name in enumerate(names)}
+    return system, {
+        f"members_{number}": parameters(make(SPECS[name])) for number, name in enumerate(names)
+    }
 
 
 @functools.partial(jax.jit, static_argnames=("names", "method"))
@@ -35,14 +37,18 @@ def softmax(logits: Any) -> np.ndarray:
 @pytest.mark.quick
 def test_its_probabilities_are_the_mean_of_those_of_its_members() -> None:
     source, target = batch()
-    expected = np.mean([softmax(prepared(SPECS[name])[0](source, target)) for name in MEMBERS], axis=0)
+    expected = np.mean(
+        [softmax(prepared(SPECS[name])[0](source, target)) for name in MEMBERS], axis=0
+    )
     np.testing.assert_allclose(np.exp(call(source, target)), expected, atol=1e-6)
 
 
 def test_one_system_twice_is_itself() -> None:
     source, target = batch()
     alone = prepared(SPECS["luong"])[0](source, target)
-    np.testing.assert_allclose(call(source, target, names=("luong", "luong")), np.log(softmax(alone)), atol=1e-5)
+    np.testing.assert_allclose(
+        call(source, target, names=("luong", "luong")), np.log(softmax(alone)), atol=1e-5
+    )
 
 
 def test_step_by_step_is_all_at_once() -> None:
@@ -58,10 +64,19 @@ def test_step_by_step_is_all_at_once() -> None:
 def test_maps_of_all_members_and_the_mean_for_an_alignment() -> None:
     system, params = joined()
     source, target = batch()
-    _, collected = jax.jit(functools.partial(system.apply, mutable=[MAPS]))({"params": params}, source, target)
+    _, collected = jax.jit(functools.partial(system.apply, mutable=[MAPS]))(
+        {"params": params}, source, target
+    )
     maps = system.maps(collected[MAPS])
-    assert set(maps) == {"members_0/search", "members_1/search"} and set(system.needs) == {"members_0", "members_1"}
-    assert {(one.query, one.key) for one in maps.values()} == {("target", "source")} == {system.between(name) for name in maps}
+    assert set(maps) == {"members_0/search", "members_1/search"} and set(system.needs) == {
+        "members_0",
+        "members_1",
+    }
+    assert (
+        {(one.query, one.key) for one in maps.values()}
+        == {("target", "source")}
+        == {system.between(name) for name in maps}
+    )
     mean = np.mean([np.asarray(one.weights)[:, 0] for one in maps.values()], axis=0)
     np.testing.assert_allclose(system.alignment(maps), mean, atol=1e-7)
 

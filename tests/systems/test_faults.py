@@ -1,4 +1,6 @@
-"""The promises of `checks.py` are worth something only if broken code breaks them: each fault here must be caught."""
+"""The promises of `checks.py` are worth something only if broken code breaks them: each fault here
+must be caught.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.sinusoidal import Sinusoidal
 from attnlab.attention.visibility import Visibility
 from attnlab.layers.recurrent import GRULayer
-from attnlab.systems.rnnsearch import RNNsearch
-from attnlab.systems.transformer import Transformer
+from attnlab.systems.recurrent.rnnsearch import RNNsearch
+from attnlab.systems.transformers.transformer import Transformer
 from tests.systems.checks import CHECKS, SPECS, made
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -23,7 +25,9 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 @pytest.fixture(autouse=True)
 def _nothing_compiled_before() -> Iterator[None]:
-    """A program that was compiled from sound code would hide the fault; one compiled from broken code would stay."""
+    """A program that was compiled from sound code would hide the fault; one compiled from broken
+    code would stay.
+    """
     made.cache_clear()
     yield
     made.cache_clear()
@@ -35,12 +39,18 @@ def _forget_causality(patch: pytest.MonkeyPatch) -> None:
 
 def _mask_one_too_late(patch: pytest.MonkeyPatch) -> None:
     plain = Visibility.mask
-    patch.setattr(Visibility, "mask", lambda self, queries, keys, length: plain(self, queries, keys, length + 1))
+    patch.setattr(
+        Visibility,
+        "mask",
+        lambda self, queries, keys, length: plain(self, queries, keys, length + 1),
+    )
 
 
 def _align_top_left(patch: pytest.MonkeyPatch) -> None:
     plain = Visibility.mask
-    patch.setattr(Visibility, "mask", lambda self, queries, keys, length: plain(self, queries, keys, queries))
+    patch.setattr(
+        Visibility, "mask", lambda self, queries, keys, length: plain(self, queries, keys, queries)
+    )
 
 
 def _ignore_padding(mechanism: Any) -> Patch:
@@ -49,7 +59,12 @@ def _ignore_padding(mechanism: Any) -> Patch:
 
         def read(self: Any, query: Any, memory: Any, *rest: Any) -> Any:
             everything = jnp.arange(memory.valid.shape[1])[None] < memory.length
-            return plain(self, query, memory.replace(valid=jnp.broadcast_to(everything, memory.valid.shape)), *rest)
+            return plain(
+                self,
+                query,
+                memory.replace(valid=jnp.broadcast_to(everything, memory.valid.shape)),
+                *rest,
+            )
 
         patch.setattr(mechanism, "read", read)
 
@@ -58,31 +73,49 @@ def _ignore_padding(mechanism: Any) -> Patch:
 
 def _run_over_padding(patch: pytest.MonkeyPatch) -> None:
     plain = GRULayer.__call__
-    patch.setattr(GRULayer, "__call__", lambda self, x, valid, reverse=False: plain(self, x, jnp.ones_like(valid), reverse))
+    patch.setattr(
+        GRULayer,
+        "__call__",
+        lambda self, x, valid, reverse=False: plain(self, x, jnp.ones_like(valid), reverse),
+    )
 
 
 def _overwrite_the_cache(patch: pytest.MonkeyPatch) -> None:
     plain = MultiHead.extend
 
     def extend(self: Any, memory: Any, source: jax.Array, valid: Any = None) -> Any:
-        return plain(self, memory.replace(length=jnp.maximum(memory.length - 1, 0)), source, valid).replace(length=memory.length + 1)
+        return plain(
+            self, memory.replace(length=jnp.maximum(memory.length - 1, 0)), source, valid
+        ).replace(length=memory.length + 1)
 
     patch.setattr(MultiHead, "extend", extend)
 
 
 def _forget_the_position(patch: pytest.MonkeyPatch) -> None:
     plain = Transformer.step
-    patch.setattr(Transformer, "step", lambda self, state, memory, tokens: plain(self, state.replace(fed=0 * state.fed), memory, tokens))
+    patch.setattr(
+        Transformer,
+        "step",
+        lambda self, state, memory, tokens: plain(
+            self, state.replace(fed=0 * state.fed), memory, tokens
+        ),
+    )
 
 
 def _positions_from_one_in_full_pass(patch: pytest.MonkeyPatch) -> None:
     plain = Sinusoidal.embed
-    patch.setattr(Sinusoidal, "embed", lambda self, x, positions: plain(self, x, positions + (x.shape[1] > 1)))
+    patch.setattr(
+        Sinusoidal, "embed", lambda self, x, positions: plain(self, x, positions + (x.shape[1] > 1))
+    )
 
 
 def _keep_the_first_state(patch: pytest.MonkeyPatch) -> None:
     plain = RNNsearch.step
-    patch.setattr(RNNsearch, "step", lambda self, state, memory, tokens: (plain(self, state, memory, tokens)[0], state))
+    patch.setattr(
+        RNNsearch,
+        "step",
+        lambda self, state, memory, tokens: (plain(self, state, memory, tokens)[0], state),
+    )
 
 
 FAULTS: dict[str, tuple[str, str, Patch]] = {
@@ -92,7 +125,11 @@ FAULTS: dict[str, tuple[str, str, Patch]] = {
     "mask aligned top left in decoding": ("transformer", "cached decoding", _align_top_left),
     "cache overwritten": ("transformer", "cached decoding", _overwrite_the_cache),
     "position stuck at zero": ("transformer", "cached decoding", _forget_the_position),
-    "positions shifted in the full pass": ("transformer", "cached decoding", _positions_from_one_in_full_pass),
+    "positions shifted in the full pass": (
+        "transformer",
+        "cached decoding",
+        _positions_from_one_in_full_pass,
+    ),
     "padding attended, multihead": ("transformer", "padding", _ignore_padding(MultiHead)),
     "padding attended, additive": ("rnnsearch", "padding", _ignore_padding(Single)),
     "encoder reads padding": ("rnnsearch", "padding", _run_over_padding),
@@ -101,7 +138,9 @@ FAULTS: dict[str, tuple[str, str, Patch]] = {
 
 
 @pytest.mark.parametrize(("spec", "check", "fault"), FAULTS.values(), ids=FAULTS.keys())
-def test_fault_is_caught(spec: str, check: str, fault: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_is_caught(
+    spec: str, check: str, fault: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fault(monkeypatch)
     with pytest.raises(AssertionError):
         CHECKS[check](SPECS[spec])
@@ -109,6 +148,10 @@ def test_fault_is_caught(spec: str, check: str, fault: Patch, monkeypatch: pytes
 
 def test_recurrent_decoder_that_looks_ahead_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = RNNsearch.decode
-    monkeypatch.setattr(RNNsearch, "decode", lambda self, memory, target_in: plain(self, memory, jnp.roll(target_in, -1, axis=1)))
+    monkeypatch.setattr(
+        RNNsearch,
+        "decode",
+        lambda self, memory, target_in: plain(self, memory, jnp.roll(target_in, -1, axis=1)),
+    )
     with pytest.raises(AssertionError):
         CHECKS["causality"](SPECS["rnnsearch"])

@@ -1,4 +1,6 @@
-"""All language models, with several mechanisms in their slots: the promises of `language_models.py`, their oracles, learning, maps."""
+"""All language models, with several mechanisms in their slots: the promises of
+`language_models.py`, their oracles, learning, maps.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
+from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.layers.lstm import LSTMLayer
-from attnlab.registry import build
 from attnlab.systems import SYSTEMS, attention_lm, lstmn
 from attnlab.systems.protocol import LanguageModel
 from tests.systems.checks import check_equal, check_every_parameter_is_read
@@ -35,12 +37,22 @@ from tests.systems.language_models import (
 )
 from tests.systems.oracles import ORACLES
 
-TOLD = ("lstm_lm-shared", "attention_lm-key_value", "ngram_rnn-2", "lstmn_lm-word")  # by their oracles alone: the others are like them
+TOLD = (
+    "lstm_lm-shared",
+    "attention_lm-key_value",
+    "ngram_rnn-2",
+    "lstmn_lm-word",
+)  # by their oracles alone: the others are like them
 CHECKED = {name: spec for name, spec in SPECS.items() if name not in TOLD}
 every = pytest.mark.parametrize("spec", CHECKED.values(), ids=CHECKED.keys())
 CASES = {
     **{name: spec for name, spec in SPECS.items() if "multihead" not in name},
-    "attention_lm-pieces": {**SPECS["attention_lm-key_value"], "carry": "state", "piece": 2, "window": 3},
+    "attention_lm-pieces": {
+        **SPECS["attention_lm-key_value"],
+        "carry": "state",
+        "piece": 2,
+        "window": 3,
+    },
     "lstmn_lm-wide": {**SPECS["lstmn_lm"], "span": 9},
     "lstmn_lm-none": {**SPECS["lstmn_lm"], "origin": "none", "layers": 1},
     "lstmn_lm-word-zeros": {**SPECS["lstmn_lm"], "question": "word", "layers": 1},
@@ -55,25 +67,39 @@ def test_promise(spec: dict[str, Any], check: Any) -> None:
 
 @functools.cache
 def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
-    """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0 tokens; `piece` of them are read at once."""
+    """Logits of the system and of the oracle where tokens are real, for texts of 6, 3, 1 and 0
+    tokens; `piece` of them are read at once.
+    """
     spec = dict(CASES[case])
     piece = spec.pop("piece", 6)
     return compared(spec, ORACLES[spec["name"]], CASES[case], piece)
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.quick] if one in SYSTEMS.names() else []) for one in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(one, marks=[pytest.mark.quick] if one in SYSTEMS.names() else [])
+        for one in CASES
+    ],
+)
 def test_logits_equal_the_papers(case: str) -> None:
     check_equal(*found_and_expected(case))
 
 
 def test_every_language_model_has_an_oracle_and_settings_change_it() -> None:
     named = {name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), LanguageModel)}
-    assert named == {spec["name"] for spec in CASES.values()} == {spec["name"] for spec in SPECS.values()}
+    assert (
+        named
+        == {spec["name"] for spec in CASES.values()}
+        == {spec["name"] for spec in SPECS.values()}
+    )
     for one, other in itertools.combinations([found_and_expected(case)[1] for case in CASES], 2):
         assert np.abs(one - other).max() > 1e-3
 
 
-@pytest.mark.parametrize("case", ["lstm_lm", "attention_lm", "attention_lm-key_value", "ngram_rnn", "lstmn_lm"])
+@pytest.mark.parametrize(
+    "case", ["lstm_lm", "attention_lm", "attention_lm-key_value", "ngram_rnn", "lstmn_lm"]
+)
 def test_the_oracle_reads_every_parameter(case: str) -> None:
     spec, tokens = CASES[case], batch()
     oracle = functools.partial(ORACLES[spec["name"]], settings=spec, tokens=tokens)
@@ -82,7 +108,9 @@ def test_the_oracle_reads_every_parameter(case: str) -> None:
 
 @pytest.mark.parametrize("name", ["attention_lm", "lstmn_lm"])
 def test_maps_are_of_the_words_that_were_read(name: str) -> None:
-    """[T,T], strictly below the diagonal; what goes to the slot before the text is missing from a row, and nothing else."""
+    """[T,T], strictly below the diagonal; what goes to the slot before the text is missing from a
+    row, and nothing else.
+    """
     spec = {**SPECS[name], "layers": 1}
     call, system = prepared(spec)
     tokens, start = np.tile(batch()[:1], (4, 1)), begun(system, 4)
@@ -107,7 +135,11 @@ def test_maps_are_of_the_words_that_were_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["attention_lm", "ngram_rnn", "lstmn_lm"])
 def test_eight_texts_can_be_learnt_by_heart(name: str) -> None:
-    sizes = {"embedding": 24, "layers": 1, **({"state": 24, "width": 24} if name == "attention_lm" else {"width": 24})}
+    sizes = {
+        "embedding": 24,
+        "layers": 1,
+        **({"state": 24, "width": 24} if name == "attention_lm" else {"width": 24}),
+    }
     check_learning({**SPECS[name], **sizes})
 
 
@@ -117,9 +149,13 @@ def test_dropout_acts_only_with_its_stream() -> None:
 
 
 def test_published_starts() -> None:
-    """Uniform weights where a config asks for them, a bound of their own; the embedding is the output where they are shared."""
+    """Uniform weights where a config asks for them, a bound of their own; the embedding is the
+    output where they are shared.
+    """
     for name in ("lstm_lm-shared", "ngram_rnn"):
-        params = jax.jit(make({**SPECS[name], "uniform": 0.05}).init)(jax.random.key(0), batch())["params"]
+        params = jax.jit(make({**SPECS[name], "uniform": 0.05}).init)(jax.random.key(0), batch())[
+            "params"
+        ]
         assert not params["out"].pop("bias").any()
         forget_gate = params["reader"]["layer_0"]["of_input"].pop("bias")
         width = len(forget_gate) // 4
@@ -133,15 +169,27 @@ def test_published_starts() -> None:
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("lstm_lm", {"share": "output"}, "share='output' needs as wide an embedding as a layer, not embedding=5 and width=4"),
+        (
+            "lstm_lm",
+            {"share": "output"},
+            "share='output' needs as wide an embedding as a layer, not embedding=5 and width=4",
+        ),
         ("attention_lm", {"window": 0}, "width=0 is too small; the least is 1"),
-        ("attention_lm", {"attention": {"name": "key_value"}, "state": 7, "merge": "none"}, "7 wide, which cannot be cut.*6 or 8 can"),
+        (
+            "attention_lm",
+            {"attention": {"name": "key_value"}, "state": 7, "merge": "none"},
+            "7 wide, which cannot be cut.*6 or 8 can",
+        ),
         (
             "attention_lm",
             {"attention": {"name": "key_value"}, "state": 8},
             "merge='tanh': KeyValue merges .* itself; set system.merge='none'",
         ),
-        ("attention_lm", {"merge": "none"}, "merge='none': Single only says what it found, .*set it to 'tanh'"),
+        (
+            "attention_lm",
+            {"merge": "none"},
+            "merge='none': Single only says what it found, .*set it to 'tanh'",
+        ),
         ("ngram_rnn", {"order": 1}, "order=1, must be at least 2"),
         ("lstmn_lm", {"span": 0}, "span=0, must be at least 1"),
         ("lstmn_lm", {"question": "words"}, "question='words'.*did you mean 'word'"),
@@ -151,25 +199,43 @@ def test_what_cannot_be_is_named(name: str, change: dict[str, Any], words: str) 
     with pytest.raises(UserError, match=words) as caught:
         factory: Any = build(SYSTEMS, ConfigDict({**SPECS[name], **change}), "system")
         factory.func.asks(factory.keywords)
-        jax.eval_shape(factory(vocabulary=VOCABULARY).init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))
+        jax.eval_shape(
+            factory(vocabulary=VOCABULARY).init, jax.random.key(0), jnp.ones((1, 2), jnp.int32)
+        )
     assert "\n" not in str(caught.value)
 
 
 def test_only_mechanisms_that_can_are_let_in() -> None:
     for name, attention, words in (
         ("lstmn_lm", {"name": "key_value"}, "KeyValue does not support values apart from keys"),
-        ("attention_lm", {"name": "single", "alignment": {"name": "local_p"}}, "looks at the length of the source"),
-        ("attention_lm", {"name": "single", "score": {"name": "location"}}, "attention.score: Location looks at positions"),
-        ("lstmn_lm", {"name": "single", "score": {"name": "soft_capped", "score": {"name": "location"}}}, "SoftCapped looks at positions"),
+        (
+            "attention_lm",
+            {"name": "single", "alignment": {"name": "local_p"}},
+            "looks at the length of the source",
+        ),
+        (
+            "attention_lm",
+            {"name": "single", "score": {"name": "location"}},
+            "attention.score: Location looks at positions",
+        ),
+        (
+            "lstmn_lm",
+            {"name": "single", "score": {"name": "soft_capped", "score": {"name": "location"}}},
+            "SoftCapped looks at positions",
+        ),
     ):
         factory: Any = build(SYSTEMS, ConfigDict({**SPECS[name], "attention": attention}), "system")
         mechanism = factory.keywords["attention"]
         with pytest.raises(UserError, match=words):
-            factory.func.asks(factory.keywords)["attention"].check(mechanism.func, "system.attention", mechanism.keywords)
+            factory.func.asks(factory.keywords)["attention"].check(
+                mechanism.func, "system.attention", mechanism.keywords
+            )
 
 
 def _forget_the_window(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(attention_lm, "latest", lambda slots, counts, kept: jnp.zeros_like(slots[:, :kept]))
+    patch.setattr(
+        attention_lm, "latest", lambda slots, counts, kept: jnp.zeros_like(slots[:, :kept])
+    )
 
 
 def _keep_padding(patch: pytest.MonkeyPatch) -> None:
@@ -199,7 +265,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "name", "check"), FAULTS)
-def test_broken_code_breaks_a_promise(fault: Any, name: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_code_breaks_a_promise(
+    fault: Any, name: str, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget()
     fault(monkeypatch)
     with pytest.raises(AssertionError):

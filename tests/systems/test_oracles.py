@@ -1,4 +1,6 @@
-"""Logits of whole systems against `oracles.py`, with random parameters, padded sources, and every setting that changes the formula."""
+"""Logits of whole systems against `oracles.py`, with random parameters, padded sources, and every
+setting that changes the formula.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,21 @@ import pytest
 
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Seq2Seq
-from tests.systems.checks import SPECS, batch, check_equal, check_every_parameter_is_read, compared, make, parameters
+from tests.systems.checks import (
+    SPECS,
+    batch,
+    check_equal,
+    check_every_parameter_is_read,
+    compared,
+    make,
+    parameters,
+)
 from tests.systems.oracles import ORACLES
 
 
-def _luong(score: dict[str, Any], alignment: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+def _luong(
+    score: dict[str, Any], alignment: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
     attention = {"name": "single", "score": score, "alignment": alignment or {"name": "softmax"}}
     return {**SPECS["luong"], "attention": attention, **fields}
 
@@ -24,22 +36,40 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"seq2seq-{order}": {**SPECS["seq2seq"], "order": order} for order in ("reversed", "plain")},
     "luong-general": SPECS["luong"],
     "luong-dot-plain": _luong({"name": "dot"}, order="plain"),
-    "luong-concat-local_m": _luong({"name": "concat", "hidden": 6}, {"name": "local_m", "reach": 1}),
+    "luong-concat-local_m": _luong(
+        {"name": "concat", "hidden": 6}, {"name": "local_m", "reach": 1}
+    ),
     "luong-location-unfed": _luong({"name": "location", "limit": 6}, feeding="none"),
     "luong-general-local_p": _luong({"name": "general"}, {"name": "local_p", "reach": 2}),
     "gnmt-previous": SPECS["gnmt"],
     "gnmt-current": {**SPECS["gnmt"], "query": "current", "first": "encoder", "decoder_layers": 3},
     "rnn_encoder_decoder": SPECS["rnn_encoder_decoder"],
-    **{f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout} for readout in ("current", "previous", "released")},
+    **{
+        f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout}
+        for readout in ("current", "previous", "released")
+    },
     "cgru": SPECS["cgru"],
     "pointer_generator": SPECS["pointer_generator"],
     "pointer_generator-uncovered": {**SPECS["pointer_generator-uncovered"], "share": "none"},
     "rctm": SPECS["rctm"],
     "rctm-longer-than-laid-out": {**SPECS["rctm"], "longest": 2},
     "convs2s": SPECS["convs2s"],
-    "convs2s-one-layer-without-neighbours": {**SPECS["convs2s"], "kernel": 1, "encoder_layers": 1, "decoder_layers": 1},
-    "convs2s-wide-window-without-positions": {**SPECS["convs2s"], "kernel": 5, "positions": {"name": "none"}},
-    "lstmn_seq2seq": SPECS["lstmn_seq2seq"],  # in other forms with parameters that make attention matter more: tests/systems/test_lstmn.py
+    "convs2s-one-layer-without-neighbours": {
+        **SPECS["convs2s"],
+        "kernel": 1,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    },
+    "convs2s-wide-window-without-positions": {
+        **SPECS["convs2s"],
+        "kernel": 5,
+        "positions": {"name": "none"},
+    },
+    "lstmn_seq2seq": SPECS[
+        "lstmn_seq2seq"
+        # in other forms with parameters that make attention matter more:
+        # tests/systems/recurrent/test_lstmn.py
+    ],
     **{
         f"transformer-{norm}-{share}": {**SPECS["transformer"], "norm": norm, "share": share}
         for norm, share in itertools.product(("pre", "post"), ("all", "output", "none"))
@@ -54,13 +84,20 @@ def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_every_system_has_an_oracle() -> None:
-    """Every sequence-to-sequence one, and a case; those of language models and classifiers are tested beside them."""
+    """Every sequence-to-sequence one, and a case; those of language models and classifiers are
+    tested beside them.
+    """
     named = {name for name in SYSTEMS.names() if issubclass(SYSTEMS.resolve(name), Seq2Seq)}
     assert named == {spec["name"] for spec in CASES.values()} <= set(ORACLES)
 
 
-FIRST = {spec["name"]: case for case, spec in reversed(CASES.items())}  # of every system the first case
-QUICK = [pytest.param(case, marks=[pytest.mark.quick] if case in FIRST.values() else []) for case in CASES]
+FIRST = {
+    spec["name"]: case for case, spec in reversed(CASES.items())
+}  # of every system the first case
+QUICK = [
+    pytest.param(case, marks=[pytest.mark.quick] if case in FIRST.values() else [])
+    for case in CASES
+]
 
 
 @pytest.mark.parametrize("case", QUICK)
@@ -75,12 +112,28 @@ def test_settings_change_the_formula_so_the_oracles_can_tell() -> None:
         assert np.abs(one - other).max() > 1e-2
 
 
-READ = ("seq2seq-plain", "luong-concat-local_m", "luong-location-unfed", "luong-general-local_p", "gnmt-current")
-READ += ("rnn_encoder_decoder", "rnnsearch-current", "cgru", "pointer_generator", "rctm", "convs2s", "transformer-pre-all")
+READ = (
+    "seq2seq-plain",
+    "luong-concat-local_m",
+    "luong-location-unfed",
+    "luong-general-local_p",
+    "gnmt-current",
+)
+READ += (
+    "rnn_encoder_decoder",
+    "rnnsearch-current",
+    "cgru",
+    "pointer_generator",
+    "rctm",
+    "convs2s",
+    "transformer-pre-all",
+)
 
 
 @pytest.mark.parametrize("case", READ)
 def test_the_oracle_reads_every_parameter(case: str) -> None:
     spec, (source, target_in) = CASES[case], batch()
-    oracle = functools.partial(ORACLES[spec["name"]], settings={**spec, "heads": 2}, source=source, target_in=target_in)
+    oracle = functools.partial(
+        ORACLES[spec["name"]], settings={**spec, "heads": 2}, source=source, target_in=target_in
+    )
     check_every_parameter_is_read(oracle, parameters(make(spec)))

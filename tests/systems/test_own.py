@@ -1,4 +1,6 @@
-"""What every system is put through, over the one of `--system`; without it this file is not read."""
+"""What every system is put through, over the one of `--system`; without it this file is not
+read.
+"""
 
 from __future__ import annotations
 

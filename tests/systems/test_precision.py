@@ -1,4 +1,6 @@
-"""Systems where arrays may be float64: they start in it, and compute in the precision of their parameters. By shapes alone."""
+"""Systems where arrays may be float64: they start in it, and compute in the precision of their
+parameters. By shapes alone.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,24 @@ import pytest
 from attnlab.systems import SYSTEMS
 from tests.systems import checks, classifiers, language_models, test_lstmn
 
-KINDS = [(kind, kind.SPECS) for kind in (checks, classifiers, language_models)] + [(classifiers, test_lstmn.CASES)]
-FIRST = {spec["name"]: (kind, spec) for kind, specs in reversed(KINDS) for spec in reversed(specs.values())}
+KINDS = [(kind, kind.SPECS) for kind in (checks, classifiers, language_models)] + [
+    (classifiers, test_lstmn.CASES)
+]
+FIRST = {
+    spec["name"]: (kind, spec)
+    for kind, specs in reversed(KINDS)
+    for spec in reversed(specs.values())
+}
 
 
 def dtypes(tree: Any) -> dict[str, str]:
     """The dtypes of floating-point arrays in a tree, by path."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): str(leaf.dtype) for path, leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)}
+    return {
+        jax.tree_util.keystr(path): str(leaf.dtype)
+        for path, leaf in leaves
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    }
 
 
 @pytest.mark.parametrize("name", SYSTEMS.names())

@@ -1,4 +1,6 @@
-"""Every registered system asks its slots for what it declares and nothing else, with states that decoding can carry."""
+"""Every registered system asks its slots for what it declares and nothing else, with states that
+decoding can carry.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,26 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import Need
 from attnlab.attention.visibility import CAUSAL
-from attnlab.registry import build
+from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
-from attnlab.systems.lstm_lm import LSTMLanguageModel
-from attnlab.systems.luong import Luong
-from attnlab.systems.transformer import Transformer
+from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
+from attnlab.systems.recurrent.luong import Luong
+from attnlab.systems.transformers.transformer import Transformer
 from tests.systems import checks, classifiers, language_models
 from tests.systems.own import SIZES
 from tests.systems.slots import check_slots_and_shapes
 
 EVERY = {**classifiers.SPECS, **language_models.SPECS, **checks.SPECS}
-FIRST = {spec["name"]: spec for spec in reversed(EVERY.values())}  # of every system the first setting
+FIRST = {
+    spec["name"]: spec for spec in reversed(EVERY.values())
+}  # of every system the first setting
 
 
 def check_held(spec: dict[str, Any]) -> None:
     factory: Any = build(SYSTEMS, ConfigDict(spec), "system")
-    check_slots_and_shapes(factory, **next(sizes for kind, sizes in SIZES.items() if issubclass(factory.func, kind)))
+    check_slots_and_shapes(
+        factory, **next(sizes for kind, sizes in SIZES.items() if issubclass(factory.func, kind))
+    )
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -51,14 +57,21 @@ class Caching(Transformer):
 
     @classmethod
     def asks(cls, chosen: Any) -> Any:
-        return {**super().asks(chosen), "decoder_attention": Need(role="self", direction="causal", stepwise=True)}
+        return {
+            **super().asks(chosen),
+            "decoder_attention": Need(role="self", direction="causal", stepwise=True),
+        }
 
 
 class Causal(Luong):
     """Hides the later part of the source."""
 
     def _attentional(self, tops: Any, attended: Any, fed: Any) -> Any:
-        return jnp.tanh(self.combine(jnp.concatenate([self.search.read(tops, attended, CAUSAL).context, tops], axis=-1)))
+        return jnp.tanh(
+            self.combine(
+                jnp.concatenate([self.search.read(tops, attended, CAUSAL).context, tops], axis=-1)
+            )
+        )
 
 
 class Weighing(Luong):
@@ -66,7 +79,10 @@ class Weighing(Luong):
 
     def _attentional(self, tops: Any, attended: Any, fed: Any) -> Any:
         reading = self.search.read(tops, attended, weights=True)
-        return jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1))) * reading.weights.sum()
+        return (
+            jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1)))
+            * reading.weights.sum()
+        )
 
 
 class Turned(LSTMLanguageModel):
@@ -84,7 +100,11 @@ LUONG, LM = checks.SPECS["luong"], language_models.SPECS["lstm_lm"]
 LIARS = [
     (Stepping, LUONG, "stepwise=False, but queries come one by one"),
     (Undeclared, LUONG, r"slots \['attention'\], but needs of \[\]"),
-    (Caching, checks.SPECS["transformer"], "'decoder_attention'. has cache=False, but its memory is extended"),
+    (
+        Caching,
+        checks.SPECS["transformer"],
+        "'decoder_attention'. has cache=False, but its memory is extended",
+    ),
     (Causal, LUONG, "direction='bidirectional', but it is given a causal visibility"),
     (Weighing, LUONG, "weights=False, but it is asked for weights"),
     (Turned, LM, r"expected \[B=3,...\]"),

@@ -11,31 +11,83 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from attnlab.registry import build
+from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
 from tests.systems import language_models
 from tests.systems.checks import SPECS, batch, make, parameters
 
-LSTMN = {"name": "lstmn_classifier", "attention": {"name": "single", "score": {"name": "additive", "hidden": 6}}, "width": 8}
+LSTMN = {
+    "name": "lstmn_classifier",
+    "attention": {"name": "single", "score": {"name": "additive", "hidden": 6}},
+    "width": 8,
+}
 WIDE = {"embedding": 40, "width": 36}
 GRUS = {"embedding": 40, "encoder": 36, "decoder": 36}
 DROPPED = {
     "rctm": {(3, 6, 6): 1, (3, 5, 6): 2},  # source; target, states before the output
-    "rnn_encoder_decoder": {(3, 6, 6): 1, (3, 5): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, c, target, maxout
-    "rnnsearch": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, maxout
-    "cgru": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, t
-    "seq2seq": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5, 5): 2},  # of both layers on both sides, and before the output
-    "luong": {(3, 6, 6): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 2},  # of both layers on both sides, the upper of the decoder by steps; a
-    "gnmt": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 6, 5): 1, (3, 5, 6): 1, (3, 5): 1, (3, 5, 10): 1},  # words, layers; words, a, [x ; a]
-    "pointer_generator": {(3, 6, 6): 1, (3, 6, 10): 1, (3, 5, 6): 1, (3, 5, 4): 1},  # source, annotations, target, before the scores
-    "convs2s": {(3, 6, 6): 1, (3, 8, 5): 2, (3, 5, 6): 2, (3, 7, 5): 2},  # words and convolutions on both sides, before the output
-    "lstmn_seq2seq": {(3, 6, 6): 1, (3, 5, 6): 1, (3, 5, 5): 1},  # words on both sides, before the output
+    "rnn_encoder_decoder": {
+        (3, 6, 6): 1,
+        (3, 5): 1,
+        (3, 5, 6): 1,
+        (3, 5, 4): 1,
+    },  # source, c, target, maxout
+    "rnnsearch": {
+        (3, 6, 6): 1,
+        (3, 6, 10): 1,
+        (3, 5, 6): 1,
+        (3, 5, 4): 1,
+    },  # source, annotations, target, maxout
+    "cgru": {
+        (3, 6, 6): 1,
+        (3, 6, 10): 1,
+        (3, 5, 6): 1,
+        (3, 5, 4): 1,
+    },  # source, annotations, target, t
+    "seq2seq": {
+        (3, 6, 6): 1,
+        (3, 6, 5): 1,
+        (3, 5, 6): 1,
+        (3, 5, 5): 2,
+    },  # of both layers on both sides, and before the output
+    "luong": {
+        (3, 6, 6): 1,
+        (3, 6, 5): 1,
+        (3, 5, 6): 1,
+        (3, 5): 2,
+    },  # of both layers on both sides, the upper of the decoder by steps; a
+    "gnmt": {
+        (3, 6, 6): 1,
+        (3, 6, 10): 1,
+        (3, 6, 5): 1,
+        (3, 5, 6): 1,
+        (3, 5): 1,
+        (3, 5, 10): 1,
+    },  # words, layers; words, a, [x ; a]
+    "pointer_generator": {
+        (3, 6, 6): 1,
+        (3, 6, 10): 1,
+        (3, 5, 6): 1,
+        (3, 5, 4): 1,
+    },  # source, annotations, target, before the scores
+    "convs2s": {
+        (3, 6, 6): 1,
+        (3, 8, 5): 2,
+        (3, 5, 6): 2,
+        (3, 7, 5): 2,
+    },  # words and convolutions on both sides, before the output
+    "lstmn_seq2seq": {
+        (3, 6, 6): 1,
+        (3, 5, 6): 1,
+        (3, 5, 5): 1,
+    },  # words on both sides, before the output
 }
 """By system: shape of what is dropped from (batch 3, source 6, target 5, sizes of `SPECS`) to how often in a training pass."""
 
 
 def drawn(program: Any) -> collections.Counter[tuple[int, ...]]:
-    """The shapes of random bits that a program draws, each place in it once, however often it runs."""
+    """The shapes of random bits that a program draws, each place in it once, however often it
+    runs.
+    """
     found: collections.Counter[tuple[int, ...]] = collections.Counter()
     for equation in program.eqns:
         if equation.primitive.name == "random_bits":
@@ -60,15 +112,29 @@ def test_what_is_dropped(name: str) -> None:
 @functools.cache
 def start(name: str, **changes: float) -> dict[str, np.ndarray]:
     """The first parameters of a system of some width, by path."""
-    spec = {**SPECS[name], **(WIDE if "width" in SPECS[name] else {**GRUS, "readout" if name == "cgru" else "maxout": 36})}
+    spec = {
+        **SPECS[name],
+        **(
+            WIDE
+            if "width" in SPECS[name]
+            else {**GRUS, "readout" if name == "cgru" else "maxout": 36}
+        ),
+    }
     params = jax.jit(make({**spec, **changes}).init)(jax.random.key(0), *batch())["params"]
     leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in leaves}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
+        for path, leaf in leaves
+    }
 
 
-@pytest.mark.parametrize(("name", "forget", "bound"), [("luong", 0.0, 0.1), ("luong", 1.0, 0.1), ("gnmt", 1.0, 0.04)])
+@pytest.mark.parametrize(
+    ("name", "forget", "bound"), [("luong", 0.0, 0.1), ("luong", 1.0, 0.1), ("gnmt", 1.0, 0.04)]
+)
 def test_uniform_starts(name: str, forget: float, bound: float) -> None:
-    """All within the bound, up to it and as wide; the bias of a forget gate above that; the mechanism's own excepted."""
+    """All within the bound, up to it and as wide; the bias of a forget gate above that; the
+    mechanism's own excepted.
+    """
     found = start(name, uniform=bound, **({"forget": forget} if name == "luong" else {}))
     for path, leaf in found.items():
         if path.startswith("search"):
@@ -82,12 +148,25 @@ def test_uniform_starts(name: str, forget: float, bound: float) -> None:
         assert leaf.std() == pytest.approx(bound / 3**0.5, rel=0.15), path
 
 
-@pytest.mark.parametrize("name", ["rnn_encoder_decoder", "rnnsearch", "cgru", "seq2seq", "luong", "gnmt", "lstmn_seq2seq"])
+@pytest.mark.parametrize(
+    "name",
+    ["rnn_encoder_decoder", "rnnsearch", "cgru", "seq2seq", "luong", "gnmt", "lstmn_seq2seq"],
+)
 def test_outputs_and_gates_start_wide(name: str) -> None:
-    """The output layer by its 36 inputs alone; what the gates get, block by block as Glorot would have a matrix to 36 units."""
-    gates = [path for path in start(name) if any(part in path for part in ("of_input/", "of_word/", "of_context/", "of_last/"))]
+    """The output layer by its 36 inputs alone; what the gates get, block by block as Glorot would
+    have a matrix to 36 units.
+    """
+    gates = [
+        path
+        for path in start(name)
+        if any(part in path for part in ("of_input/", "of_word/", "of_context/", "of_last/"))
+    ]
     bounds = {"out/kernel": (3 / 36) ** 0.5}
-    bounds |= {path: (6 / (start(name)[path].shape[0] + 36)) ** 0.5 for path in gates if path.endswith("kernel")}
+    bounds |= {
+        path: (6 / (start(name)[path].shape[0] + 36)) ** 0.5
+        for path in gates
+        if path.endswith("kernel")
+    }
     assert len(bounds) >= 3
     for path, bound in bounds.items():
         assert 0.97 * bound < np.abs(start(name)[path]).max() <= bound, path
@@ -97,14 +176,20 @@ def test_outputs_and_gates_start_wide(name: str) -> None:
 def test_other_outputs_start_by_their_inputs_alone(name: str) -> None:
     spec = {**(SPECS[name] if name == "rctm" else language_models.SPECS[name]), "width": 36}
     system: Any = make(spec) if name == "rctm" else language_models.make(spec)
-    kernel = np.asarray(system.init(jax.random.key(0), *batch()[: 2 if name == "rctm" else 1])["params"]["out"]["kernel"])
+    kernel = np.asarray(
+        system.init(jax.random.key(0), *batch()[: 2 if name == "rctm" else 1])["params"]["out"][
+            "kernel"
+        ]
+    )
     bound = (3 / kernel.shape[0]) ** 0.5
     assert kernel.shape[0] >= 36 and 0.97 * bound < np.abs(kernel).max() <= bound
 
 
 @pytest.mark.parametrize("name", ["rnn_encoder_decoder", "cgru"])
 def test_the_published_start_of_systems_with_grus(name: str) -> None:
-    """N(0, 0.01^2), orthogonal recurrences, biases at zero; that of the alignment model is its own."""
+    """N(0, 0.01^2), orthogonal recurrences, biases at zero; that of the alignment model is its
+    own.
+    """
     for path, leaf in start(name, normal=0.01).items():
         if path.startswith("search"):
             continue
@@ -118,7 +203,9 @@ def test_the_published_start_of_systems_with_grus(name: str) -> None:
 
 
 def test_the_start_of_convs2s() -> None:
-    """Embeddings and places N(0, 0.1^2); weights N(0, p / n), four times that before a gate; p is 0.8 behind dropout, else 1."""
+    """Embeddings and places N(0, 0.1^2); weights N(0, p / n), four times that before a gate; p is
+    0.8 behind dropout, else 1.
+    """
     of_words = ("into_encoder", "into_decoder")
     for path, leaf in start("convs2s", dropout=0.2).items():
         if path.endswith(("embedding", "table")):
@@ -127,7 +214,11 @@ def test_the_start_of_convs2s() -> None:
             kept = 0.8 if "convolution" in path or path.startswith(("out/", *of_words)) else 1.0
             gain = 2.0 if "convolution" in path else 1.0
             assert leaf.std() == pytest.approx(gain * (kept / leaf.shape[0]) ** 0.5, rel=0.06), path
-            np.testing.assert_allclose(start("convs2s", dropout=0.2)[path[:-1] + "g"], np.sqrt((leaf**2).sum(axis=0)), rtol=1e-5)
+            np.testing.assert_allclose(
+                start("convs2s", dropout=0.2)[path[:-1] + "g"],
+                np.sqrt((leaf**2).sum(axis=0)),
+                rtol=1e-5,
+            )
         elif path.endswith("bias"):
             assert (leaf == 0.0).all(), path
 
@@ -135,6 +226,10 @@ def test_the_start_of_convs2s() -> None:
 def test_how_wide_the_embeddings_of_an_lstmn_classifier_start() -> None:
     """N(0, 1 / width), or as told."""
     for deviation, expected in ((0.0, 40**-0.5), (1.0, 1.0)):
-        system = build(SYSTEMS, ConfigDict({**LSTMN, "embedding": 40, "deviation": deviation}), "system")(vocabulary=50, classes=3)
-        table = jax.jit(system.init)(jax.random.key(0), np.ones((1, 2), np.int32))["params"]["embed"]["embedding"]
+        system = build(
+            SYSTEMS, ConfigDict({**LSTMN, "embedding": 40, "deviation": deviation}), "system"
+        )(vocabulary=50, classes=3)
+        table = jax.jit(system.init)(jax.random.key(0), np.ones((1, 2), np.int32))["params"][
+            "embed"
+        ]["embedding"]
         assert table.std() == pytest.approx(expected, rel=0.05)

@@ -1,4 +1,6 @@
-"""All systems, with several mechanisms in their slots: the promises of `checks.py`, learning, maps, named refusals."""
+"""All systems, with several mechanisms in their slots: the promises of `checks.py`, learning, maps,
+named refusals.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,20 @@ import pytest
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from tests.systems.checks import CHECKS, SPECS, VOCABULARY, batch, check_dropout, check_learning, check_maps, make
+from tests.systems.checks import (
+    CHECKS,
+    SPECS,
+    VOCABULARY,
+    batch,
+    check_dropout,
+    check_learning,
+    check_maps,
+    make,
+)
 
-LOOKING = {name: spec for name, spec in SPECS.items() if SYSTEMS.resolve(spec["name"]).needs}  # the others have no attention
+LOOKING = {
+    name: spec for name, spec in SPECS.items() if SYSTEMS.resolve(spec["name"]).needs
+}  # the others have no attention
 looking = pytest.mark.parametrize("spec", LOOKING.values(), ids=LOOKING.keys())
 LARGER = {
     "seq2seq": {"embedding": 24, "width": 48, "layers": 1},
@@ -33,7 +46,12 @@ LARGER = {
 
 ESSENTIAL = {(name, "causality") for name in ("rnn_encoder_decoder", "rnnsearch", "transformer")}
 PROMISES = [
-    pytest.param(spec, check, id=f"{promise}-{name}", marks=[pytest.mark.quick] if (name, promise) in ESSENTIAL else [])
+    pytest.param(
+        spec,
+        check,
+        id=f"{promise}-{name}",
+        marks=[pytest.mark.quick] if (name, promise) in ESSENTIAL else [],
+    )
     for name, spec in SPECS.items()
     for promise, check in CHECKS.items()
 ]
@@ -46,7 +64,11 @@ def test_promise(spec: dict[str, Any], check: Any) -> None:
 
 @looking
 def test_maps_of_every_layer_and_head_and_the_same_in_decoding(spec: dict[str, Any]) -> None:
-    several = {"transformer": 3 * spec.get("layers", 0), "convs2s": spec.get("decoder_layers", 0), "lstmn_seq2seq": 3}
+    several = {
+        "transformer": 3 * spec.get("layers", 0),
+        "convs2s": spec.get("decoder_layers", 0),
+        "lstmn_seq2seq": 3,
+    }
     check_maps(spec, several.get(spec["name"], 1))
 
 
@@ -66,31 +88,49 @@ def test_published_start_of_rnnsearch_is_uniform_attention() -> None:
 
 def test_parameter_count_of_the_published_base_model() -> None:
     one = {"name": "multihead", "heads": 8}
-    spec = {"name": "transformer", "width": 512, "layers": 6, "hidden": 2048, "norm": "post", "positions": {"name": "sinusoidal"}}
+    spec = {
+        "name": "transformer",
+        "width": 512,
+        "layers": 6,
+        "hidden": 2048,
+        "norm": "post",
+        "positions": {"name": "sinusoidal"},
+    }
     from ml_collections import ConfigDict
 
-    from attnlab.registry import build
+    from attnlab.config.registry import build
 
-    factory = build(SYSTEMS, ConfigDict(spec | {f"{slot}_attention": one for slot in ("encoder", "decoder", "cross")}), "system")
+    factory = build(
+        SYSTEMS,
+        ConfigDict(spec | {f"{slot}_attention": one for slot in ("encoder", "decoder", "cross")}),
+        "system",
+    )
     system = factory(source_vocabulary=37000, target_vocabulary=37000)
     ids = jax.ShapeDtypeStruct((1, 2), jnp.int32)
     shapes = jax.eval_shape(system.init, jax.random.key(0), ids, ids)["params"]
     count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes))
     attention, feed_forward, norm = 4 * 512 * 512, 2 * 512 * 2048 + 2048 + 512, 2 * 512
-    assert count == 37000 * 512 + 6 * (attention + feed_forward + 2 * norm) + 6 * (2 * attention + feed_forward + 3 * norm)
+    assert count == 37000 * 512 + 6 * (attention + feed_forward + 2 * norm) + 6 * (
+        2 * attention + feed_forward + 3 * norm
+    )
     assert 62e6 < count < 64e6  # "63M computed"
 
 
 @pytest.mark.quick
 def test_sizes_that_do_not_fit_are_named() -> None:
     source, target = batch()
-    for change, words in (({"width": 9, "share": "none"}, "width=9.*heads=2"), ({"share": "all"}, "share='all'")):
+    for change, words in (
+        ({"width": 9, "share": "none"}, "width=9.*heads=2"),
+        ({"share": "all"}, "share='all'"),
+    ):
         spec = SPECS["transformer"] | change
         from ml_collections import ConfigDict
 
-        from attnlab.registry import build
+        from attnlab.config.registry import build
 
-        system = build(SYSTEMS, ConfigDict(spec), "system")(source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY + 1)
+        system = build(SYSTEMS, ConfigDict(spec), "system")(
+            source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY + 1
+        )
         with pytest.raises(UserError, match=words):
             system.init(jax.random.key(0), source, target)
 

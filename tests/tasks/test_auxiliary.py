@@ -1,4 +1,6 @@
-"""Auxiliary losses by config: what is summed, that it acts, the moving baseline of sampled choices, named mistakes."""
+"""Auxiliary losses by config: what is summed, that it acts, the moving baseline of sampled choices,
+named mistakes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ SIZES = {
 }
 HARD = ["system.attention.alignment=hard", "system.attention.score.hidden=8"]
 HOPS = ["=hops", ".hops=2", ".hidden=4"]
-EVERYWHERE = [f"system.{slot}_attention{one}" for slot in ("encoder", "decoder", "cross") for one in HOPS]
+EVERYWHERE = [
+    f"system.{slot}_attention{one}" for slot in ("encoder", "decoder", "cross") for one in HOPS
+]
 ADAM = optax.adam(1e-2, eps=1e-3)
 
 
@@ -49,13 +53,18 @@ def started(task: Translation, optimizer: optax.GradientTransformation = ADAM) -
 def moved(params: Any) -> Any:
     """Parameters away from where they start, so that no weight is uniform."""
     rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape).astype(np.float32), params)
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape).astype(np.float32), params
+    )
 
 
 def uneven(task: Translation, rows: int) -> dict[str, np.ndarray]:
     """A batch whose targets are shorter than their sources, by one word more in every row."""
     batch = batch_of(task, rows)
-    lengths = np.maximum((batch["target"] != PAD).sum(axis=1) - 1 - np.arange(len(batch["target"])), np.arange(len(batch["target"])) < rows)
+    lengths = np.maximum(
+        (batch["target"] != PAD).sum(axis=1) - 1 - np.arange(len(batch["target"])),
+        np.arange(len(batch["target"])) < rows,
+    )
     return {**batch, "target": np.where(np.arange(8) < lengths[:, None], batch["target"], PAD)}
 
 
@@ -65,9 +74,14 @@ def words_before(target: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("system", "slots"), [("rnnsearch", [f"system.attention{one}" for one in HOPS]), ("transformer", EVERYWHERE)])
+@pytest.mark.parametrize(
+    ("system", "slots"),
+    [("rnnsearch", [f"system.attention{one}" for one in HOPS]), ("transformer", EVERYWHERE)],
+)
 def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots: list[str]) -> None:
-    """Against the maps, sentence by sentence: || A A^T - I ||^2 of every query, (1 - sum_t a_tj)^2 of every source word."""
+    """Against the maps, sentence by sentence: || A A^T - I ||^2 of every query, (1 - sum_t a_tj)^2
+    of every source word.
+    """
     task = task_of(system, *slots, "auxiliary.hops=0.25", "auxiliary.doubly_stochastic=0.5")
     params, batch = moved(jax.jit(task.init)(jax.random.key(0))), uneven(task, 3)
 
@@ -84,22 +98,30 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
     real = {"source": (batch["source"] != PAD).sum(1), "target": (batch["target"] != PAD).sum(1)}
     for one in task.system.maps(collected[MAPS]).values():
         for b in range(3):
-            words, keys = (real["source" if side == "source" else "target"][b] for side in (one.query, one.key))
+            words, keys = (
+                real["source" if side == "source" else "target"][b] for side in (one.query, one.key)
+            )
             weights = np.asarray(one.weights[b, :, :words], np.float64)
-            overlap += sum(((weights[:, i] @ weights[:, i].T - np.eye(2)) ** 2).sum() for i in range(words))
+            overlap += sum(
+                ((weights[:, i] @ weights[:, i].T - np.eye(2)) ** 2).sum() for i in range(words)
+            )
             if (one.query, one.key) == ("target", "source"):
                 uncovered += ((1 - weights[:, :, :keys].sum(axis=1)) ** 2).sum() / 2
     assert float(sums["hops"]) == pytest.approx(overlap, rel=1e-5)
     assert float(sums["doubly_stochastic"]) == pytest.approx(uncovered, rel=1e-5)
     assert float(sums["cross_entropy"]) == pytest.approx(float(plain["loss"]), rel=1e-6)
-    assert float(total) == pytest.approx(float(plain["loss"]) + 0.25 * overlap + 0.5 * uncovered, rel=1e-5)
+    assert float(total) == pytest.approx(
+        float(plain["loss"]) + 0.25 * overlap + 0.5 * uncovered, rel=1e-5
+    )
 
 
 def test_a_weighted_penalty_falls() -> None:
     task = task_of("transformer", *EVERYWHERE, "auxiliary.hops=1.0")
     state, step = started(task)
     batch = {name: jnp.asarray(rows) for name, rows in batch_of(task).items()}
-    _, metrics = jax.jit(lambda state: jax.lax.scan(lambda s, _: step(s, batch), state, length=40))(state)
+    _, metrics = jax.jit(lambda state: jax.lax.scan(lambda s, _: step(s, batch), state, length=40))(
+        state
+    )
     assert metrics["hops"][-1] < 0.7 * metrics["hops"][0]
 
 
@@ -110,14 +132,20 @@ def test_without_weights_nothing_is_added() -> None:
     del config["auxiliary"], config["reinforce"]
     old = Translation(config, task.data)
     params, batch = jax.eval_shape(task.init, jax.random.key(0)), batch_of(task)
-    programs = [str(jax.make_jaxpr(one.loss)(params, batch, jax.random.key(0))) for one in (task, old)]
+    programs = [
+        str(jax.make_jaxpr(one.loss)(params, batch, jax.random.key(0))) for one in (task, old)
+    ]
     assert programs[0] == programs[1] and old.auxiliary.collections == []
 
 
 def choices(system: Any, samples: Any, source: np.ndarray) -> dict[str, np.ndarray]:
     """log p and entropy [B,T] of what was sampled; the encoder's stand at the first step."""
-    found: dict[str, np.ndarray] = {name: np.zeros(source.shape) for name in ("log_prob", "entropy")}
-    for path, (look,) in jax.tree_util.tree_leaves_with_path(samples, is_leaf=lambda x: isinstance(x, tuple)):
+    found: dict[str, np.ndarray] = {
+        name: np.zeros(source.shape) for name in ("log_prob", "entropy")
+    }
+    for path, (look,) in jax.tree_util.tree_leaves_with_path(
+        samples, is_leaf=lambda x: isinstance(x, tuple)
+    ):
         per_query = np.asarray(look, np.float64).reshape(*look.shape[:2], -1).sum(axis=1)
         if path[0].key.startswith("encoder"):
             found[path[-1].key][:, 0] += (per_query * (source != PAD)).sum(axis=1)
@@ -129,23 +157,43 @@ def choices(system: Any, samples: Any, source: np.ndarray) -> dict[str, np.ndarr
 SLOTS = [f"system.{slot}_attention.alignment=hard" for slot in ("encoder", "cross")]
 
 
-@pytest.mark.parametrize(("system", "reward", "slots"), [("rnnsearch", "to_go", HARD), ("transformer", "total", SLOTS)])
+@pytest.mark.parametrize(
+    ("system", "reward", "slots"), [("rnnsearch", "to_go", HARD), ("transformer", "total", SLOTS)]
+)
 def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str]) -> None:
-    """-sum over real words of w (R - b) log p + e H, R by a loop over words; and what the baseline is told."""
-    task = task_of(system, *slots, f"reinforce.reward={reward}", "reinforce.weight=0.5", "reinforce.entropy=0.25")
+    """-sum over real words of w (R - b) log p + e H, R by a loop over words; and what the baseline
+    is told.
+    """
+    task = task_of(
+        system,
+        *slots,
+        f"reinforce.reward={reward}",
+        "reinforce.weight=0.5",
+        "reinforce.entropy=0.25",
+    )
     batch, key = uneven(task, 5), jax.random.key(4)
     params, width = moved(jax.jit(task.init)(key)), {"to_go": 8, "total": 1}[reward]
     carried = {"baseline": jnp.linspace(-9.0, -2.0, width)}
     assert jax.tree.map(jnp.shape, task.carried()) == {"baseline": (width,)}
 
     def both(params: Any) -> Any:
-        ids, rngs = (batch["source"], words_before(batch["target"])), {"dropout": key, "sample": jax.random.fold_in(key, 1)}
-        return task.loss(params, batch, key, carried), task.system.apply({"params": params}, *ids, rngs=rngs, mutable=[SAMPLES])
+        ids, rngs = (
+            (batch["source"], words_before(batch["target"])),
+            {
+                "dropout": key,
+                "sample": jax.random.fold_in(key, 1),
+            },
+        )
+        return task.loss(params, batch, key, carried), task.system.apply(
+            {"params": params}, *ids, rngs=rngs, mutable=[SAMPLES]
+        )
 
     (total, sums), (logits, collected) = jax.jit(both)(params)
     chosen = choices(task.system, collected[SAMPLES], batch["source"])
     logits = np.asarray(logits, np.float64)
-    words = np.take_along_axis(logits - np.log(np.exp(logits).sum(-1, keepdims=True)), batch["target"][..., None], -1)[..., 0]
+    words = np.take_along_axis(
+        logits - np.log(np.exp(logits).sum(-1, keepdims=True)), batch["target"][..., None], -1
+    )[..., 0]
     term, entropy, rewards, rows = 0.0, 0.0, np.zeros(width), np.zeros(width)
     for b in range(5):
         length = int((batch["target"][b] != PAD).sum())
@@ -155,7 +203,10 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
             if width > 1 or t == 0:
                 rewards[at], rows[at] = rewards[at] + reached, rows[at] + 1
             entropy += chosen["entropy"][b, t]
-            term -= 0.5 * (reached - float(carried["baseline"][at])) * chosen["log_prob"][b, t] + 0.25 * chosen["entropy"][b, t]
+            term -= (
+                0.5 * (reached - float(carried["baseline"][at])) * chosen["log_prob"][b, t]
+                + 0.25 * chosen["entropy"][b, t]
+            )
     assert float(total - sums["cross_entropy"]) == pytest.approx(term, rel=1e-4)
     assert float(sums["choice_entropy"]) == pytest.approx(entropy, rel=1e-5)
     np.testing.assert_allclose(sums["tracked"]["rewards"], rewards, rtol=1e-5)
@@ -165,8 +216,13 @@ def test_the_term_of_sampled_choices(system: str, reward: str, slots: list[str])
 def test_the_baseline_moves_and_survives_a_restart_to_the_last_bit(tmp_path: Path) -> None:
     task = task_of("rnnsearch", *HARD)
     told = {"rewards": jnp.zeros(8), "rows": jnp.zeros(8, jnp.int32)}
-    state = first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, {**task.carried(), "told": told})
-    noting = lambda carried, tracked: {**task.follow(carried, tracked), "told": tracked}  # noqa: E731
+    state = first_state(
+        jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, {**task.carried(), "told": told}
+    )
+    noting = lambda carried, tracked: {
+        **task.follow(carried, tracked),
+        "told": tracked,
+    }
     batches, step = task.batches(1), jax.jit(make_step(task.loss, task.weight, ADAM, follow=noting))
     for number in range(2):
         before = np.asarray(state.carried["baseline"])
@@ -185,25 +241,46 @@ def test_the_baseline_moves_and_survives_a_restart_to_the_last_bit(tmp_path: Pat
     assert restored is not None
     there, here = (step(one, batches(2))[0] for one in (restored.tree, state))
     jax.tree.map(np.testing.assert_array_equal, there, here)
-    other = step(state.replace(carried={**state.carried, "baseline": state.carried["baseline"] + 1.0}), batches(2))[0]
-    assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (other.params, here.params)), strict=True))  # it matters
+    other = step(
+        state.replace(carried={**state.carried, "baseline": state.carried["baseline"] + 1.0}),
+        batches(2),
+    )[0]
+    assert any(
+        (a != b).any()
+        for a, b in zip(*map(jax.tree.leaves, (other.params, here.params)), strict=True)
+    )  # it matters
 
 
 def test_hard_attention_learns_where_to_look_by_its_rewards() -> None:
-    """A decoder of 8 units copies 7 letters; without the term of its choices it looks anywhere for ever."""
-    # Its own letters, not those of the task's data, whose frequencies its output bias must not start from.
-    task, steps = task_of("rnnsearch", *HARD, "system.embedding=16", "training.output_bias=zeros"), 1500
+    """A decoder of 8 units copies 7 letters; without the term of its choices it looks anywhere for
+    ever.
+    """
+    # Its own letters, not those of the task's data, whose frequencies its output bias must not
+    # start from.
+    task, steps = (
+        task_of("rnnsearch", *HARD, "system.embedding=16", "training.output_bias=zeros"),
+        1500,
+    )
     rng = np.random.default_rng(1)
-    ids = np.concatenate([rng.integers(4, 9, (steps, 32, 7)), np.full((steps, 32, 1), EOS)], axis=2).astype(np.int32)
+    ids = np.concatenate(
+        [rng.integers(4, 9, (steps, 32, 7)), np.full((steps, 32, 1), EOS)], axis=2
+    ).astype(np.int32)
     state, step = started(task, optax.adam(1e-2))
 
     @jax.jit
     def run(state: Any, ids: Any, weight: Any) -> Any:
         # An argument, so that one program serves both.
-        task.auxiliary.sampling = types.SimpleNamespace(reward="to_go", weight=weight, entropy=1e-3 * weight, decay=0.9)
-        return jax.lax.scan(lambda state, ids: step(state, {"source": ids, "target": ids}), state, ids)[1]
+        task.auxiliary.sampling = types.SimpleNamespace(
+            reward="to_go", weight=weight, entropy=1e-3 * weight, decay=0.9
+        )
+        return jax.lax.scan(
+            lambda state, ids: step(state, {"source": ids, "target": ids}), state, ids
+        )[1]
 
-    rewarded, alone = (jax.tree.map(lambda x: float(x[-150:].sum()), run(state, ids, weight)) for weight in (1.0, 0.0))
+    rewarded, alone = (
+        jax.tree.map(lambda x: float(x[-150:].sum()), run(state, ids, weight))
+        for weight in (1.0, 0.0)
+    )
     right, chance = (one["correct"] / one["tokens"] for one in (rewarded, alone))
     assert right > chance + 0.05, (right, chance)
     open_ = np.log(8)  # the entropy of looking anywhere
@@ -215,24 +292,45 @@ def test_hard_attention_learns_where_to_look_by_its_rewards() -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["auxiliary.hops=0.5"], r"auxiliary.hops=0.5: nothing in this system hands out such a loss; .*doubly_stochastic"),
-        (["auxiliary.hosp=0.5"], "config.auxiliary.hosp: no such key; did you mean 'auxiliary.hops'"),
+        (
+            ["auxiliary.hops=0.5"],
+            (
+                r"auxiliary.hops=0.5: nothing in this system hands out such a loss;"
+                r" .*doubly_stochastic"
+            ),
+        ),
+        (
+            ["auxiliary.hosp=0.5"],
+            "config.auxiliary.hosp: no such key; did you mean 'auxiliary.hops'",
+        ),
         (["auxiliary.hops=-1"], "config.auxiliary.hops=-1.0: expected a number of at least 0"),
-        (["system.attention=hops"], r"config.auxiliary.hops=0.0: 4 hops without a penalty weight may all look at the same"),
+        (
+            ["system.attention=hops"],
+            r"config.auxiliary.hops=0.0: 4 hops without a penalty weight may all look at the same",
+        ),
         (["reinforce.reward=togo"], "config.reinforce.reward='togo'; did you mean 'to_go'"),
-        (["reinforce.decay=1", *HARD], "reinforce.decay=1.0: expected a number of at least 0 and below 1"),
+        (
+            ["reinforce.decay=1", *HARD],
+            "reinforce.decay=1.0: expected a number of at least 0 and below 1",
+        ),
         (["reinforce.weight=-0.5"], "reinforce.weight=-0.5: expected a number of at least 0"),
     ],
 )
 def test_mistakes_are_one_line(overrides: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        Translation.check(configs.load("configs/translation.py:rnnsearch", [*SIZES["rnnsearch"], *overrides]))
+        Translation.check(
+            configs.load("configs/translation.py:rnnsearch", [*SIZES["rnnsearch"], *overrides])
+        )
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.quick
 def test_a_name_of_ones_own_in_a_config_file_is_checked() -> None:
-    config = ConfigDict(configs.load("configs/translation.py:transformer", [*SIZES["transformer"], *EVERYWHERE]).to_dict())
+    config = ConfigDict(
+        configs.load(
+            "configs/translation.py:transformer", [*SIZES["transformer"], *EVERYWHERE]
+        ).to_dict()
+    )
     config.auxiliary = {"hopps": 1.0}
     with pytest.raises(UserError, match="auxiliary.hopps=1.0: .*did you mean 'hops'"):
         Translation.check(config)

@@ -1,4 +1,6 @@
-"""The classification task: loss and scores against plain loops over single examples, answers, maps, and named mistakes."""
+"""The classification task: loss and scores against plain loops over single examples, answers, maps,
+and named mistakes.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
 from tests.systems.oracles.self_attentive import penalties
+from tests.tasks.tiny import check_items
 from tests.tasks.tiny_labelled import batch_of, load, rows, trained
 
 
@@ -32,7 +35,12 @@ class Model:
 
     def log_probs(self, *texts: str) -> np.ndarray:
         """log p of the classes, [C]."""
-        ids = [np.pad([*self.task.data.vocabulary.encode_all([text])[0], EOS], (0, 7 - len(text)))[None] for text in texts]
+        ids = [
+            np.pad([*self.task.data.vocabulary.encode_all([text])[0], EOS], (0, 7 - len(text)))[
+                None
+            ]
+            for text in texts
+        ]
         logits = np.asarray(self._call(*ids), np.float64)[0]
         return logits - np.log(np.exp(logits).sum())
 
@@ -51,7 +59,9 @@ def plain() -> Classification:
 def changed(task: Classification, **changes: Any) -> Classification:
     """The same data under another config."""
     config = ConfigDict(task.config.to_dict())
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
+    config.update_from_flattened_dict(
+        {name.replace("__", "."): value for name, value in changes.items()}
+    )
     return Classification(config, task.data)
 
 
@@ -61,16 +71,24 @@ def test_loss_is_summed_over_real_rows_and_smooths_in_training_only(model: Model
     real = np.flatnonzero(batch["label"])
     assert 0 < len(real) <= 3
     for row in real:
-        texts = [task.data.vocabulary.decode(batch[side][row]) for side in ("source", "target")[: task.data.classes.sentences]]
+        texts = [
+            task.data.vocabulary.decode(batch[side][row])
+            for side in ("source", "target")[: task.data.classes.sentences]
+        ]
         every = model.log_probs(*texts)
         found["hard"] -= every[batch["label"][row] - 1]
         found["soft"] -= every.mean()
-    for smoothing, expected in ((0.0, found["hard"]), (0.2, 0.8 * found["hard"] + 0.2 * found["soft"])):
+    for smoothing, expected in (
+        (0.0, found["hard"]),
+        (0.2, 0.8 * found["hard"] + 0.2 * found["soft"]),
+    ):
         smooth = changed(task, training__label_smoothing=smoothing)
         total, sums = jax.jit(smooth.loss)(model.params, batch, jax.random.key(1))
         assert float(total) == pytest.approx(expected, rel=1e-5)
         assert int(sums["rows"]) == float(task.weight(batch)) == len(real)
-        assert int(sums["tokens"]) == sum((batch[side] != PAD).sum() for side in ("source", "target") if side in batch)
+        assert int(sums["tokens"]) == sum(
+            (batch[side] != PAD).sum() for side in ("source", "target") if side in batch
+        )
     assert len(names) == (4 if task.data.classes.sentences == 1 else 2)
 
 
@@ -79,8 +97,13 @@ def test_the_penalty_is_added_with_its_weight(model: Model) -> None:
     batch = batch_of(model.task, 3)
     total, sums = jax.jit(model.task.loss)(model.params, batch, jax.random.key(1))
     assert model.task.config.auxiliary.hops == 0.01
-    wide, real = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params), batch["label"] > 0
-    expected = sum(penalties(wide, batch[side][real]).sum() for side in ("source", "target") if side in batch)
+    wide, real = (
+        jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model.params),
+        batch["label"] > 0,
+    )
+    expected = sum(
+        penalties(wide, batch[side][real]).sum() for side in ("source", "target") if side in batch
+    )
     assert float(sums["hops"]) == pytest.approx(expected, rel=1e-5) and expected > 0
     assert float(total) == pytest.approx(float(sums["cross_entropy"]) + 0.01 * expected, rel=1e-5)
 
@@ -116,22 +139,56 @@ def test_a_label_that_training_lacks_is_wrong_and_has_no_loss(plain: Classificat
     data, params = plain.data, plain.init(jax.random.key(0))
     more = [*data.rows["valid"], (("abc",), "ends in z")]
     examples = {"valid": labelled.encode(data.vocabulary, data.classes, more, "valid")}
-    task = Classification(plain.config, dataclasses.replace(data, rows={"valid": more}, examples=examples))
-    before, after, count = plain.evaluate(params, "valid"), task.evaluate(params, "valid"), len(more)
+    task = Classification(
+        plain.config, dataclasses.replace(data, rows={"valid": more}, examples=examples)
+    )
+    before, after, count = (
+        plain.evaluate(params, "valid"),
+        task.evaluate(params, "valid"),
+        len(more),
+    )
     assert after["loss"] == pytest.approx(before["loss"], rel=1e-5)
-    assert after["accuracy"] == pytest.approx(before["accuracy"] * (count - 1) / count) and 0 < after["macro_f1"] < before["macro_f1"]
+    assert (
+        after["accuracy"] == pytest.approx(before["accuracy"] * (count - 1) / count)
+        and 0 < after["macro_f1"] < before["macro_f1"]
+    )
+
+
+@pytest.mark.parametrize("strange", [0, 1])
+def test_scores_are_made_of_their_examples(model: Model, strange: int) -> None:
+    """Also where a label is not known, which the loss leaves out."""
+    data = model.task.data
+    rows = [*data.rows["test"], *[(data.rows["test"][0][0], "ends in z")] * strange]
+    examples = {"test": labelled.encode(data.vocabulary, data.classes, rows, "test")}
+    task = Classification(
+        model.task.config, dataclasses.replace(data, rows={"test": rows}, examples=examples)
+    )
+    items = check_items(task, model.params, "test", {"loss", "accuracy", "macro_f1"})
+    assert len(items) == 9 + strange and items.rows["loss"][:, 1].sum() == 9
+    found = items.scores("accuracy", np.eye(9 + strange))
+    answers = task.score(model.params, "test")[1]
+    assert found == [
+        float(label == answer) for label, answer in (line.split("\t") for line in answers)
+    ]
 
 
 def test_answers_confusion_and_measures(model: Model) -> None:
     task, data = model.task, model.task.data
     scores, lines = task.score(model.params, "test")
     labels, answers = zip(*(line.split("\t") for line in lines), strict=True)
-    assert list(labels) == [label for _, label in data.rows["test"]] and task.size("test") == len(lines) == 9
+    assert (
+        list(labels) == [label for _, label in data.rows["test"]]
+        and task.size("test") == len(lines) == 9
+    )
     assert sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 9
-    assert sum(scores["confusion"][name][name] for name in data.classes.names) == sum(a == b for a, b in zip(labels, answers, strict=True))
+    assert sum(scores["confusion"][name][name] for name in data.classes.names) == sum(
+        a == b for a, b in zip(labels, answers, strict=True)
+    )
     assert set(task.measures) == set(task.evaluate(model.params, "test"))
     responses = task.respond(model.params, ["\t".join(texts) for texts, _ in data.rows["test"]])
-    assert [best[0].text for best in responses] == list(answers) and {len(best) for best in responses} == {1}
+    assert [best[0].text for best in responses] == list(answers) and {
+        len(best) for best in responses
+    } == {1}
     for (texts, _), (best,) in zip(data.rows["test"], responses, strict=True):
         assert best.score == pytest.approx(model.log_probs(*texts).max(), abs=1e-5)
     order = np.random.default_rng(0).permutation(9)
@@ -149,12 +206,18 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
     for one in maps.values():
         assert one.weights.shape == (1, 2, len(tokens[one.key])) and one.query == "hops"
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
-    assert model.task.pictured("test", 2) == [(*each, None)[:2] for each, _ in model.task.data.rows["test"][:2]]
+    assert model.task.pictured("test", 2) == [
+        (*each, None)[:2] for each, _ in model.task.data.rows["test"][:2]
+    ]
 
 
 def test_lines_that_it_cannot_read_are_named(model: Model) -> None:
     pairs = model.task.data.classes.sentences == 2
-    line, words = ("ab", "'ab': expected two texts with a tab") if pairs else ("a\tb", r"'a\\tb': expected one text")
+    line, words = (
+        ("ab", "'ab': expected two texts with a tab")
+        if pairs
+        else ("a\tb", r"'a\\tb': expected one text")
+    )
     with pytest.raises(UserError, match=words):
         model.task.respond(model.params, [line])
     with pytest.raises(UserError, match="expected"):
@@ -172,7 +235,10 @@ def test_rows_of_the_confusion_are_labels(model: Model) -> None:
     data = model.task.data
     scores, lines = model.task.score(jax.jit(model.task.init)(jax.random.key(0)), "test")
     pairs = [tuple(line.split("\t")) for line in lines]
-    counts = {label: {answer: pairs.count((label, answer)) for answer in data.classes.names} for label in data.classes.names}
+    counts = {
+        label: {answer: pairs.count((label, answer)) for answer in data.classes.names}
+        for label in data.classes.names
+    }
     assert scores["confusion"] == counts
     wrong = next(pair for pair in pairs if pair[0] != pair[1])
     assert counts[wrong[0]][wrong[1]] != counts[wrong[1]][wrong[0]]
@@ -188,11 +254,16 @@ def test_macro_f1() -> None:
 
 def test_notes_tell_sizes_labels_and_what_is_left_out(plain: Classification) -> None:
     notes = plain.notes(plain.batches(1))
-    assert notes[0].startswith("train: 64 texts, ") and "(0 unknown); ends in a " in notes[0] and len(notes) == 3
+    assert (
+        notes[0].startswith("train: 64 texts, ")
+        and "(0 unknown); ends in a " in notes[0]
+        and len(notes) == 3
+    )
     shorter = changed(plain, batch__max_length=5, batch__buckets=(5,))
     left_out = sum(len(texts[0]) + 1 > 5 for texts, _ in plain.data.rows["train"])
     assert shorter.notes(shorter.batches(1))[3:] == [
-        f"train: {left_out} examples longer than batch.max_length=5 tokens are left out, none is cut"
+        f"train: {left_out} examples longer than batch.max_length=5 tokens are left out, none"
+        " is cut"
     ]
 
 
@@ -202,7 +273,10 @@ def test_a_run_keeps_vocabulary_and_labels(tmp_path: Path) -> None:
     task.save(tmp_path)
     assert Classification.saved(tmp_path)
     loaded = Classification.load(
-        configs.load("configs/inference.py:bilstm_pooling", ["vocabulary.kind=char", "vocabulary.size=8000", "vocabulary.lowercase=false"]),
+        configs.load(
+            "configs/inference.py:bilstm_pooling",
+            ["vocabulary.kind=char", "vocabulary.size=8000", "vocabulary.lowercase=false"],
+        ),
         tmp_path,
         (),
     )
@@ -215,19 +289,40 @@ def test_a_run_keeps_vocabulary_and_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "overrides", "words"),
     [
-        ("classification.py:self_attentive", ["auxiliary.hops=0"], r"config.auxiliary.hops=0.0: 4 hops without a penalty weight"),
-        ("classification.py:attention_pooling", ["system.attention=hops"], "4 hops without a penalty weight"),
-        ("classification.py:bilstm_pooling", ["auxiliary.hops=0.1"], "nothing in this system hands out such a loss"),
+        (
+            "classification.py:self_attentive",
+            ["auxiliary.hops=0"],
+            r"config.auxiliary.hops=0.0: 4 hops without a penalty weight",
+        ),
+        (
+            "classification.py:attention_pooling",
+            ["system.attention=hops"],
+            "4 hops without a penalty weight",
+        ),
+        (
+            "classification.py:bilstm_pooling",
+            ["auxiliary.hops=0.1"],
+            "nothing in this system hands out such a loss",
+        ),
         (
             "classification.py:self_attentive",
             ["system=rnn_encoder_decoder"],
-            r"system=rnn_encoder_decoder: expected a class .*Classifier; choose from: .*bilstm_pooling",
+            (
+                r"system=rnn_encoder_decoder: expected a class .*Classifier; choose from:"
+                r" .*bilstm_pooling"
+            ),
         ),
         ("classification.py:self_attentive", ["data=dates"], "needs a method labelled"),
-        ("inference.py:attention_pooling", ["system.width=5", "system.attention=multihead"], "width=10.*heads=8|indivisible|divisible"),
+        (
+            "inference.py:attention_pooling",
+            ["system.width=5", "system.attention=multihead"],
+            "width=10.*heads=8|indivisible|divisible",
+        ),
     ],
 )
-def test_a_bad_config_fails_before_data_is_read(file: str, overrides: list[str], words: str) -> None:
+def test_a_bad_config_fails_before_data_is_read(
+    file: str, overrides: list[str], words: str
+) -> None:
     with pytest.raises(UserError, match=words):
         Classification.check(configs.load(f"configs/{file}", overrides))
 
@@ -238,11 +333,15 @@ def test_hops_without_a_penalty_on_purpose_and_one_hop_alone() -> None:
 
 
 def test_pairs_for_a_system_that_reads_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.systems.bilstm_pooling import BiLSTMPooling
+    from attnlab.systems.recurrent.bilstm_pooling import BiLSTMPooling
 
     monkeypatch.setattr(BiLSTMPooling, "texts", (1,))
     with pytest.raises(
-        UserError, match=r"system=bilstm_pooling reads 1 text\(s\) a row, config.data=entailment has pairs.*choose from: .*self_attentive"
+        UserError,
+        match=(
+            r"system=bilstm_pooling reads 1 text\(s\) a row, config.data=entailment has"
+            r" pairs.*choose from: .*self_attentive"
+        ),
     ):
         Classification.check(configs.load("configs/inference.py:bilstm_pooling"))
     Classification.check(configs.load("configs/classification.py:bilstm_pooling"))
@@ -258,17 +357,21 @@ def test_every_setting_of_the_config_files_is_sound(file: str) -> None:
 
 
 def test_choices_that_are_sampled_learn_from_the_label() -> None:
-    """Hard attention: one choice for each text, rewarded by the log-likelihood of the label; the baseline follows it."""
+    """Hard attention: one choice for each text, rewarded by the log-likelihood of the label; the
+    baseline follows it.
+    """
     task = load("attention_pooling", 2, "system.attention.alignment=hard")
     params, batch = jax.jit(task.init)(jax.random.key(0)), batch_of(task)
     total, sums = jax.jit(task.loss)(params, batch, jax.random.key(1), task.carried())
     assert task.carried()["baseline"].shape == (1,) and np.isfinite(float(total))  # type: ignore[index]
     rows_of = int((batch["label"] > 0).sum())
-    assert int(sums["tracked"]["rows"][0]) == rows_of and float(sums["tracked"]["rewards"][0]) == pytest.approx(
-        -float(sums["cross_entropy"]), rel=1e-5
-    )
+    assert int(sums["tracked"]["rows"][0]) == rows_of and float(
+        sums["tracked"]["rewards"][0]
+    ) == pytest.approx(-float(sums["cross_entropy"]), rel=1e-5)
     lengths = [np.maximum((batch[side] != PAD).sum(axis=1), 1) for side in ("source", "target")]
-    uniform = sum(np.log(one)[batch["label"] > 0].sum() for one in lengths)  # an untrained additive score is 0 everywhere
+    uniform = sum(
+        np.log(one)[batch["label"] > 0].sum() for one in lengths
+    )  # an untrained additive score is 0 everywhere
     assert float(sums["choice_entropy"]) == pytest.approx(uniform, rel=1e-5)
 
 
@@ -279,20 +382,32 @@ def test_examples_of_the_tests_are_what_they_say() -> None:
 
 
 def test_steps_in_parts_and_in_half_precision_and_what_they_cost() -> None:
-    """Two microbatches add up to the batch, penalty included; bfloat16 is near; a step of two texts costs more than of one."""
+    """Two microbatches add up to the batch, penalty included; bfloat16 is near; a step of two texts
+    costs more than of one.
+    """
     import optax
 
-    from attnlab.experiments.flops import step_flops
+    from attnlab.experiments.plan.flops import step_flops
     from attnlab.training.step import first_state, make_step
 
     task = load("self_attentive", 2)
     batch, optimizer = batch_of(task), optax.sgd(0.1)
     state = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0)
     found = {}
-    for name, how in (("whole", {}), ("parts", {"accumulate": 2}), ("half", {"compute": "bfloat16"})):
+    for name, how in (
+        ("whole", {}),
+        ("parts", {"accumulate": 2}),
+        ("half", {"compute": "bfloat16"}),
+    ):
         found[name] = jax.jit(make_step(task.loss, task.weight, optimizer, **how))(state, batch)  # type: ignore[arg-type]
-    for one, other in zip(*(jax.tree.leaves(found[name][0].params) for name in ("whole", "parts")), strict=True):
+    for one, other in zip(
+        *(jax.tree.leaves(found[name][0].params) for name in ("whole", "parts")), strict=True
+    ):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    assert float(found["parts"][1]["hops"]) == pytest.approx(float(found["whole"][1]["hops"]), rel=1e-5)
-    assert float(found["half"][1]["loss"]) == pytest.approx(float(found["whole"][1]["loss"]), rel=2e-2)
+    assert float(found["parts"][1]["hops"]) == pytest.approx(
+        float(found["whole"][1]["hops"]), rel=1e-5
+    )
+    assert float(found["half"][1]["loss"]) == pytest.approx(
+        float(found["whole"][1]["loss"]), rel=2e-2
+    )
     assert step_flops(task.config, task) > step_flops(task.config, load("self_attentive", 1)) > 0

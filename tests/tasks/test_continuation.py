@@ -1,4 +1,6 @@
-"""Continuing a text: the prompt is read once, in whatever company, and its last token is fed first."""
+"""Continuing a text: the prompt is read once, in whatever company, and its last token is fed
+first.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,15 @@ from tests.tasks.tiny_language import APART, drawn, load, passed
 
 
 def test_prompts_of_any_length_and_rows_of_padding() -> None:
-    """Greedy, token by token: what the loop in NumPy finds most probable after all that stands before."""
+    """Greedy, token by token: what the loop in NumPy finds most probable after all that stands
+    before.
+    """
     task = load(*APART)
     params = drawn(task)
     prompts = [[BOS], [EOS, 5, 6], [BOS, 4, 5, 6, 7]]
-    source = np.array([[*prompt, *[PAD] * (5 - len(prompt))] for prompt in [*prompts, []]], np.int32)
+    source = np.array(
+        [[*prompt, *[PAD] * (5 - len(prompt))] for prompt in [*prompts, []]], np.int32
+    )
     decoder = continuing(task.system, Settings(method="greedy", max_ratio=0.0, max_extra=4))
     found = decoder(params, [(np.array([0, 1, 2, -1]), {"source": source})])
     assert len(found) == 3

@@ -1,4 +1,6 @@
-"""Several trained translators as one: every way of decoding takes them, and they must mean the same ids."""
+"""Several trained translators as one: every way of decoding takes them, and they must mean the same
+ids.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from tests.tasks.tiny import load
 @functools.cache
 def tasks() -> tuple[Translation, Any]:
     one, other = load("rnnsearch"), load("rnnsearch", "system.readout=previous")
-    named = [("one", one, jax.jit(one.init)(jax.random.key(0))), ("other", other, jax.jit(other.init)(jax.random.key(1)))]
+    named = [
+        ("one", one, jax.jit(one.init)(jax.random.key(0))),
+        ("other", other, jax.jit(other.init)(jax.random.key(1))),
+    ]
     return together(named)
 
 
@@ -34,30 +39,49 @@ def forced() -> Any:
 def test_every_way_of_decoding_takes_it(method: str) -> None:
     """A hypothesis has the log-probability that teacher forcing of the members gives it."""
     task, params = tasks()
-    task.config = configs.prepare(configs.from_dict(configs.to_dict(task.config)), [f"decoding.method={method}"])
+    task.config = configs.prepare(
+        configs.from_dict(configs.to_dict(task.config)), [f"decoding.method={method}"]
+    )
     task._decoder.cache_clear()
     text = task.data.pairs["test"][0][0]
     best = task.translate(params, [text], alignment=True)[0][0]
     ids = np.asarray([*task.vocabularies[0].encode_all([text])[0], EOS])[None]
-    target_in = np.asarray([BOS, *best.tokens[:-1], *[PAD] * (9 - len(best.tokens))])[None]  # padding reaches no step before it
-    probabilities = np.exp(np.array(forced()(params, ids, target_in), np.float64)[0, : len(best.tokens)])
+    target_in = np.asarray([BOS, *best.tokens[:-1], *[PAD] * (9 - len(best.tokens))])[
+        None
+    ]  # padding reaches no step before it
+    probabilities = np.exp(
+        np.array(forced()(params, ids, target_in), np.float64)[0, : len(best.tokens)]
+    )
     probabilities[:, [PAD, BOS]] = 0.0  # never written
-    log_probs = np.log(probabilities[np.arange(len(best.tokens)), best.tokens] / probabilities.sum(axis=1))
+    log_probs = np.log(
+        probabilities[np.arange(len(best.tokens)), best.tokens] / probabilities.sum(axis=1)
+    )
     assert best.log_prob == pytest.approx(log_probs.sum(), abs=1e-3)
     assert best.alignment is not None and best.alignment.shape == (len(best.tokens), ids.shape[1])
 
 
 def test_it_is_a_task_as_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of runs that pronounce words it has their error rates, not BLEU; and members that did another task are none."""
+    """Of runs that pronounce words it has their error rates, not BLEU; and members that did another
+    task are none.
+    """
     one = pronunciation.task()
     params = jax.jit(one.init)(jax.random.key(0))
     joined, both = together([("one", one, params), ("other", one, params)])
-    assert type(joined) is type(one) and joined.measures == one.measures and one.system is not joined.system
+    assert (
+        type(joined) is type(one)
+        and joined.measures == one.measures
+        and one.system is not joined.system
+    )
     for name, score in one.evaluate(params, "test").items():  # twice the same: what one says
         assert joined.evaluate(both, "test")[name] == pytest.approx(score, rel=1e-5)
     pronunciation.answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
     assert joined.score(both, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}
-    with pytest.raises(UserError, match="there is a run of task=translation, here of task=pronunciation; name runs of one task"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "there is a run of task=translation, here of task=pronunciation; name runs of one task"
+        ),
+    ):
         together([("here", one, None), ("there", load("rnnsearch"), None)])
 
 
@@ -66,7 +90,16 @@ def test_members_must_have_one_vocabulary(change: dict[str, Any]) -> None:
     """Other pieces, or the same cut out of another text."""
     one, other = load("rnnsearch"), load("rnnsearch")
     together([("here", one, None), ("there", other, None)])
-    how: dict[str, Any] = {"texts": ["a b c d e"], "kind": "char", "min_frequency": 1, "lowercase": False}
-    one.vocabularies, other.vocabularies = ((Vocabulary.train(**given),) * 2 for given in (how, how | change))
-    with pytest.raises(UserError, match="there has another vocabulary than here; train the members"):
+    how: dict[str, Any] = {
+        "texts": ["a b c d e"],
+        "kind": "char",
+        "min_frequency": 1,
+        "lowercase": False,
+    }
+    one.vocabularies, other.vocabularies = (
+        (Vocabulary.train(**given),) * 2 for given in (how, how | change)
+    )
+    with pytest.raises(
+        UserError, match="there has another vocabulary than here; train the members"
+    ):
         together([("here", one, None), ("there", other, None)])

@@ -1,4 +1,6 @@
-"""Labels of a test split: those that training does not have, splits without any, and how often each got which answer."""
+"""Labels of a test split: those that training does not have, splits without any, and how often each
+got which answer.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,41 @@ from tests.tasks.test_classification import Model
 
 
 def test_a_label_that_training_does_not_have_is_answered_wrong() -> None:
-    """Two of the 9 test examples get such labels: wrong, left out of the loss, and together one class of F1 0 that costs the others."""
+    """Two of the 9 test examples get such labels: wrong, left out of the loss, and together one
+    class of F1 0 that costs the others.
+    """
     model = Model(1)
     data = model.task.data
-    test = [(texts, {0: "new", 4: "newer"}.get(number, label)) for number, (texts, label) in enumerate(data.rows["test"])]
+    test = [
+        (texts, {0: "new", 4: "newer"}.get(number, label))
+        for number, (texts, label) in enumerate(data.rows["test"])
+    ]
     examples = labelled.encode(data.vocabulary, data.classes, test, "test")
-    task = Classification(model.task.config, dataclasses.replace(data, rows={"test": test}, examples={"test": examples}))
+    task = Classification(
+        model.task.config,
+        dataclasses.replace(data, rows={"test": test}, examples={"test": examples}),
+    )
     scores, lines = task.score(model.params, "test")
     labels, answers = zip(*(line.split("\t") for line in lines), strict=True)
     known = [number for number in range(9) if number not in (0, 4)]
-    losses = [-model.log_probs(*test[number][0])[data.classes.names.index(labels[number])] for number in known]
+    losses = [
+        -model.log_probs(*test[number][0])[data.classes.names.index(labels[number])]
+        for number in known
+    ]
     f1 = []
     for name in {*labels, *answers} & {*data.classes.names}:
         hits = sum(one == other == name for one, other in zip(labels, answers, strict=True))
         f1.append(2 * hits / (labels.count(name) + answers.count(name)))
     found = task.evaluate(model.params, "test")
-    expected = {"loss": np.mean(losses), "accuracy": sum(labels[n] == answers[n] for n in known) / 9, "macro_f1": np.mean([*f1, 0.0])}
+    expected = {
+        "loss": np.mean(losses),
+        "accuracy": sum(labels[n] == answers[n] for n in known) / 9,
+        "macro_f1": np.mean([*f1, 0.0]),
+    }
     assert found == pytest.approx(expected, rel=1e-5) and found["accuracy"] > 0
-    assert task.evaluate_stacked(jax.tree.map(lambda leaf: leaf[None], model.params), "test")[0] == pytest.approx(expected, rel=1e-5)
+    assert task.evaluate_stacked(jax.tree.map(lambda leaf: leaf[None], model.params), "test")[
+        0
+    ] == pytest.approx(expected, rel=1e-5)
     assert list(scores["confusion"]) == [*data.classes.names, "new", "newer"]
     assert sum(scores["confusion"]["new"].values()) == scores["confusion"]["newer"][answers[4]] == 1
 
@@ -46,9 +65,19 @@ def test_the_command_for_data_without_test_labels_is_sound() -> None:
     """What the top of the config file says: three splits that have labels, no two the same."""
     text = runpy.run_path("configs/classification.py")["__doc__"]
     command = shlex.split(text[text.index("--config.data=tfds") :].split("\n\n")[0])
-    config = configs.load("configs/classification.py", [one.removeprefix("--config.") for one in command])
-    assert (config.data.train, config.data.valid, config.data.test) == ("train[:95%]", "train[95%:]", "validation")
-    assert (config.data.dataset, config.data.label, config.data.target) == ("glue/sst2", "label", "")
+    config = configs.load(
+        "configs/classification.py", [one.removeprefix("--config.") for one in command]
+    )
+    assert (config.data.train, config.data.valid, config.data.test) == (
+        "train[:95%]",
+        "train[95%:]",
+        "validation",
+    )
+    assert (config.data.dataset, config.data.label, config.data.target) == (
+        "glue/sst2",
+        "label",
+        "",
+    )
 
 
 @pytest.mark.quick
@@ -63,7 +92,16 @@ def test_counting_answers_takes_no_look_at_every_pair_for_every_cell() -> None:
         __hash__ = str.__hash__
 
     names = tuple(Name(number) for number in range(20))
-    data = SimpleNamespace(classes=labelled.Classes(names, 1), rows={"test": [((), name) for name in names] * 10}, examples={"test": None})
-    task: Any = SimpleNamespace(data=data, answers=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)])
+    data = SimpleNamespace(
+        classes=labelled.Classes(names, 1),
+        rows={"test": [((), name) for name in names] * 10},
+        examples={"test": None},
+    )
+    task: Any = SimpleNamespace(
+        data=data, answers=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)]
+    )
     scores, _ = Classification.score(task, None, "test")
-    assert sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 200 and Name.compared < 20 * 200
+    assert (
+        sum(map(sum, (row.values() for row in scores["confusion"].values()))) == 200
+        and Name.compared < 20 * 200
+    )

@@ -1,4 +1,6 @@
-"""What all tasks share: a system of the right kind with mechanisms that can do what is asked, and the cross-entropy."""
+"""What all tasks share: a system of the right kind with mechanisms that can do what is asked, and
+the cross-entropy.
+"""
 
 from __future__ import annotations
 
@@ -27,46 +29,86 @@ from tests.tasks.tiny import load
         ("bilstm_pooling", LanguageModel, "lstm_lm"),
     ],
 )
-def test_a_system_of_another_kind_is_named_with_those_that_fit(name: str, base: type[System], choices: str) -> None:
-    with pytest.raises(UserError, match=f"system={name}: expected a class derived from .*{base.__name__}; choose from: .*{choices}"):
+def test_a_system_of_another_kind_is_named_with_those_that_fit(
+    name: str, base: type[System], choices: str
+) -> None:
+    with pytest.raises(
+        UserError,
+        match=(
+            f"system={name}: expected a class derived from .*{base.__name__}; choose from:"
+            f" .*{choices}"
+        ),
+    ):
         system_factory(ConfigDict({"system": {"name": name}}), base)
 
 
 def test_what_is_no_system_or_no_mechanism_is_named() -> None:
-    with pytest.raises(UserError, match="system=attnlab.data.markers:Markers: expected a class derived from"):
+    with pytest.raises(
+        UserError, match="system=attnlab.data.markers:Markers: expected a class derived from"
+    ):
         system_factory(ConfigDict({"system": {"name": "attnlab.data.markers:Markers"}}), Classifier)
     system = {"name": "attention_pooling", "attention": {"name": "attnlab.data.markers:Markers"}}
-    with pytest.raises(UserError, match=r"system.attention=attnlab.data.markers:Markers: expected a class derived from .*Attention"):
+    with pytest.raises(
+        UserError,
+        match=(
+            r"system.attention=attnlab.data.markers:Markers: expected a class derived from"
+            r" .*Attention"
+        ),
+    ):
         system_factory(ConfigDict({"system": system}), Classifier)
 
 
 def test_a_slot_is_asked_what_it_needs() -> None:
     additive = {"name": "single", "score": {"name": "additive", "hidden": 3}}
-    factory = system_factory(ConfigDict({"system": {"name": "attention_pooling", "attention": additive}}), Classifier)
+    factory = system_factory(
+        ConfigDict({"system": {"name": "attention_pooling", "attention": additive}}), Classifier
+    )
     assert factory(vocabulary=5, classes=2).classes == 2
     refused = {"name": "multihead", "positions": {"name": "rope"}}
-    with pytest.raises(UserError, match=r"system.attention=multihead.positions: .* relates positions of one sequence"):
-        system_factory(ConfigDict({"system": {"name": "attention_pooling", "attention": refused}}), Classifier)
+    with pytest.raises(
+        UserError,
+        match=r"system.attention=multihead.positions: .* relates positions of one sequence",
+    ):
+        system_factory(
+            ConfigDict({"system": {"name": "attention_pooling", "attention": refused}}), Classifier
+        )
 
 
 def test_the_output_bias_starts_where_the_config_says() -> None:
-    """log((n + 1) / (N + V)) of every token; as drawn by "zeros", and where a config says nothing."""
-    drawn = {"out": {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))}, "h": np.ones(1)}
+    """log((n + 1) / (N + V)) of every token; as drawn by "zeros", and where a config says
+    nothing.
+    """
+    drawn = {
+        "out": {"bias": np.full(4, 0.5, np.float32), "kernel": np.ones((2, 4))},
+        "h": np.ones(1),
+    }
     node = ConfigDict({"system": {"name": "mine"}, "training": {"output_bias": "unigram"}})
     found = with_output_bias(node, drawn, np.array([3, 1, 3, 3]), 4)
-    np.testing.assert_allclose(found["out"]["bias"], np.log([1 / 8, 2 / 8, 1 / 8, 4 / 8]), rtol=1e-6)
+    np.testing.assert_allclose(
+        found["out"]["bias"], np.log([1 / 8, 2 / 8, 1 / 8, 4 / 8]), rtol=1e-6
+    )
     assert found["out"]["kernel"] is drawn["out"]["kernel"] and drawn["out"]["bias"][0] == 0.5
     for training in ({"output_bias": "zeros"}, {}):
-        assert with_output_bias(ConfigDict({"training": training}), drawn, np.array([3]), 4) is drawn
+        assert (
+            with_output_bias(ConfigDict({"training": training}), drawn, np.array([3]), 4) is drawn
+        )
         check_output_bias(ConfigDict({"training": training}), {"h": np.ones(1)}, 4)
     check_output_bias(node, drawn, 4)
     for other in ({"out": {"kernel": np.ones((2, 4))}}, {"out": {"bias": np.ones((2, 4))}}):
-        with pytest.raises(UserError, match="output_bias='unigram': mine has no parameter out/bias with a number for each token; set"):
+        with pytest.raises(
+            UserError,
+            match=(
+                "output_bias='unigram': mine has no parameter out/bias with a number for each"
+                " token; set"
+            ),
+        ):
             check_output_bias(node, other, 4)
 
 
 def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
-    """Of all target tokens, ends of sentences among them, in the ids of the target's vocabulary; a run without its data may draw it."""
+    """Of all target tokens, ends of sentences among them, in the ids of the target's vocabulary; a
+    run without its data may draw it.
+    """
     task = load("rnnsearch", "vocabulary.shared=false")
     params = jax.jit(task.init)(jax.random.key(0))
     tokens = [EOS for _ in task.data.pairs["train"]]
@@ -74,14 +116,26 @@ def test_the_output_bias_begins_at_the_frequencies_of_the_target() -> None:
         tokens += task.vocabularies[1].encode_all([target])[0].tolist()
     counts = np.array([tokens.count(one) + 1 for one in range(task.vocabularies[1].size)])
     np.testing.assert_allclose(params["out"]["bias"], np.log(counts / counts.sum()), rtol=1e-6)
-    assert not load("rnnsearch", "training.output_bias=zeros").init(jax.random.key(0))["out"]["bias"].any()
+    assert (
+        not load("rnnsearch", "training.output_bias=zeros")
+        .init(jax.random.key(0))["out"]["bias"]
+        .any()
+    )
     bare = Translation(task.config, dataclasses.replace(task.data, examples={}))
     assert jax.tree.map(np.shape, bare.init(jax.random.key(0))) == jax.tree.map(np.shape, params)
 
 
 def test_a_system_without_an_output_bias_says_so() -> None:
-    with pytest.raises(UserError, match="output_bias='unigram': transformer has no parameter out/bias .* each token; set it to 'zeros'"):
-        Translation.check(configs.load("configs/translation.py:transformer", ["training.output_bias=unigram"]))
+    with pytest.raises(
+        UserError,
+        match=(
+            "output_bias='unigram': transformer has no parameter out/bias .* each token; set it to"
+            " 'zeros'"
+        ),
+    ):
+        Translation.check(
+            configs.load("configs/translation.py:transformer", ["training.output_bias=unigram"])
+        )
 
 
 def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:

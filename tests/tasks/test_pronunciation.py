@@ -1,10 +1,13 @@
-"""Pronunciation: error rates against counts by hand, several pronunciations of a word, and learning on the invented orthography."""
+"""Pronunciation: error rates against counts by hand, several pronunciations of a word, and learning
+on the invented orthography.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
+import jax
 import pytest
 from ml_collections import ConfigDict
 
@@ -14,25 +17,38 @@ from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 from attnlab.tasks.pronunciation import Pronunciation
+from tests.tasks.tiny import check_items
 
 PAIRS = [("ab", "A B"), ("cab", "K A B"), ("ab", "A B B"), ("baba", "B A B A")]
-SMALL = ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"]
+SMALL = [
+    "system.embedding=8",
+    "system.encoder=8",
+    "system.decoder=8",
+    "system.maxout=6",
+    "system.attention.score.hidden=8",
+]
 
 
 @functools.cache
 def task() -> Pronunciation:
-    config = configs.load("configs/g2p.py:rnnsearch", [*SMALL, "batch.buckets=8", "batch.max_length=8"])
+    config = configs.load(
+        "configs/g2p.py:rnnsearch", [*SMALL, "batch.buckets=8", "batch.max_length=8"]
+    )
     settings = corpus.VocabularySettings.read(config.vocabulary)
     source = Vocabulary.train((word for word, _ in PAIRS), **settings.of_one)
     both = (source, Vocabulary.train((phonemes for _, phonemes in PAIRS), **settings.of_target))
-    return Pronunciation(config, corpus.Corpus({"test": PAIRS}, {"test": corpus.encode(both, PAIRS)}, *both))
+    return Pronunciation(
+        config, corpus.Corpus({"test": PAIRS}, {"test": corpus.encode(both, PAIRS)}, *both)
+    )
 
 
 def answering(answers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lets the task answer so; the words that it was asked for."""
     asked: list[str] = []
 
-    def translate(self: Any, params: Any, sources: list[str], *, alignment: bool = False) -> list[list[str]]:
+    def translate(
+        self: Any, params: Any, sources: list[str], *, alignment: bool = False
+    ) -> list[list[str]]:
         asked.extend(sources)
         return [[answers[word]] for word in sources]
 
@@ -42,15 +58,37 @@ def answering(answers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 @pytest.mark.quick
-def test_the_nearest_pronunciation_counts_and_each_word_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """3 + 3 + 4 phonemes: "ab" as its second pronunciation, one replaced and one missing in "cab", "baba" with one too many."""
+def test_the_nearest_pronunciation_counts_and_each_word_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3 + 3 + 4 phonemes: "ab" as its second pronunciation, one replaced and one missing in "cab",
+    "baba" with one too many.
+    """
     asked = answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
     scores, outputs = task().score(None, "test")
     assert asked == ["ab", "cab", "baba"] and outputs == ["A B B", "G A", "A B B", "B A B A K"]
-    assert scores == {"phoneme_error_rate": pytest.approx(3 / 10), "word_error_rate": pytest.approx(2 / 3)}
+    assert scores == {
+        "phoneme_error_rate": pytest.approx(3 / 10),
+        "word_error_rate": pytest.approx(2 / 3),
+    }
     assert set(scores) | {"loss", "perplexity", "accuracy"} == set(Pronunciation.measures)
     answering({"ab": "A B", "cab": "K A B", "baba": "B A B A"}, monkeypatch)
     assert task().score(None, "test")[0] == {"phoneme_error_rate": 0.0, "word_error_rate": 0.0}
+
+
+def test_scores_are_made_of_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word with two pronunciations is one example."""
+    answering({"ab": "A B B", "cab": "G A", "baba": "B A B A K"}, monkeypatch)
+    one, names = task(), set(Pronunciation.measures)
+    items = check_items(one, jax.jit(one.init)(jax.random.key(0)), "test", names)
+    assert items.rows["phoneme_error_rate"].tolist() == [[0, 3], [2, 3], [1, 4]] and items.rows[
+        "word_error_rate"
+    ][:, 0].tolist() == [
+        0,
+        1,
+        1,
+    ]
+    assert items.rows["loss"][:, 1].tolist() == [3 + 4, 4, 5]
 
 
 @pytest.mark.quick
@@ -63,9 +101,14 @@ def test_letters_are_one_vocabulary_and_phonemes_another() -> None:
 
 
 def test_one_vocabulary_has_one_kind() -> None:
-    with pytest.raises(UserError, match=r"vocabulary.kind='char' and target_kind='spaced': a shared vocabulary has one kind"):
+    with pytest.raises(
+        UserError,
+        match=r"vocabulary.kind='char' and target_kind='spaced': a shared vocabulary has one kind",
+    ):
         Pronunciation.check(configs.load("configs/g2p.py", ["vocabulary.shared=true"]))
-    with pytest.raises(UserError, match=r"config.vocabulary.target_kind='spacd'; did you mean 'spaced'"):
+    with pytest.raises(
+        UserError, match=r"config.vocabulary.target_kind='spacd'; did you mean 'spaced'"
+    ):
         configs.load("configs/g2p.py", ["vocabulary.target_kind=spacd"])
 
 
@@ -74,5 +117,7 @@ def test_every_system_of_the_file_builds(system: str) -> None:
     config = configs.load(f"configs/g2p.py:{system}")
     Pronunciation.check(config)
     assert isinstance(config, ConfigDict) and config.task == "pronunciation"
-    with pytest.raises(UserError, match=r"configs/g2p.py has no system 'rnnserch'; did you mean 'rnnsearch'"):
+    with pytest.raises(
+        UserError, match=r"configs/g2p.py has no system 'rnnserch'; did you mean 'rnnsearch'"
+    ):
         configs.load("configs/g2p.py:rnnserch")

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from attnlab.records.measures import declared
 from attnlab.systems.protocol import System
 from attnlab.tasks import TASKS
 from attnlab.tasks.protocol import Response, Task
 
-METHODS = {name: method for name, method in vars(Task).items() if inspect.isfunction(getattr(Task, name)) and not name.startswith("_")}
+METHODS = {
+    name: method
+    for name, method in vars(Task).items()
+    if inspect.isfunction(getattr(Task, name)) and not name.startswith("_")
+}
 every = pytest.mark.parametrize("name", TASKS.names())
 
 
@@ -19,9 +24,13 @@ every = pytest.mark.parametrize("name", TASKS.names())
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_take_what_callers_give(name: str, method: str) -> None:
     kind = TASKS.resolve(name)
-    wanted, found = (list(inspect.signature(getattr(one, method)).parameters.values()) for one in (Task, kind))
+    wanted, found = (
+        list(inspect.signature(getattr(one, method)).parameters.values()) for one in (Task, kind)
+    )
     assert [one.name for one in found][: len(wanted)] == [one.name for one in wanted]
-    assert all(one.default is not inspect.Parameter.empty for one in found[len(wanted) :])  # what it adds may be left out
+    assert all(
+        one.default is not inspect.Parameter.empty for one in found[len(wanted) :]
+    )  # what it adds may be left out
     assert "self" not in [one.name for one in found] or method not in ("check", "load", "saved")
 
 
@@ -29,9 +38,17 @@ def test_methods_take_what_callers_give(name: str, method: str) -> None:
 @every
 def test_measures_units_and_names(name: str) -> None:
     kind: Any = TASKS.resolve(name)
-    assert set(kind.measures.values()) <= {"min", "max"} and kind.measures["loss"] == "min"
+    known = declared(kind)
+    assert known["loss"].better == "min" and all(
+        one.low is not None and one.count is None for one in known.values()
+    )
+    assert all((one.low, one.high) == (0.0, 1.0) for one in known.values() if one.of is not None)
     assert kind.evaluated[0] == "loss" and set(kind.evaluated) <= set(kind.measures)
-    assert all(isinstance(unit, str) for unit in kind.units.values()) and isinstance(kind.examples, str) and kind.examples
+    assert (
+        all(isinstance(unit, str) for unit in kind.units.values())
+        and isinstance(kind.examples, str)
+        and kind.examples
+    )
     assert issubclass(kind.systems, System) and kind.reads in ("pairs", "texts", "labelled")
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
 

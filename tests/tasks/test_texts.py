@@ -1,4 +1,6 @@
-"""The base of tasks that answer texts, by the example of the guide: sums, scores, what is written and kept, and every complaint."""
+"""The base of tasks that answer texts, by the example of the guide: sums, scores, what is written
+and kept, and every complaint.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,27 @@ from attnlab import config as configs
 from attnlab.data import labelled
 from attnlab.data.batching import Examples
 from attnlab.errors import UserError
+from attnlab.records.measures import Measure, declared, share
 from attnlab.tasks.texts import TextTask
-from attnlab.training.run import check
+from attnlab.training.run import check, check_scores
+from tests.tasks.tiny import check_items
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
-SMALL = ["task=regression:Regression", "checkpoint.by=loss", "system.embedding=6", "system.width=4", "system.hidden=6"]
-SMALL += ["batch.size=8", "batch.buckets=4,12", "batch.max_length=12", "data=table", "data.target=0", "data.label=2"]
+SMALL = [
+    "task=regression:Regression",
+    "checkpoint.by=loss",
+    "system.embedding=6",
+    "system.width=4",
+    "system.hidden=6",
+]
+SMALL += [
+    "batch.size=8",
+    "batch.buckets=4,12",
+    "batch.max_length=12",
+    "data=table",
+    "data.target=0",
+    "data.label=2",
+]
 
 
 @pytest.fixture
@@ -29,21 +46,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     for split, count in (("train", 40), ("valid", 9), ("test", 7)):
         rows = [rng.integers(0, 10, rng.integers(1, 10)) for _ in range(count)]
-        (tmp_path / f"{split}.tsv").write_text("".join(f"{' '.join(map(str, row))}\t{row.mean()}\n" for row in rows))
+        (tmp_path / f"{split}.tsv").write_text(
+            "".join(f"{' '.join(map(str, row))}\t{row.mean()}\n" for row in rows)
+        )
     return tmp_path
 
 
-def load(folder: Path, *overrides: str, system: str = "bilstm_pooling", workdir: Path | None = None) -> Any:
+def load(
+    folder: Path, *overrides: str, system: str = "bilstm_pooling", workdir: Path | None = None
+) -> Any:
     from attnlab.tasks import TASKS
 
-    config = configs.load(f"configs/classification.py:{system}", [*SMALL, f"data.directory={folder}", *overrides])
+    config = configs.load(
+        f"configs/classification.py:{system}", [*SMALL, f"data.directory={folder}", *overrides]
+    )
     kind = TASKS.resolve(config.task)
     check(kind, config)
     return kind.load(config, workdir, ("train", "valid", "test"))
 
 
 def test_scores_are_those_of_numpy(folder: Path) -> None:
-    """Over batches with rows of padding, alone and stacked; the loss of a batch is summed and weighed by its examples."""
+    """Over batches with rows of padding, alone and stacked; the loss of a batch is summed and
+    weighed by its examples.
+    """
     task = load(folder)
     params = jax.jit(task.init)(jax.random.key(0))
     _, lines = task.score(params, "valid")
@@ -57,20 +82,48 @@ def test_scores_are_those_of_numpy(folder: Path) -> None:
     assert [one["loss"] for one in stacked] == pytest.approx([scores["loss"]] * 2, rel=1e-6)
     batch = task.batches(1)(0)
     loss, sums = task.loss(params, batch, jax.random.key(1))
-    assert task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum() and sums["tokens"] == (batch["source"] != 0).sum()
+    assert (
+        task.weight(batch) == sums["rows"] == (batch["source"][:, 0] != 0).sum()
+        and sums["tokens"] == (batch["source"] != 0).sum()
+    )
     assert float(loss) == pytest.approx(float(task.sums(params, batch)["loss"]), rel=1e-6)
-    assert set(sums) == {"tokens", "rows"}  # what stands in a record of training is a count, no sum under the name of a score
+    assert set(sums) == {
+        "tokens",
+        "rows",
+    }  # what stands in a record of training is a count, no sum under the name of a score
+
+
+def test_a_task_of_ones_own_says_what_its_scores_are_made_of(folder: Path) -> None:
+    task = load(folder)
+    items = check_items(
+        task, jax.jit(task.init)(jax.random.key(0)), "test", {"loss", "absolute_error"}
+    )
+    assert len(items) == 7 and declared(task)["correlation"] == Measure("max")
+    assert task.counts("test") == {}
+    task.averaged = lambda totals: {
+        "loss": float(totals["loss"]),
+        "absolute_error": float(totals["absolute_error"]) ** 0.5,
+    }
+    assert (
+        task.items(jax.jit(task.init)(jax.random.key(0)), "test", []) is None
+    )  # sums, roots: no means
 
 
 def test_correlation_of_labels_far_from_zero_is_that_of_numpy(folder: Path) -> None:
-    """Sums of squares in float32 have lost what such labels differ by; guesses far from them all have no correlation beyond rounding."""
+    """Sums of squares in float32 have lost what such labels differ by; guesses far from them all
+    have no correlation beyond rounding.
+    """
     rng = np.random.default_rng(1)
     for middle in (0.0, 2000.0, -1e5):
         for split in ("train", "valid", "test"):
-            (folder / f"{split}.tsv").write_text("".join(f"1 2\t{label}\n" for label in rng.normal(middle, 1.0, 150)))
+            (folder / f"{split}.tsv").write_text(
+                "".join(f"1 2\t{label}\n" for label in rng.normal(middle, 1.0, 150))
+            )
         task = load(folder)
         truth = task.data.examples["valid"].label.astype(np.float64)
-        task.apply = lambda _, batch, middle=middle, **how: (batch["label"] + 0.3 * jnp.sin(9 * (batch["label"] - middle)))[:, None]
+        task.apply = lambda _, batch, middle=middle, **how: (
+            batch["label"] + 0.3 * jnp.sin(9 * (batch["label"] - middle))
+        )[:, None]
         wanted = np.corrcoef(truth, truth + 0.3 * np.sin(9 * (truth - middle)))[0, 1]
         assert task.evaluate({}, "valid")["correlation"] == pytest.approx(wanted, abs=1e-3)
     task = load(folder)
@@ -85,22 +138,61 @@ def test_a_run_is_kept_and_lines_are_answered(folder: Path, tmp_path: Path) -> N
     params = jax.jit(again.init)(jax.random.key(0))
     (one,), (other,) = again.respond(params, ["1 2 3", "9"])
     assert float(one.text) != float(other.text) and again.size("valid") == 9
-    assert again.notes(again.batches(1))[1].startswith("valid: 9 texts, ") and "1.0" not in again.notes(again.batches(1))[0]
+    assert (
+        again.notes(again.batches(1))[1].startswith("valid: 9 texts, ")
+        and "1.0" not in again.notes(again.batches(1))[0]
+    )
     with pytest.raises(UserError, match="expected one text"):
         again.respond(params, ["1\t2"])
     with pytest.raises(UserError, match="has lost its vocabulary"):
         load(folder, workdir=tmp_path)
 
 
+def test_measures_that_say_nothing_are_named_before_data_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regression import Regression
+
+    monkeypatch.setattr(Regression, "measures", {"loss": "least"})
+    with pytest.raises(
+        UserError, match="^measures: of 'loss', 'least' is better; write 'min' or 'max'$"
+    ):
+        load(folder / "nowhere")
+    monkeypatch.setattr(Regression, "measures", {"loss": share("letters")})
+    with pytest.raises(
+        UserError,
+        match=(
+            "^measures: 'loss' is a share of 'letters', which the task does not count; choose from:"
+            " examples$"
+        ),
+    ):
+        check_scores(load(folder))
+
+
 def test_what_does_not_fit_is_named(folder: Path) -> None:
-    for line, words in (("1 2\tmany", "label 'many' is no number"), ("1 2\tnan", "label 'nan' is no number")):
+    for line, words in (
+        ("1 2\tmany", "label 'many' is no number"),
+        ("1 2\tnan", "label 'nan' is no number"),
+    ):
         (folder / "valid.tsv").write_text(f"1\t1.0\n{line}\n")
         with pytest.raises(UserError, match=f"example 2 of the valid split: the {words}"):
             load(folder)
     for overrides, system, words in (
-        ([], "self_attentive", "hands out a loss of its own, which task=regression:Regression does not train"),
-        (["auxiliary.hops=0.1"], "bilstm_pooling", "auxiliary.hops=0.1: nothing in this system hands out such a loss"),
-        (["checkpoint.by=accuracy"], "bilstm_pooling", "checkpoint.by='accuracy'; choose from: absolute_error, correlation, loss"),
+        (
+            [],
+            "self_attentive",
+            "hands out a loss of its own, which task=regression:Regression does not train",
+        ),
+        (
+            ["auxiliary.hops=0.1"],
+            "bilstm_pooling",
+            "auxiliary.hops=0.1: nothing in this system hands out such a loss",
+        ),
+        (
+            ["checkpoint.by=accuracy"],
+            "bilstm_pooling",
+            "checkpoint.by='accuracy'; choose from: absolute_error, correlation, loss",
+        ),
     ):
         with pytest.raises(UserError, match=words):
             load(folder, *overrides, system=system)

@@ -1,4 +1,6 @@
-"""The translation task: its loss and scores against plain loops, and decoding of really trained tiny systems against rescoring."""
+"""The translation task: its loss and scores against plain loops, and decoding of really trained
+tiny systems against rescoring.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,22 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, corpus_scores
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation, build_system, cross_entropy
-from tests.tasks.tiny import batch_of, load, trained
+from tests.tasks.tiny import batch_of, check_items, load, trained
 
 
 class Model:
-    """A task, parameters after a little training, and what is worth compiling once: the pass and a decoder for each setting."""
+    """A task, parameters after a little training, and what is worth compiling once: the pass and a
+    decoder for each setting.
+    """
 
     def __init__(self, system: str) -> None:
         self.task = load(system)
         self.params = trained(self.task)
-        self.logits = jax.jit(lambda source, target_in: self.task.system.apply({"params": self.params}, source, target_in))
+        self.logits = jax.jit(
+            lambda source, target_in: self.task.system.apply(
+                {"params": self.params}, source, target_in
+            )
+        )
         self.texts = [source for source, _ in self.task.data.pairs["test"]]
 
     @functools.cache  # noqa: B019 - lives as long as the module's tests
@@ -39,14 +47,23 @@ class Model:
         config.decoding.update(changes)
         return Translation(config, self.task.data)
 
-    def translate(self, texts: list[str] | None = None, alignment: bool = False, **changes: Any) -> list[list[Decoded]]:
+    def translate(
+        self, texts: list[str] | None = None, alignment: bool = False, **changes: Any
+    ) -> list[list[Decoded]]:
         """Translations of `texts`, or of the test split."""
         texts = self.texts if texts is None else texts
         return self.decoding(**changes).translate(self.params, texts, alignment=alignment)
 
-    def log_probs(self, source: np.ndarray, target: np.ndarray, never: tuple[int, ...] = ()) -> np.ndarray:
-        """log p(v | source, target before) of one sentence in float64, teacher-forced, [T,V]; `never` has probability 0."""
-        source, target_in = (np.pad(ids, (0, 16 - len(ids)))[None].astype(np.int32) for ids in (source, [BOS, *target[:-1]]))
+    def log_probs(
+        self, source: np.ndarray, target: np.ndarray, never: tuple[int, ...] = ()
+    ) -> np.ndarray:
+        """log p(v | source, target before) of one sentence in float64, teacher-forced, [T,V];
+        `never` has probability 0.
+        """
+        source, target_in = (
+            np.pad(ids, (0, 16 - len(ids)))[None].astype(np.int32)
+            for ids in (source, [BOS, *target[:-1]])
+        )
         logits = np.array(self.logits(source, target_in), np.float64)[0, : len(target)]
         logits[:, list(never)] = -np.inf
         logits -= logits.max(axis=1, keepdims=True)
@@ -74,17 +91,27 @@ def test_cross_entropy_is_that_of_the_smoothed_target(smoothing: float) -> None:
     """-sum_v q_v log p_v with q = (1 - e) onehot + e / V, in float64, also for huge logits."""
     rng = np.random.default_rng(0)
     for scale in (1.0, 300.0):
-        logits, target = (scale * rng.normal(size=(3, 4, 7))).astype(np.float32), rng.integers(0, 7, (3, 4))
+        logits, target = (
+            (scale * rng.normal(size=(3, 4, 7))).astype(np.float32),
+            rng.integers(0, 7, (3, 4)),
+        )
         wide = logits.astype(np.float64)
         top = wide.max(-1, keepdims=True)
         log_p = wide - top - np.log(np.exp(wide - top).sum(-1, keepdims=True))
         q = (1 - smoothing) * np.eye(7)[target] + smoothing / 7
-        for how in (cross_entropy, jax.jit(cross_entropy)):  # a number, and an array whose value is not known
-            np.testing.assert_allclose(how(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6)
+        for how in (
+            cross_entropy,
+            jax.jit(cross_entropy),
+        ):  # a number, and an array whose value is not known
+            np.testing.assert_allclose(
+                how(logits, target, smoothing), -(q * log_p).sum(-1), atol=2e-6 * scale, rtol=1e-6
+            )
 
 
 def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> None:
-    """The summed loss of a padded batch against single sentences; without smoothing it is that of evaluation."""
+    """The summed loss of a padded batch against single sentences; without smoothing it is that of
+    evaluation.
+    """
     batch = batch_of(model.task, rows=3)
     hard, soft = 0.0, 0.0
     for source, target in zip(batch["source"][:3], batch["target"][:3], strict=True):
@@ -94,11 +121,17 @@ def test_loss_smooths_in_training_only_and_counts_real_tokens(model: Model) -> N
     for smoothing, expected in ((0.0, hard), (0.2, 0.8 * hard + 0.2 * soft)):
         config = ConfigDict(model.task.config.to_dict())
         config.training.label_smoothing = smoothing
-        total, sums = jax.jit(Translation(config, model.task.data).loss)(model.params, batch, jax.random.key(1))
+        total, sums = jax.jit(Translation(config, model.task.data).loss)(
+            model.params, batch, jax.random.key(1)
+        )
         assert float(total) == pytest.approx(expected, rel=1e-5)
         assert int(sums["tokens"]) == (batch["target"] != PAD).sum()
-    given, _ = jax.jit(Translation(config, model.task.data).loss)(model.params, batch, jax.random.key(1), None, 0.0)
-    assert float(given) == pytest.approx(hard, rel=1e-5)  # the rate that is given replaces the config's
+    given, _ = jax.jit(Translation(config, model.task.data).loss)(
+        model.params, batch, jax.random.key(1), None, 0.0
+    )
+    assert float(given) == pytest.approx(
+        hard, rel=1e-5
+    )  # the rate that is given replaces the config's
 
 
 def test_evaluation_is_never_smoothed(plain: Translation) -> None:
@@ -129,7 +162,9 @@ def test_weight_by_token_and_by_sentence(plain: Translation) -> None:
 
 
 def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> None:
-    """11 sentences in batches of 8, of unequal lengths; the same by a loop over single sentences."""
+    """11 sentences in batches of 8, of unequal lengths; the same by a loop over single
+    sentences.
+    """
     losses, right, examples = [], [], model.task.data.examples["valid"]
     for source, target in zip(examples.source, examples.target, strict=True):
         every = model.log_probs(source, target)
@@ -137,17 +172,25 @@ def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> N
         right.append(every.argmax(axis=1) == target)
     mean, accuracy = np.concatenate(losses).mean(), np.concatenate(right).mean()
     scores = model.task.evaluate(model.params, "valid")
-    assert scores == pytest.approx({"loss": mean, "perplexity": math.exp(mean), "accuracy": accuracy}, rel=1e-5)
-    assert abs(mean - np.mean([loss.mean() for loss in losses])) > 1e-2  # not the mean over sentences
+    assert scores == pytest.approx(
+        {"loss": mean, "perplexity": math.exp(mean), "accuracy": accuracy}, rel=1e-5
+    )
+    assert (
+        abs(mean - np.mean([loss.mean() for loss in losses])) > 1e-2
+    )  # not the mean over sentences
     assert 0.3 < accuracy < 1.0
 
 
 def test_translations_come_in_the_order_of_the_sources(model: Model) -> None:
-    """11 texts in batches of 8 that are sorted by length inside: a permuted input gives the permuted output."""
+    """11 texts in batches of 8 that are sorted by length inside: a permuted input gives the
+    permuted output.
+    """
     texts = [*model.texts, "", "deadbeef"]
     found = [model.task.text(best[0]) for best in model.translate(texts)]
     order = np.random.default_rng(0).permutation(len(texts))
-    assert [model.task.text(best[0]) for best in model.translate([texts[i] for i in order])] == [found[i] for i in order]
+    assert [model.task.text(best[0]) for best in model.translate([texts[i] for i in order])] == [
+        found[i] for i in order
+    ]
     assert len(set(found)) > 5  # else order could not be seen
     assert model.translate([]) == []
 
@@ -171,13 +214,19 @@ METHODS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("how", METHODS, ids=["greedy", "beam", "sample"])
 def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str, Any]) -> None:
-    """Step by step with caches and beams in flight, and in one pass over the found tokens: the same number. Scores follow from it."""
+    """Step by step with caches and beams in flight, and in one pass over the found tokens: the same
+    number. Scores follow from it.
+    """
     for text, hypotheses in zip(model.texts, model.translate(**how), strict=True):
         source = np.append(model.task.vocabularies[0].encode_all([text])[0], EOS)
         assert len(hypotheses) == how.get("n_best", 1)
-        assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
+        assert [one.score for one in hypotheses] == sorted(
+            (one.score for one in hypotheses), reverse=True
+        )
         for one in hypotheses:
-            expected = picked(model.log_probs(source, one.tokens, never=(PAD, BOS)), one.tokens).sum()
+            expected = picked(
+                model.log_probs(source, one.tokens, never=(PAD, BOS)), one.tokens
+            ).sum()
             assert one.log_prob == pytest.approx(expected, abs=1e-4)
             penalty = ((5 + len(one.tokens)) / 6) ** how.get("length_penalty", 0.0)
             assert one.score == pytest.approx(one.log_prob / penalty, abs=1e-4)
@@ -185,25 +234,50 @@ def test_log_probability_is_that_of_teacher_forcing(model: Model, how: dict[str,
 
 
 def test_the_log_probability_of_a_pair_counts_its_end(model: Model) -> None:
-    """As `generate --score` prints it: the sum over all tokens of the target and EOS, whoever is beside it in the batch."""
+    """As `generate --score` prints it: the sum over all tokens of the target and EOS, whoever is
+    beside it in the batch.
+    """
     pairs = [*model.task.data.pairs["test"], ("abc", "a"), ("abc", "edc")]
     ids = [model.task.vocabularies[0].encode_all(texts) for texts in zip(*pairs, strict=True)]
-    ends = [(np.append(source, EOS), np.append(target, EOS)) for source, target in zip(*ids, strict=True)]
+    ends = [
+        (np.append(source, EOS), np.append(target, EOS))
+        for source, target in zip(*ids, strict=True)
+    ]
     wanted = [picked(model.log_probs(source, target), target).sum() for source, target in ends]
     assert model.task.log_probs(model.params, pairs) == pytest.approx(wanted, abs=1e-4)
-    assert max(abs(picked(model.log_probs(source, target), target)[-1]) for source, target in ends) > 1e-2  # the end has a price
+    assert (
+        max(abs(picked(model.log_probs(source, target), target)[-1]) for source, target in ends)
+        > 1e-2
+    )  # the end has a price
 
 
 def test_coverage_penalty_reads_the_maps(model: Model) -> None:
-    """score = log P / lp + beta sum_i log min(sum_j a_ij, 1), with the weights that the hypothesis comes with."""
+    """score = log P / lp + beta sum_i log min(sum_j a_ij, 1), with the weights that the hypothesis
+    comes with.
+    """
     found = model.translate(beam=3, length_penalty=0.5, coverage=0.4, n_best=2, alignment=True)
     for text, hypotheses in zip(model.texts, found, strict=True):
         for one in hypotheses:
-            assert one.alignment is not None and one.alignment.shape == (len(one.tokens), len(text) + 1)
+            assert one.alignment is not None and one.alignment.shape == (
+                len(one.tokens),
+                len(text) + 1,
+            )
             np.testing.assert_allclose(one.alignment.sum(axis=1), 1.0, atol=1e-5)
-            penalty = 0.4 * np.log(np.clip(one.alignment.astype(np.float64).sum(axis=0), 1e-6, 1.0)).sum()
-            assert one.score == pytest.approx(one.log_prob / ((5 + len(one.tokens)) / 6) ** 0.5 + penalty, abs=1e-3)
-    assert np.mean([abs(best[0].score - best[0].log_prob / ((5 + len(best[0].tokens)) / 6) ** 0.5) for best in found]) > 0.01
+            penalty = (
+                0.4 * np.log(np.clip(one.alignment.astype(np.float64).sum(axis=0), 1e-6, 1.0)).sum()
+            )
+            assert one.score == pytest.approx(
+                one.log_prob / ((5 + len(one.tokens)) / 6) ** 0.5 + penalty, abs=1e-3
+            )
+    assert (
+        np.mean(
+            [
+                abs(best[0].score - best[0].log_prob / ((5 + len(best[0].tokens)) / 6) ** 0.5)
+                for best in found
+            ]
+        )
+        > 0.01
+    )
 
 
 def test_samples_are_reproducible_and_differ_by_seed(model: Model) -> None:
@@ -220,36 +294,98 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
     (best,) = model.translate(["abcde"], method="greedy", alignment=True)[0]
     text = model.task.text(best)
     maps, tokens = model.task.maps(model.params, "abcde", text)
-    assert tokens == {"source": [*"abcde", "</s>"], "target": [*text, "</s>"], "target_in": ["<s>", *text]}
+    assert tokens == {
+        "source": [*"abcde", "</s>"],
+        "target": [*text, "</s>"],
+        "target_in": ["<s>", *text],
+    }
     recurrent = model.task.config.system.name == "rnnsearch"
-    wanted = {"search"} if recurrent else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
+    wanted = (
+        {"search"}
+        if recurrent
+        else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
+    )
     assert set(maps) == wanted
     for one in maps.values():
         assert isinstance(one.weights, np.ndarray)
-        assert one.weights.shape == (1 if recurrent else 4, len(tokens[one.query]), len(tokens[one.key]))
+        assert one.weights.shape == (
+            1 if recurrent else 4,
+            len(tokens[one.query]),
+            len(tokens[one.key]),
+        )
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     cross = maps["search" if recurrent else "decoder_0/cross_attention"]
     assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
-    np.testing.assert_allclose(cross.weights.mean(axis=0)[: len(best.alignment)], best.alignment, atol=1e-5)
+    np.testing.assert_allclose(
+        cross.weights.mean(axis=0)[: len(best.alignment)], best.alignment, atol=1e-5
+    )
 
 
 def test_scores_of_a_split_are_those_of_its_translations(model: Model) -> None:
     scores, hypotheses = model.task.score(model.params, "test")
     assert hypotheses == [model.task.text(best[0]) for best in model.translate()]
-    hits = sum(one == target for one, (_, target) in zip(hypotheses, model.task.data.pairs["test"], strict=True))
-    assert scores["exact"] == hits / 9 and 0 <= scores["bleu"] <= 100 and "nrefs:1" in scores["bleu_signature"]
-    named = {name for name in scores if not name.endswith("_signature")} | set(model.task.evaluate(model.params, "test"))
+    hits = sum(
+        one == target
+        for one, (_, target) in zip(hypotheses, model.task.data.pairs["test"], strict=True)
+    )
+    assert (
+        scores["exact"] == hits / 9
+        and 0 <= scores["bleu"] <= 100
+        and "nrefs:1" in scores["bleu_signature"]
+    )
+    named = {name for name in scores if not name.endswith("_signature")} | set(
+        model.task.evaluate(model.params, "test")
+    )
     assert named == set(model.task.measures)
 
 
-def test_references_are_lower_cased_and_so_is_bleu(plain: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run without case is scored without case, on references spelt as its own texts are: composed letters, no capitals."""
-    pairs = [("a b c d e", "\u00c9t\u00c9 B C D E"), ("b", "E\u0301 A B C D")]  # one of them with a combining accent
-    vocabulary = Vocabulary.train([text for pair in pairs for text in pair], kind="char", min_frequency=1, lowercase=True)
+def test_scores_are_made_of_their_sentences(model: Model) -> None:
+    """Nine of them, in the order of the data: the loss of each alone is that of its row."""
+    items = check_items(
+        model.task,
+        model.params,
+        "test",
+        {"loss", "perplexity", "accuracy", "bleu", "chrf", "exact"},
+    )
+    assert len(items) == 9 and items.rows["loss"][:, 1].tolist() == [
+        len(target) + 1 for _, target in model.task.data.pairs["test"]
+    ]
+    np.testing.assert_allclose(
+        items.rows["loss"][:, 0],
+        np.negative(model.task.log_probs(model.params, model.task.data.pairs["test"])),
+        rtol=1e-6,
+    )
+    assert model.task.log_probs(model.params, []) == []
+
+
+def test_references_are_lower_cased_and_so_is_bleu(
+    plain: Translation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without case is scored without case, on references spelt as its own texts are: composed
+    letters, no capitals.
+    """
+    pairs = [
+        ("a b c d e", "\u00c9t\u00c9 B C D E"),
+        ("b", "E\u0301 A B C D"),
+    ]  # one of them with a combining accent
+    vocabulary = Vocabulary.train(
+        [text for pair in pairs for text in pair], kind="char", min_frequency=1, lowercase=True
+    )
     config = ConfigDict(plain.config.to_dict())
     config.vocabulary.lowercase = True
-    task = Translation(config, Corpus({"test": pairs}, {"test": encode((vocabulary, vocabulary), pairs)}, vocabulary, vocabulary))
-    found = [[Decoded(np.append(ids, EOS), 0.0, 0.0, None)] for ids in vocabulary.encode_all([target for _, target in pairs])]
+    task = Translation(
+        config,
+        Corpus(
+            {"test": pairs},
+            {"test": encode((vocabulary, vocabulary), pairs)},
+            vocabulary,
+            vocabulary,
+        ),
+    )
+    found = [
+        [Decoded(np.append(ids, EOS), 0.0, 0.0, None)]
+        for ids in vocabulary.encode_all([target for _, target in pairs])
+    ]
     asked: list[Any] = []
 
     def noted(hypotheses: Any, references: Any, **how: Any) -> Any:
@@ -267,11 +403,17 @@ def test_references_are_lower_cased_and_so_is_bleu(plain: Translation, monkeypat
 def test_notes_tell_what_is_left_out_and_unknown(plain: Translation) -> None:
     notes = plain.notes(plain.batches(1))
     letters = sum(len(source) + 1 for source, _ in plain.data.pairs["train"])
-    assert notes[0] == f"train: 64 pairs, source {letters} tokens (0 unknown), target {letters} tokens (0 unknown)"
+    assert (
+        notes[0]
+        == f"train: 64 pairs, source {letters} tokens (0 unknown), target {letters} tokens (0"
+        " unknown)"
+    )
     assert [note.split(":")[0] for note in notes] == ["train", "valid", "test"]
     task = load("rnnsearch", "batch.max_length=5", "batch.buckets=5")
     longer = sum(len(source) + 1 > 5 for source, _ in task.data.pairs["train"])
-    assert task.notes(task.batches(1))[3:] == [f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"]
+    assert task.notes(task.batches(1))[3:] == [
+        f"train: {longer} pairs longer than batch.max_length=5 tokens are left out, none is cut"
+    ]
     assert task.longer_than(5, ["abcd", "abcde", "", "abcdea"]) == [1, 3]
 
 
@@ -280,13 +422,21 @@ def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> 
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
     params = jax.jit(task.init)(jax.random.key(0))
     _, tokens = task.maps(params, "abc", "CBA")
-    assert tokens == {"source": [*"abc", "</s>"], "target": [*"CBA", "</s>"], "target_in": ["<s>", *"CBA"]}
-    assert not any(set(task.text(best[0])) & set("abcde") for best in task.translate(params, ["abcde", "e"]))
+    assert tokens == {
+        "source": [*"abc", "</s>"],
+        "target": [*"CBA", "</s>"],
+        "target_in": ["<s>", *"CBA"],
+    }
+    assert not any(
+        set(task.text(best[0])) & set("abcde") for best in task.translate(params, ["abcde", "e"])
+    )
     assert not Translation.saved(tmp_path)
     task.save(tmp_path)
     assert Translation.saved(tmp_path)
     source, target = load_vocabularies(tmp_path)
-    assert (source.decode([4, 5]), target.decode([4, 5])) == tuple(one.decode([4, 5]) for one in task.vocabularies)
+    assert (source.decode([4, 5]), target.decode([4, 5])) == tuple(
+        one.decode([4, 5]) for one in task.vocabularies
+    )
     with pytest.raises(UserError, match="has lost its vocabulary"):
         Translation.load(task.config, tmp_path / "elsewhere", ())
 
@@ -303,7 +453,9 @@ def test_a_text_survives_the_vocabulary(plain: Translation) -> None:
         ({"decoding.beam": 2, "decoding.n_best": 3}, "n_best=3 is more than decoding.beam=2"),
     ],
 )
-def test_a_bad_config_fails_before_data_is_read(change: dict[str, Any], words: str, plain: Translation) -> None:
+def test_a_bad_config_fails_before_data_is_read(
+    change: dict[str, Any], words: str, plain: Translation
+) -> None:
     config = ConfigDict(plain.config.to_dict())
     config.update_from_flattened_dict(change)
     with pytest.raises(UserError, match=words):
@@ -311,19 +463,28 @@ def test_a_bad_config_fails_before_data_is_read(change: dict[str, Any], words: s
     Translation.check(plain.config)
 
 
-def test_a_slot_is_checked_against_what_the_mechanism_declares(plain: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_is_checked_against_what_the_mechanism_declares(
+    plain: Translation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from attnlab.attention.mechanisms.single import Single
     from attnlab.attention.protocol import Capabilities
 
     monkeypatch.setattr(Single, "capabilities", Capabilities(roles=frozenset({"self"})))
-    with pytest.raises(UserError, match="system.attention=single: Single does not support the role 'cross'; it offers 'self'"):
+    with pytest.raises(
+        UserError,
+        match="system.attention=single: Single does not support the role 'cross'; it offers 'self'",
+    ):
         build_system(plain.config, 9, 9)
 
 
-@pytest.mark.parametrize("name", runpy.run_path(str(find_file("configs/translation.py", "config file")))["_SYSTEMS"])
+@pytest.mark.parametrize(
+    "name", runpy.run_path(str(find_file("configs/translation.py", "config file")))["_SYSTEMS"]
+)
 def test_every_config_is_complete(name: str) -> None:
     config = configs.load(f"configs/translation.py:{name}")
     Translation.check(config)
     published = name.endswith(("_paper", "_base"))
     assert config.task == "translation" and (config.training.steps > 10_000) == published
-    assert (config.training.output_bias == "zeros") == (published or name == "transformer")  # whose scores have no bias
+    assert (config.training.output_bias == "zeros") == (
+        published or name == "transformer"
+    )  # whose scores have no bias

@@ -1,4 +1,6 @@
-"""Translation small enough for a test: words of one to six letters to their mirror images, by the systems of the users' config file."""
+"""Translation small enough for a test: words of one to six letters to their mirror images, by the
+systems of the users' config file.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,51 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+import pytest
 
 from attnlab import config as configs
+from attnlab.analysis.results import resampled, scores
 from attnlab.data.batching import Batch
 from attnlab.data.corpus import Corpus, encode
 from attnlab.data.vocabulary import Vocabulary
+from attnlab.records.items import Items
+from attnlab.records.measures import counted, declared
 from attnlab.tasks.translation import Translation
 from attnlab.training.step import first_state, make_step
 
 SIZES = {"train": 64, "valid": 11, "test": 9}
 SMALL = {
-    "rnn_encoder_decoder": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6"],
-    "rnnsearch": ["system.embedding=8", "system.encoder=8", "system.decoder=8", "system.maxout=6", "system.attention.score.hidden=8"],
+    "rnn_encoder_decoder": [
+        "system.embedding=8",
+        "system.encoder=8",
+        "system.decoder=8",
+        "system.maxout=6",
+    ],
+    "rnnsearch": [
+        "system.embedding=8",
+        "system.encoder=8",
+        "system.decoder=8",
+        "system.maxout=6",
+        "system.attention.score.hidden=8",
+    ],
     "rctm": ["system.width=24", "system.longest=8"],
-    "convs2s": ["system.embedding=16", "system.width=16", "system.encoder_layers=1", "system.decoder_layers=2", "system.dropout=0.0"],
+    "convs2s": [
+        "system.embedding=16",
+        "system.width=16",
+        "system.encoder_layers=1",
+        "system.decoder_layers=2",
+        "system.dropout=0.0",
+    ],
     "transformer": ["system.width=16", "system.hidden=16", "system.layers=1", "system.dropout=0.0"],
 }
-SHARED = ["batch.size=16", "batch.buckets=8", "batch.max_length=8", "decoding.max_ratio=1.0", "decoding.max_extra=2", "decoding.batch=8"]
+SHARED = [
+    "batch.size=16",
+    "batch.buckets=8",
+    "batch.max_length=8",
+    "decoding.max_ratio=1.0",
+    "decoding.max_extra=2",
+    "decoding.batch=8",
+]
 
 
 def mirrored(split: str) -> list[tuple[str, str]]:
@@ -34,31 +64,67 @@ def mirrored(split: str) -> list[tuple[str, str]]:
 
 
 def load(system: str, *overrides: str) -> Translation:
-    """The task of `configs/translation.py:<system>`, shrunk, with overrides "a.b=value" on top and words for data.
+    """The task of `configs/translation.py:<system>`, shrunk, with overrides "a.b=value" on top and
+    words for data.
 
-    With `vocabulary.shared=false` the mirror images are in upper case, and each side has a vocabulary of its own.
+    With `vocabulary.shared=false` the mirror images are in upper case, and each side has a
+    vocabulary of its own.
     """
     config = configs.load(f"configs/translation.py:{system}", [*SMALL[system], *SHARED, *overrides])
     pairs = {split: mirrored(split) for split in SIZES}
     if not config.vocabulary.shared:
-        pairs = {split: [(source, target.upper()) for source, target in texts] for split, texts in pairs.items()}
+        pairs = {
+            split: [(source, target.upper()) for source, target in texts]
+            for split, texts in pairs.items()
+        }
     of_sides = [[pair[side] for pair in pairs["train"]] for side in (0, 1)]
     source, target = (Vocabulary.train(texts, kind="char", min_frequency=1) for texts in of_sides)
     both = (source, source if config.vocabulary.shared else target)
-    return Translation(config, Corpus(pairs, {split: encode(both, texts) for split, texts in pairs.items()}, *both))
+    return Translation(
+        config, Corpus(pairs, {split: encode(both, texts) for split, texts in pairs.items()}, *both)
+    )
+
+
+def check_items(task: Any, params: Any, split: str, wanted: set[str]) -> Items:
+    """What the scores of a split are made of: with every example once, counts give the recorded
+    scores to the last bit, losses nearly.
+    """
+    results, outputs = scores(task, params, split)
+    items = resampled(task, params, split, outputs, results)
+    assert items is not None and set(items.rules) == wanted <= set(declared(task))
+    for name in wanted:
+        losses = name in ("loss", "perplexity", "bits_per_character", "absolute_error")
+        assert items.score(name) == (
+            pytest.approx(results[name], rel=1e-6, abs=1e-6) if losses else results[name]
+        ), name
+    for name, one in counted(task, split).items():
+        assert (one.count is not None) == (one.of is not None)
+        if one.count is not None and name in wanted:
+            assert items.rows[name].sum(axis=0)[1] == one.count > 0
+            assert results[name] * one.count == pytest.approx(
+                round(results[name] * one.count), abs=1e-9
+            )
+    return items
 
 
 def batch_of(task: Translation, rows: int = 13) -> Batch:
-    """A training batch of 16 rows, of which the first `rows` are sentences and the others padding."""
+    """A training batch of 16 rows, of which the first `rows` are sentences and the others
+    padding.
+    """
     batch = task.batches(1)(0)
-    return {name: np.where(np.arange(len(ids))[:, None] < rows, ids, 0) for name, ids in batch.items()}
+    return {
+        name: np.where(np.arange(len(ids))[:, None] < rows, ids, 0) for name, ids in batch.items()
+    }
 
 
 def trained(task: Translation, steps: int = 150) -> Any:
     """Parameters after a little training: far from uniform, far from perfect."""
     optimizer = optax.adam(1e-2)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state, batches = first_state(jax.jit(task.init)(jax.random.key(3)), optimizer, 0.0), task.batches(1)
+    state, batches = (
+        first_state(jax.jit(task.init)(jax.random.key(3)), optimizer, 0.0),
+        task.batches(1),
+    )
     for number in range(steps):
         state, _ = step(state, batches(number))
     return state.params

@@ -1,4 +1,6 @@
-"""Classification small enough for a test: single words are told by their last letter, pairs by whether the second is in the first."""
+"""Classification small enough for a test: single words are told by their last letter, pairs by
+whether the second is in the first.
+"""
 
 from __future__ import annotations
 
@@ -32,32 +34,52 @@ def rows(split: str, texts: int) -> list[labelled.Labelled]:
     for _ in range(SIZES[split]):
         word = "".join(rng.choice(list("abcd"), rng.integers(1, 7)))
         letter = str(rng.choice(list("abcd")))
-        found.append(((word,), f"ends in {word[-1]}") if texts == 1 else ((word, letter), "in" if letter in word else "out"))
+        found.append(
+            ((word,), f"ends in {word[-1]}")
+            if texts == 1
+            else ((word, letter), "in" if letter in word else "out")
+        )
     return found
 
 
 def load(system: str, texts: int = 1, *overrides: str) -> Classification:
-    """The task of `configs/classification.py:<system>` (or, of pairs, `configs/inference.py`), shrunk, with overrides on top."""
+    """The task of `configs/classification.py:<system>` (or, of pairs, `configs/inference.py`),
+    shrunk, with overrides on top.
+    """
     file = ("classification", "inference")[texts - 1]
     config = configs.load(f"configs/{file}.py:{system}", [*SMALL, *OF[system], *SHARED, *overrides])
     data = {split: rows(split, texts) for split in SIZES}
-    vocabulary = Vocabulary.train((text for each, _ in data["train"] for text in each), kind="char", min_frequency=1)
+    vocabulary = Vocabulary.train(
+        (text for each, _ in data["train"] for text in each), kind="char", min_frequency=1
+    )
     classes = labelled.Classes(tuple(sorted({label for _, label in data["train"]})), texts)
-    examples = {split: labelled.encode(vocabulary, classes, found, split) for split, found in data.items()}
+    examples = {
+        split: labelled.encode(vocabulary, classes, found, split) for split, found in data.items()
+    }
     return Classification(config, labelled.LabelledTexts(data, examples, vocabulary, classes))
 
 
 def batch_of(task: Classification, count: int = 13) -> Batch:
-    """A training batch of 16 rows, of which at most the first `count` are examples and the others padding."""
+    """A training batch of 16 rows, of which at most the first `count` are examples and the others
+    padding.
+    """
     batch = task.batches(1)(0)
-    return {name: np.where((np.arange(16) < count).reshape(-1, *[1] * (ids.ndim - 1)), ids, 0) for name, ids in batch.items()}
+    return {
+        name: np.where((np.arange(16) < count).reshape(-1, *[1] * (ids.ndim - 1)), ids, 0)
+        for name, ids in batch.items()
+    }
 
 
 def trained(task: Classification, steps: int = 60) -> Any:
     """Parameters after a little training."""
     optimizer = optax.adam(1e-2)
-    step = jax.jit(make_step(task.loss, task.weight, optimizer, follow=task.follow), donate_argnums=0)
-    state, batches = first_state(jax.jit(task.init)(jax.random.key(3)), optimizer, 0.0, task.carried()), task.batches(1)
+    step = jax.jit(
+        make_step(task.loss, task.weight, optimizer, follow=task.follow), donate_argnums=0
+    )
+    state, batches = (
+        first_state(jax.jit(task.init)(jax.random.key(3)), optimizer, 0.0, task.carried()),
+        task.batches(1),
+    )
     for number in range(steps):
         state, _ = step(state, batches(number))
     return state.params

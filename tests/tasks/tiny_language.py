@@ -1,4 +1,6 @@
-"""Language modelling small enough for a test: a plain recurrence on made-up words, and the same in NumPy, token by token."""
+"""Language modelling small enough for a test: a plain recurrence on made-up words, and the same in
+NumPy, token by token.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab import config as configs
-from attnlab.attention.projections import Dense, Dropout
+from attnlab.layers.dense import Dense, Dropout
 from attnlab.systems.protocol import PAD, LanguageModel
 from attnlab.tasks.language_modelling import LanguageModelling
 
 SIZES = {"train": 40, "valid": 7, "test": 5}
-SHARED = ["system=tests.tasks.tiny_language:Plain", "data=tests.tasks.tiny_language:Letters", "vocabulary.kind=char", "batch.size=8"]
+SHARED = [
+    "system=tests.tasks.tiny_language:Plain",
+    "data=tests.tasks.tiny_language:Letters",
+    "vocabulary.kind=char",
+    "batch.size=8",
+]
 JOINED = ["batch.texts=joined", "batch.max_length=5", "decoding.batch=1"]
 APART = ["batch.texts=apart", "batch.max_length=9", "decoding.batch=4"]
 
@@ -52,13 +59,20 @@ class Plain(LanguageModel):
             h = jnp.where(real[:, None], jnp.tanh(x + h @ self.past), h)
             return h, h
 
-        h, outputs = jax.lax.scan(step, state["h"], (self.embed(tokens).swapaxes(0, 1), valid.swapaxes(0, 1)))
-        return self.out(self.drop(outputs.swapaxes(0, 1))), {"h": h, "count": state["count"] + valid.sum(axis=1, dtype=jnp.int32)}
+        h, outputs = jax.lax.scan(
+            step, state["h"], (self.embed(tokens).swapaxes(0, 1), valid.swapaxes(0, 1))
+        )
+        return self.out(self.drop(outputs.swapaxes(0, 1))), {
+            "h": h,
+            "count": state["count"] + valid.sum(axis=1, dtype=jnp.int32),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class Letters:
-    """Words of one to eight letters, each mostly the one after the letter before it; the first text of a split is blank."""
+    """Words of one to eight letters, each mostly the one after the letter before it; the first text
+    of a split is blank.
+    """
 
     def texts(self, split: str) -> list[str]:
         rng = np.random.default_rng(list(SIZES).index(split))
@@ -72,7 +86,9 @@ class Letters:
 
 
 def load(*overrides: str) -> LanguageModelling:
-    """The task of `configs/language_modelling.py:lstm`, shrunk, with overrides "a.b=value" on top."""
+    """The task of `configs/language_modelling.py:lstm`, shrunk, with overrides "a.b=value" on
+    top.
+    """
     config = configs.load("configs/language_modelling.py:lstm", [*SHARED, *overrides])
     return LanguageModelling.load(config, None, tuple(SIZES))
 
@@ -91,7 +107,9 @@ def passed(params: Any, tokens: Any) -> tuple[np.ndarray, np.ndarray]:
 def drawn(task: LanguageModelling, seed: int = 3) -> Any:
     """Parameters far from uniform."""
     params = jax.jit(task.init)(jax.random.key(seed))
-    return jax.tree.map(lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params)
+    return jax.tree.map(
+        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params
+    )
 
 
 @functools.cache

@@ -1,4 +1,5 @@
-"""One of two processes that train together, as two machines would, with two devices each; `test_hosts` starts both.
+"""One of two processes that train together, as two machines would, with two devices each;
+`test_hosts` starts both.
 
 python -m tests.training.hosts 0 localhost:2345 FOLDER & python -m tests.training.hosts 1 localhost:2345 FOLDER
 """
@@ -20,14 +21,18 @@ ADAM = optax.adam(3e-3, eps=1e-3)
 
 
 def trained(name: str, index: int) -> Any:
-    """The state after some steps, put back on the devices and fetched once more before the last; of process `index` of PROCESSES."""
+    """The state after some steps, put back on the devices and fetched once more before the last; of
+    process `index` of PROCESSES.
+    """
     from attnlab.training.loop import remembered
     from attnlab.training.parallel import backend
     from attnlab.training.step import first_state, make_step
 
     task, place = Trailing(), backend(name)
     mine = slice(index * ROWS // PROCESSES, (index + 1) * ROWS // PROCESSES)
-    batches = [{key: rows[mine] for key, rows in points(3 * number + 2).items()} for number in range(STEPS)]
+    batches = [
+        {key: rows[mine] for key, rows in points(3 * number + 2).items()} for number in range(STEPS)
+    ]
     first = first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
     state = place.place(jax.device_get(first))
     program = place.compile(make_step(task.loss, task.weight, ADAM), state, place.feed(batches[0]))
@@ -38,19 +43,31 @@ def trained(name: str, index: int) -> Any:
 
 
 def agreed(index: int) -> Any:
-    """What the processes tell each other: the first one's arrays bit for bit, the largest numbers, and whose devices are taken."""
+    """What the processes tell each other: the first one's arrays bit for bit, the largest numbers,
+    and whose devices are taken.
+    """
     from attnlab.training.parallel import backend, equal_to_first, largest, of_first
 
-    given = {"zeros": np.array([-0.0, 0.0, np.nan], np.float32) * (1 - index), "count": np.array(7 - index, np.int8)}
+    given = {
+        "zeros": np.array([-0.0, 0.0, np.nan], np.float32) * (1 - index),
+        "count": np.array(7 - index, np.int8),
+    }
     given["half"] = np.asarray(jax.numpy.ones((2, 3), "bfloat16")) * (1 - index)
     found = [array.view(np.uint8) for array in map(np.atleast_1d, of_first(given).values())]
     owners = [device.process_index for device in backend("auto", 2).devices]  # type: ignore[attr-defined]
-    return [*found, np.array(largest([index, -index])), np.array(equal_to_first(["same", str(index)])), np.array(owners)]
+    return [
+        *found,
+        np.array(largest([index, -index])),
+        np.array(equal_to_first(["same", str(index)])),
+        np.array(owners),
+    ]
 
 
 def main(index: int, address: str, folder: Path) -> None:
     """Write what this process knows of the state in the end, by backend."""
-    jax.distributed.initialize(address, num_processes=PROCESSES, process_id=index, initialization_timeout=60)
+    jax.distributed.initialize(
+        address, num_processes=PROCESSES, process_id=index, initialization_timeout=60
+    )
     for name in ("mesh", "pmap"):
         np.savez(folder / f"{name}{index}.npz", *jax.tree.leaves(trained(name, index)))
     np.savez(folder / f"agreed{index}.npz", *agreed(index))

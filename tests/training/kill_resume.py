@@ -1,14 +1,16 @@
-"""kill -9 at random moments, then the same command: does everything equal an uninterrupted run, bit for bit?
+"""kill -9 at random moments, then the same command: does everything equal an uninterrupted run, bit
+for bit?
 
     python -m tests.training.kill_resume --kills 20
     python -m tests.training.kill_resume --kills 3 --system rnnsearch --backend pmap --devices 4
     python -m tests.training.kill_resume --kills 2 --every --backend mesh --devices 1
     python -m tests.training.kill_resume --kills 10 --processes 2 --devices 2
 
-The first runs three systems, on 1 and 4 forced devices, with pmap and mesh; the second one of these; the third every small config of
-every task; the fourth two processes that train together, of which a random one is killed: the other must end by itself, one line must say
-why, and the end must equal that of one process with as many devices. Training runs in forked children of one process that has imported
-everything but started nothing, so that a restart costs seconds.
+The first runs three systems, on 1 and 4 forced devices, with pmap and mesh; the second one of
+these; the third every small config of every task; the fourth two processes that train together, of
+which a random one is killed: the other must end by itself, one line must say why, and the end must
+equal that of one process with as many devices. Training runs in forked children of one process that
+has imported everything but started nothing, so that a restart costs seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from pathlib import Path
 
 STEPS = 60
 FILES = {
-    "rnnsearch": ("configs/translation.py:rnnsearch", ["embedding=8", "encoder=8", "decoder=8", "maxout=8", "dropout=0.1"]),
+    "rnnsearch": (
+        "configs/translation.py:rnnsearch",
+        ["embedding=8", "encoder=8", "decoder=8", "maxout=8", "dropout=0.1"],
+    ),
     "transformer": ("configs/translation.py:transformer", ["width=16", "hidden=16", "layers=1"]),
     "lstm_lm": ("configs/language_modelling.py:lstm", ["embedding=8", "width=8", "dropout=0.1"]),
 }
@@ -40,7 +45,12 @@ SHARED = {
     "language_modelling": ["data.examples=60", "batch.texts=joined", "batch.max_length=8"],
     "classification": ["data.examples=200"],
     "inference": ["data.examples=200"],
-    "g2p": ["data.examples=400", "decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"],
+    "g2p": [
+        "data.examples=400",
+        "decoding.method=greedy",
+        "decoding.max_ratio=0.5",
+        "decoding.max_extra=2",
+    ],
 }
 BOUND = 20.0  # seconds in which all processes have ended after one was killed
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
@@ -49,13 +59,25 @@ SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 def every() -> list[str]:
     """FILE:NAME of every config but those of published sizes."""
     of_file = {file: importlib.import_module(f"configs.{file}")._SYSTEMS for file in SHARED}
-    return [f"{file}:{name}" for file, names in of_file.items() for name in names if not name.endswith(("_paper", "_base"))]
+    return [
+        f"{file}:{name}"
+        for file, names in of_file.items()
+        for name in names
+        if not name.endswith(("_paper", "_base"))
+    ]
 
 
 def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]:
-    """A tiny run that saves often, so that many kills fall into a save; a language model reads lanes of one stream."""
+    """A tiny run that saves often, so that many kills fall into a save; a language model reads
+    lanes of one stream.
+    """
     config, own = FILES.get(system, (f"configs/{system.replace(':', '.py:')}", []))
-    settings = [f"system.{one}" for one in own] + ["data.valid=16", "data.test=1", "batch.size=16", *SHARED[Path(config).stem]]
+    settings = [f"system.{one}" for one in own] + [
+        "data.valid=16",
+        "data.test=1",
+        "batch.size=16",
+        *SHARED[Path(config).stem],
+    ]
     settings += [
         f"training.steps={STEPS}",
         "training.log_every=1",
@@ -64,11 +86,18 @@ def command(system: str, backend: str, devices: int, workdir: Path) -> list[str]
         "schedule.warmup=10",
     ]
     settings += [f"parallel.backend={backend}", f"parallel.devices={devices}"]
-    return ["train", f"--config={config}", f"--workdir={workdir}", *(f"--config.{setting}" for setting in settings)]
+    return [
+        "train",
+        f"--config={config}",
+        f"--workdir={workdir}",
+        *(f"--config.{setting}" for setting in settings),
+    ]
 
 
 def forked(work: Callable[[], int], errors: str = os.devnull) -> int:
-    """Do `work` in a forked child, silently, and exit with what it returns; the child's pid. The parent must have no threads."""
+    """Do `work` in a forked child, silently, and exit with what it returns; the child's pid. The
+    parent must have no threads.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -89,14 +118,22 @@ def start(arguments: list[str], errors: str = os.devnull) -> int:
 
 
 def start_all(arguments: list[str], processes: int, folder: Path) -> list[int]:
-    """Run the command as one of several processes, which leave what they say in `folder`; their pids."""
+    """Run the command as one of several processes, which leave what they say in `folder`; their
+    pids.
+    """
     if processes == 1:
         return [start(arguments)]
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    own = [[f"--coordinator=localhost:{port}", f"--processes={processes}", f"--process={index}"] for index in range(processes)]
-    return [start([*arguments, *flags], str(folder / f"errors{index}")) for index, flags in enumerate(own)]
+    own = [
+        [f"--coordinator=localhost:{port}", f"--processes={processes}", f"--process={index}"]
+        for index in range(processes)
+    ]
+    return [
+        start([*arguments, *flags], str(folder / f"errors{index}"))
+        for index, flags in enumerate(own)
+    ]
 
 
 def codes(pids: list[int], timeout: float) -> list[int]:
@@ -119,9 +156,12 @@ def uninterrupted(arguments: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def killed_until_done(arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1) -> tuple[int, float]:
-    """Start the command, kill it (or one of its processes) after a random time, again and again until one start ends by itself; the number
-    of kills, and the seconds of that last start."""
+def killed_until_done(
+    arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1
+) -> tuple[int, float]:
+    """Start the command, kill it (or one of its processes) after a random time, again and again
+    until one start ends by itself; the number of kills, and the seconds of that last start.
+    """
     kills = 0
     while True:
         pids, began = start_all(arguments, processes, folder), time.perf_counter()
@@ -136,16 +176,27 @@ def killed_until_done(arguments: list[str], longest: float, rng: random.Random, 
         victim = rng.choice(pids)
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
-        kills, longest = kills + 1, 1.05 * longest  # where others slow the machine down, a start must get somewhere at last
+        kills, longest = (
+            kills + 1,
+            1.05 * longest,
+        )  # where others slow the machine down, a start must get somewhere at last
         left = [pid for pid in pids if pid != victim]
         assert all(code > 0 for code in codes(left, BOUND))
         if left:
-            said = [line for index in range(processes) for line in (folder / f"errors{index}").read_text().splitlines()]
-            assert sum("error" in line or "Traceback" in line for line in said) == 1, "\n".join(said)
+            said = [
+                line
+                for index in range(processes)
+                for line in (folder / f"errors{index}").read_text().splitlines()
+            ]
+            assert sum("error" in line or "Traceback" in line for line in said) == 1, "\n".join(
+                said
+            )
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """What differs between two finished workdirs: metric stream, and the digests of every array of the last checkpoint."""
+    """What differs between two finished workdirs: metric stream, and the digests of every array of
+    the last checkpoint.
+    """
     from attnlab.training.checkpoints import Checkpoints
 
     wrong = []
@@ -158,28 +209,49 @@ def differences(one: Path, other: Path) -> list[str]:
             wrong.append(f"{workdir}: last step {checkpoints.steps()[-1]}")
         records.append(checkpoints._store().read_record(checkpoints.steps()[-1]))
         checkpoints.close()
-    return wrong + [path for path in records[0]["arrays"] if records[0]["arrays"][path] != records[1]["arrays"].get(path)]
+    return wrong + [
+        path
+        for path in records[0]["arrays"]
+        if records[0]["arrays"][path] != records[1]["arrays"].get(path)
+    ]
 
 
 def compared(one: Path, other: Path, note: Path) -> list[str]:
-    """`differences`, in a child of its own: reading a checkpoint starts threads, after which this process could not fork."""
+    """`differences`, in a child of its own: reading a checkpoint starts threads, after which this
+    process could not fork.
+    """
     pid = forked(lambda: 0 * note.write_text("\n".join(differences(one, other))))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     return note.read_text().splitlines()
 
 
-def trial(folder: Path, system: str, backend: str, devices: int, kills: int, seed: int = 0, processes: int = 1) -> tuple[int, list[str]]:
-    """At least `kills` kills, over as many runs as that takes; the number of kills and what differed from the undisturbed run, which one
-    process does."""
+def trial(
+    folder: Path,
+    system: str,
+    backend: str,
+    devices: int,
+    kills: int,
+    seed: int = 0,
+    processes: int = 1,
+) -> tuple[int, list[str]]:
+    """At least `kills` kills, over as many runs as that takes; the number of kills and what
+    differed from the undisturbed run, which one process does.
+    """
     reference = folder / "reference"
     uninterrupted(command(system, backend, devices, reference))  # also fills the compile cache
     rng, done, wrong = random.Random(seed), 0, []
-    longest = processes * max(2.0, uninterrupted(command(system, backend, devices, folder / "timed")))
+    longest = processes * max(
+        2.0, uninterrupted(command(system, backend, devices, folder / "timed"))
+    )
     for number in itertools.count():
         workdir = folder / f"killed{number}"
-        kills_of_run, seconds = killed_until_done(command(system, backend, devices, workdir), longest, rng, folder, processes)
+        kills_of_run, seconds = killed_until_done(
+            command(system, backend, devices, workdir), longest, rng, folder, processes
+        )
         done += kills_of_run
-        if not kills_of_run:  # a whole run took so long: on a machine that has become faster, later kills would never come
+        # a whole run took so long: on a machine that has become faster, later kills would never
+        # come
+        if not kills_of_run:
             longest = max(2.0, min(longest, seconds))
         wrong += compared(reference, workdir, folder / "differences")
         if done >= kills:
@@ -188,25 +260,39 @@ def trial(folder: Path, system: str, backend: str, devices: int, kills: int, see
 
 def main() -> int:
     """All combinations that the flags leave; prints a line each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--system", choices=(*SYSTEMS, *every()), action="append", metavar="NAME", help="one of three, or FILE:NAME of a config"
+        "--system",
+        choices=(*SYSTEMS, *every()),
+        action="append",
+        metavar="NAME",
+        help="one of three, or FILE:NAME of a config",
     )
     parser.add_argument("--every", action="store_true", help="every small config instead")
     parser.add_argument("--backend", choices=BACKENDS, action="append")
-    parser.add_argument("--devices", type=int, choices=(1, 2, 4), action="append", help="over all processes")
+    parser.add_argument(
+        "--devices", type=int, choices=(1, 2, 4), action="append", help="over all processes"
+    )
     parser.add_argument("--processes", type=int, default=1)
     flags = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    os.environ["XLA_FLAGS"] = (
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    )
     preload()
     failures = 0
     systems = every() if flags.every else flags.system or SYSTEMS
-    for system, devices, backend in itertools.product(systems, flags.devices or DEVICES, flags.backend or BACKENDS):
+    for system, devices, backend in itertools.product(
+        systems, flags.devices or DEVICES, flags.backend or BACKENDS
+    ):
         with tempfile.TemporaryDirectory() as folder:
-            kills, wrong = trial(Path(folder), system, backend, devices, flags.kills, flags.seed, flags.processes)
+            kills, wrong = trial(
+                Path(folder), system, backend, devices, flags.kills, flags.seed, flags.processes
+            )
         failures += bool(wrong)
         found = f"DIFFERS: {', '.join(wrong[:5])}" if wrong else "equal"
         print(f"{system:34} {devices} device(s) {backend:5} {kills:3} kills: {found}", flush=True)
@@ -214,7 +300,9 @@ def main() -> int:
 
 
 def preload() -> None:
-    """Import what training imports, without starting a jax backend: forked children begin at once."""
+    """Import what training imports, without starting a jax backend: forked children begin at
+    once.
+    """
     from attnlab.training.orbax_steps import _import_orbax
 
     _import_orbax()

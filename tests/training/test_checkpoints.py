@@ -1,4 +1,6 @@
-"""Checkpoints against damage: flipped bits, truncation, kills while saving, full disks; and which steps are kept."""
+"""Checkpoints against damage: flipped bits, truncation, kills while saving, full disks; and which
+steps are kept.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tree_of(value: float) -> dict[str, Any]:
-    """A small state with what real ones hold: nested dicts, a named tuple, a tuple, bfloat16, a scalar, None."""
+    """A small state with what real ones hold: nested dicts, a named tuple, a tuple, bfloat16, a
+    scalar, None.
+    """
     noise = np.random.default_rng(int(value)).normal(size=(40, 50)).astype(np.float32)
     return {
-        "params": {"encoder": {"kernel": noise + np.float32(value), "bias": np.full(5, value, jax.numpy.bfloat16)}},
+        "params": {
+            "encoder": {
+                "kernel": noise + np.float32(value),
+                "bias": np.full(5, value, jax.numpy.bfloat16),
+            }
+        },
         "opt_state": (Moments(np.int32(value), {"w": np.asfortranarray(noise[:3].T)}), ()),
         "ema": None,
     }
 
 
 def assert_equal(restored: Restored | None, step: int, value: float) -> None:
-    """The restored step is `step` and its tree is `tree_of(value)`: same structure, types and bits."""
+    """The restored step is `step` and its tree is `tree_of(value)`: same structure, types and
+    bits.
+    """
     assert restored is not None and restored.step == step
     wanted = tree_of(value)
     assert jax.tree.structure(restored.tree) == jax.tree.structure(wanted)
@@ -59,7 +70,9 @@ def make(tmp_path: Path, warnings: list[str]) -> Iterator[Callable[..., Checkpoi
     """Opens `tmp_path / "checkpoints"` any number of times; closed at the end."""
     opened: list[Checkpoints] = []
 
-    def build(keep: int = 3, directory: Path = tmp_path / "checkpoints", **options: Any) -> Checkpoints:
+    def build(
+        keep: int = 3, directory: Path = tmp_path / "checkpoints", **options: Any
+    ) -> Checkpoints:
         opened.append(Checkpoints(directory, keep, warn=warnings.append, **options))
         return opened[-1]
 
@@ -74,7 +87,9 @@ def three_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("saved") / "checkpoints"
     checkpoints = Checkpoints(directory, keep=3)
     for step in (1, 2, 3):
-        checkpoints.save(step, tree_of(step), {"loss": 0.1 * step, "history": (1, 2)}, best=step == 2)
+        checkpoints.save(
+            step, tree_of(step), {"loss": 0.1 * step, "history": (1, 2)}, best=step == 2
+        )
     checkpoints.close()
     return directory
 
@@ -94,12 +109,16 @@ def flip(file: Path, position: int, bit: int) -> None:
 
 def data_file(step: Path) -> Path:
     """The largest file of a step: the array chunks."""
-    return max((file for file in step.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+    return max(
+        (file for file in step.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
+    )
 
 
 @pytest.mark.quick
 def test_round_trip(make: Callable[..., Checkpoints], capfd: pytest.CaptureFixture[str]) -> None:
-    """What comes back is what was saved, though the caller overwrote it at once; nothing is printed."""
+    """What comes back is what was saved, though the caller overwrote it at once; nothing is
+    printed.
+    """
     checkpoints = make()
     assert checkpoints.restore(tree_of(0)) is None
     tree = tree_of(7)
@@ -122,7 +141,9 @@ def test_device_arrays_are_accepted(make: Callable[..., Checkpoints]) -> None:
 
 
 def test_keeps_last_and_best_across_reopening(make: Callable[..., Checkpoints]) -> None:
-    """keep=2: the last two and the best stay; a reopened folder still knows its best, and a new best replaces it."""
+    """keep=2: the last two and the best stay; a reopened folder still knows its best, and a new
+    best replaces it.
+    """
     first = make(keep=2)
     for step in (1, 2, 3, 4):
         first.save(step, tree_of(step), {}, best=step == 1)
@@ -140,7 +161,9 @@ def test_keeps_last_and_best_across_reopening(make: Callable[..., Checkpoints]) 
     assert_equal(second.restore(tree_of(0), "best"), 6, 6)
 
 
-def test_old_step_stays_until_the_new_one_is_committed(make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_step_stays_until_the_new_one_is_committed(
+    make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """keep=1: while step 2 is not yet committed, step 1 is there."""
     checkpoints = make(keep=1)
     checkpoints.save(1, tree_of(1), {})
@@ -148,7 +171,11 @@ def test_old_step_stays_until_the_new_one_is_committed(make: Callable[..., Check
     seen = []
     store = checkpoints._store()
     original = store.wait
-    monkeypatch.setattr(store, "wait", lambda: (seen.append((checkpoints.directory / "1" / "meta").is_dir()), original()))
+    monkeypatch.setattr(
+        store,
+        "wait",
+        lambda: (seen.append((checkpoints.directory / "1" / "meta").is_dir()), original()),
+    )
     checkpoints.save(2, tree_of(2), {})
     checkpoints.wait()
     assert seen == [True] and checkpoints.steps() == [2]
@@ -177,7 +204,9 @@ def test_restore_of_a_given_step(make: Callable[..., Checkpoints], copied: Path)
 
 
 @pytest.mark.parametrize("part", range(16))
-def test_flipped_bit_in_array_data_is_detected(part: int, make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+def test_flipped_bit_in_array_data_is_detected(
+    part: int, make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+) -> None:
     """One bit, at 16 places over the array chunks: never a wrong number."""
     file = data_file(copied / "3")
     flip(file, (2 * part + 1) * file.stat().st_size // 32, part % 8)
@@ -191,17 +220,23 @@ def test_flipped_bit_in_array_data_is_detected(part: int, make: Callable[..., Ch
 
 
 def test_most_flips_in_array_data_are_detected(copied: Path) -> None:
-    """The check above cannot pass by reading nothing: in the middle of the chunks a flip is always found."""
+    """The check above cannot pass by reading nothing: in the middle of the chunks a flip is always
+    found.
+    """
     file = data_file(copied / "3")
     flip(file, file.stat().st_size // 2, 3)
     with pytest.raises(UserError, match="is damaged"):
         Checkpoints(copied, 3, read_only=True).restore(tree_of(0), 3)
 
 
-def test_flipped_bits_in_every_other_file_are_detected_or_harmless(copied: Path, three_steps: Path, warnings: list[str]) -> None:
+def test_flipped_bits_in_every_other_file_are_detected_or_harmless(
+    copied: Path, three_steps: Path, warnings: list[str]
+) -> None:
     """Also in indices, metadata and our own record: an equal tree and meta, or an error."""
     outcomes = []
-    for file in sorted(file.relative_to(copied) for file in (copied / "3").rglob("*") if file.is_file()):
+    for file in sorted(
+        file.relative_to(copied) for file in (copied / "3").rglob("*") if file.is_file()
+    ):
         size = (copied / file).stat().st_size
         for position in sorted({size // 7, size // 2, size - 2}) if size > 2 else []:
             flip(copied / file, position, position % 7)
@@ -214,7 +249,10 @@ def test_flipped_bits_in_every_other_file_are_detected_or_harmless(copied: Path,
             else:
                 outcomes.append("harmless")
                 assert_equal(restored, 3, 3)
-                assert restored is not None and restored.meta == {"loss": pytest.approx(0.3), "history": [1, 2]}
+                assert restored is not None and restored.meta == {
+                    "loss": pytest.approx(0.3),
+                    "history": [1, 2],
+                }
             checkpoints.close()
             shutil.copy(three_steps / file, copied / file)
     assert outcomes.count("found") >= 10
@@ -237,7 +275,10 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "no state": lambda step: shutil.rmtree(step / "state"),
     "no meta": lambda step: shutil.rmtree(step / "meta"),
     "deleted data": lambda step: data_file(step).unlink(),
-    "another step's folder": lambda step: (shutil.rmtree(step), shutil.copytree(step.with_name("1"), step))[0],
+    "another step's folder": lambda step: (
+        shutil.rmtree(step),
+        shutil.copytree(step.with_name("1"), step),
+    )[0],
 }
 
 
@@ -250,7 +291,11 @@ def test_damaged_step_falls_back_and_can_be_saved_again(
     checkpoints = make()
     assert checkpoints.best in (2, None)
     assert_equal(checkpoints.restore(tree_of(0)), 2, 2)
-    assert len(warnings) == 1 and f"checkpoint {copied / '3'} is damaged" in warnings[0] and "\n" not in warnings[0]
+    assert (
+        len(warnings) == 1
+        and f"checkpoint {copied / '3'} is damaged" in warnings[0]
+        and "\n" not in warnings[0]
+    )
     assert checkpoints.best == 2
     assert checkpoints.save(3, tree_of(3), {})
     checkpoints.wait()
@@ -258,8 +303,12 @@ def test_damaged_step_falls_back_and_can_be_saved_again(
     assert checkpoints.steps() == [1, 2, 3]
 
 
-def test_read_only_moves_nothing(make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
-    """evaluate and generate report a damaged step and leave the folder as it is; they cannot save."""
+def test_read_only_moves_nothing(
+    make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+) -> None:
+    """evaluate and generate report a damaged step and leave the folder as it is; they cannot
+    save.
+    """
     truncate_data(copied / "3")
     (copied / "9").mkdir()
     before = sorted(path for path in copied.rglob("*"))
@@ -271,18 +320,26 @@ def test_read_only_moves_nothing(make: Callable[..., Checkpoints], copied: Path,
         checkpoints.save(4, tree_of(4), {})
 
 
-def test_nothing_good_left_is_an_error_every_time(make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+def test_nothing_good_left_is_an_error_every_time(
+    make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+) -> None:
     """Never a silent start from scratch, not even at the second try."""
     for step in ("1", "2", "3"):
         truncate_data(copied / step)
     for _ in range(2):
-        with pytest.raises(UserError, match=r"no readable checkpoint in .*step 3: .*step 2: .*step 1: "):
+        with pytest.raises(
+            UserError, match=r"no readable checkpoint in .*step 3: .*step 2: .*step 1: "
+        ):
             make().restore(tree_of(0))
     assert len(warnings) == 6
 
 
-def test_empty_and_temporary_folders_do_not_count(make: Callable[..., Checkpoints], tmp_path: Path, warnings: list[str]) -> None:
-    """An empty folder named like a step, and what a killed save leaves, are neither steps nor in the way."""
+def test_empty_and_temporary_folders_do_not_count(
+    make: Callable[..., Checkpoints], tmp_path: Path, warnings: list[str]
+) -> None:
+    """An empty folder named like a step, and what a killed save leaves, are neither steps nor in
+    the way.
+    """
     directory = tmp_path / "checkpoints"
     for name in ("5", "8.orbax-checkpoint-tmp/state", "deleting-2/state", "notes"):
         (directory / name).mkdir(parents=True)
@@ -294,11 +351,19 @@ def test_empty_and_temporary_folders_do_not_count(make: Callable[..., Checkpoint
     assert sorted(path.name for path in directory.iterdir()) == ["5", "notes"]
 
 
-def test_mismatch_is_one_line(make: Callable[..., Checkpoints], copied: Path, warnings: list[str]) -> None:
+def test_mismatch_is_one_line(
+    make: Callable[..., Checkpoints], copied: Path, warnings: list[str]
+) -> None:
     """Shape, dtype, missing and extra paths; a sound step that does not fit is not "damaged"."""
     wrong: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
-        (lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 51), np.float32)), "saved float32[40,50], wanted float32[40,51]"),
-        (lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 50), np.float16)), "saved float32[40,50], wanted float16[40,50]"),
+        (
+            lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 51), np.float32)),
+            "saved float32[40,50], wanted float32[40,51]",
+        ),
+        (
+            lambda t: t["params"]["encoder"].update(kernel=np.zeros((40, 50), np.float16)),
+            "saved float32[40,50], wanted float16[40,50]",
+        ),
         (lambda t: t["params"]["encoder"].pop("kernel"), "saved float32[40,50], wanted nothing"),
     ]
     for change, message in wrong:
@@ -306,9 +371,14 @@ def test_mismatch_is_one_line(make: Callable[..., Checkpoints], copied: Path, wa
         change(tree)
         with pytest.raises(UserError) as raised:
             make().restore(tree)
-        assert str(raised.value) == f"checkpoint {copied / '3'} does not fit: params/encoder/kernel: {message}"
+        assert (
+            str(raised.value)
+            == f"checkpoint {copied / '3'} does not fit: params/encoder/kernel: {message}"
+        )
     tree = tree_of(0) | {"params": {"decoder": np.zeros(3)}}
-    with pytest.raises(UserError, match=r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"):
+    with pytest.raises(
+        UserError, match=r"params/decoder: saved nothing, wanted float64\[3\] \(and 2 more\)"
+    ):
         make().restore(tree)
     assert not warnings and make().steps() == [1, 2, 3]
 
@@ -332,12 +402,18 @@ while True:
 
 
 def test_kill_while_saving_leaves_a_good_step(tmp_path: Path) -> None:
-    """SIGKILL at three moments in a loop of saves: the newest step is at least the last one known committed, and right."""
+    """SIGKILL at three moments in a loop of saves: the newest step is at least the last one known
+    committed, and right.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     like = {"a": np.zeros((60, 1000)), "b": np.int64(0)}
     for delay in (0.013, 0.05, 0.11):
         child = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-c", KILLED, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         assert child.stdout is not None and child.stderr is not None
         committed = int(child.stdout.readline() or child.stderr.read())
@@ -354,10 +430,14 @@ def test_kill_while_saving_leaves_a_good_step(tmp_path: Path) -> None:
         reader.close()
 
 
-def test_too_little_space_is_said_before_the_first_save(make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_space_is_said_before_the_first_save(
+    make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Free space is compared with keep + 2 steps, in MB; steps already there need no more."""
     usage = namedtuple("usage", ["total", "used", "free"])
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 4_500_000, 4_500_000))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 4_500_000, 4_500_000)
+    )
     tree = {"w": np.zeros(250_000, np.float32)}
     checkpoints = make(keep=3)
     with pytest.raises(UserError, match=r"5\.0 MB needed \(checkpoint.keep=3\), 4\.5 MB free"):
@@ -366,24 +446,35 @@ def test_too_little_space_is_said_before_the_first_save(make: Callable[..., Chec
     assert make(keep=2).save(1, tree, {})
 
 
-def test_no_space_error_names_folder_and_last_good_step(make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_error_names_folder_and_last_good_step(
+    make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """ENOSPC in whatever coat, while starting or in the background."""
     checkpoints = make()
     checkpoints.save(1, tree_of(1), {})
     checkpoints.wait()
-    errors = [OSError(errno.ENOSPC, "No space left on device"), ValueError("RESOURCE_EXHAUSTED: Error writing local file")]
+    errors = [
+        OSError(errno.ENOSPC, "No space left on device"),
+        ValueError("RESOURCE_EXHAUSTED: Error writing local file"),
+    ]
     for method in ("write", "wait"):
         for error in errors:
 
             def fail(*arguments: Any, error: Exception = error) -> None:
-                (checkpoints.directory / "2.orbax-checkpoint-tmp" / "state").mkdir(parents=True, exist_ok=True)
+                (checkpoints.directory / "2.orbax-checkpoint-tmp" / "state").mkdir(
+                    parents=True, exist_ok=True
+                )
                 raise error
 
             with monkeypatch.context() as patch:
                 patch.setattr(checkpoints._store(), "write", lambda *arguments: None)
                 patch.setattr(checkpoints._store(), method, fail)
                 with pytest.raises(
-                    UserError, match=rf"no space left on the disk of {checkpoints.directory}: step 2 .*the last good step is 1"
+                    UserError,
+                    match=(
+                        rf"no space left on the disk of {checkpoints.directory}: step 2 .*the last"
+                        r" good step is 1"
+                    ),
                 ):
                     checkpoints.save(2, tree_of(2), {})
                     checkpoints.wait()
@@ -394,14 +485,21 @@ def test_no_space_error_names_folder_and_last_good_step(make: Callable[..., Chec
 
 @pytest.mark.parametrize("limit", [100, 2000])
 def test_a_limit_on_the_size_of_files(
-    limit: int, make: Callable[..., Checkpoints], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    limit: int,
+    make: Callable[..., Checkpoints],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Whichever file is the first that is too large: one line, the steps before stay, and nothing comes afterwards, when closing either."""
+    """Whichever file is the first that is too large: one line, the steps before stay, and nothing
+    comes afterwards, when closing either.
+    """
     checkpoints = make()
     checkpoints.save(1, {"a": np.zeros(3)}, {})
     checkpoints.wait()
     noise, before = np.random.default_rng(0), resource.getrlimit(resource.RLIMIT_FSIZE)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python does not see that what it has compiled was cut
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # Python does not see that what it has compiled was cut
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(UserError) as raised:
@@ -410,16 +508,23 @@ def test_a_limit_on_the_size_of_files(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     checkpoints.close()
-    words = "File too large; raise the limit on the size of files ('ulimit -f') and run again; the last good step is 1"
+    words = (
+        "File too large; raise the limit on the size of files ('ulimit -f') and run again; the last"
+        " good step is 1"
+    )
     assert str(raised.value) == f"cannot write checkpoint 2 in {checkpoints.directory}: {words}"
-    assert [path.name for path in checkpoints.directory.iterdir()] == ["1"] and capfd.readouterr().err == ""
+    assert [path.name for path in checkpoints.directory.iterdir()] == [
+        "1"
+    ] and capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("how", [None, "best"])
 def test_a_step_that_may_not_be_read_is_not_damaged(
     how: Any, make: Callable[..., Checkpoints], warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither an older one in its place nor a warning of damage, and nothing is renamed: with the right to read, it is taken."""
+    """Neither an older one in its place nor a warning of damage, and nothing is renamed: with the
+    right to read, it is taken.
+    """
     checkpoints = make()
     for step in (1, 2):
         checkpoints.save(step, tree_of(step), {}, best=step == 1)
@@ -432,7 +537,13 @@ def test_a_step_that_may_not_be_read_is_not_damaged(
     with monkeypatch.context() as patch:
         patch.setattr(again._store(), "read_record", lambda step: refuse(f"{step}/meta"))
         patch.setattr("attnlab.training.checkpoints.open", refuse, raising=False)
-        with pytest.raises(UserError, match=f"cannot read checkpoint {again.directory}/2, which need not be damaged: Permission denied"):
+        with pytest.raises(
+            UserError,
+            match=(
+                f"cannot read checkpoint {again.directory}/2, which need not be damaged: Permission"
+                " denied"
+            ),
+        ):
             again.restore(tree_of(0), how if again.best else None)
     assert warnings == [] and sorted(path.name for path in again.directory.iterdir()) == ["1", "2"]
     assert_equal(make().restore(tree_of(0), how), 2 if how is None else 1, 2 if how is None else 1)
@@ -467,17 +578,33 @@ print((Checkpoints(directory + "/run", 1).restore({"w": noise}).tree["w"] == noi
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """A real full disk (a tiny tmpfs): one line, the half-written step gone, the one before still good, nothing else printed."""
-    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+    """A real full disk (a tiny tmpfs): one line, the half-written step gone, the one before still
+    good, nothing else printed.
+    """
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode
+    ):
         pytest.skip("no user namespaces here")
-    command = f'mount -t tmpfs -o size=3m none "{tmp_path}" && exec "{sys.executable}" -c "$0" "{tmp_path}"'
+    command = (
+        f'mount -t tmpfs -o size=3m none "{tmp_path}" && exec "{sys.executable}" -c "$0"'
+        f' "{tmp_path}"'
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", command, textwrap.dedent(FULL)], capture_output=True, text=True, env=environment, timeout=60
+        ["unshare", "-rm", "sh", "-c", command, textwrap.dedent(FULL)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
     )
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert lines[0] == f"no space left on the disk of {tmp_path}/run: step 2 was not saved; the last good step is 1"
+    assert (
+        lines[0]
+        == f"no space left on the disk of {tmp_path}/run: step 2 was not saved; the last good step"
+        " is 1"
+    )
     assert lines[1:] == ["['1']", "True"]
 
 
@@ -494,7 +621,9 @@ def test_unwritable_place_is_a_user_error(make: Callable[..., Checkpoints], tmp_
         make(directory=tmp_path / "file" / "checkpoints").save(1, tree_of(1), {})
 
 
-def test_orbax_does_not_log_but_others_do(make: Callable[..., Checkpoints], caplog: pytest.LogCaptureFixture) -> None:
+def test_orbax_does_not_log_but_others_do(
+    make: Callable[..., Checkpoints], caplog: pytest.LogCaptureFixture
+) -> None:
     """Only records from orbax's files are dropped from absl's logger."""
     checkpoints = make()
     checkpoints.save(1, tree_of(1), {})

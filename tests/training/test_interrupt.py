@@ -1,4 +1,6 @@
-"""Signals: the first is remembered, the second acts; a run that gets SIGTERM saves, says so and goes on later as if nothing had been."""
+"""Signals: the first is remembered, the second acts; a run that gets SIGTERM saves, says so and
+goes on later as if nothing had been.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from attnlab.commands import main
+from attnlab.records import attempts
+from attnlab.records.stream import read_records
 from attnlab.training import interrupt as interrupt_module
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.records import Status, read_records
 from tests.training.kill_resume import STEPS, command, differences
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,12 +25,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.quick
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_the_first_signal_is_remembered_and_the_second_acts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_signal_is_remembered_and_the_second_acts(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
     caught: list[int] = []
     before = signal.signal(number, lambda which, frame: caught.append(which))
     try:
-        handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        handlers = {
+            one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
         with Interrupt() as interrupt:
             assert interrupt.signal is None
             signal.raise_signal(number)
@@ -74,7 +81,9 @@ def test_a_run_under_nohup_goes_on_without_its_terminal() -> None:
 
 def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt_module, "REPEAT", 0.0)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with SIGINT ignored
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job starts with SIGINT ignored
     try:
         with pytest.raises(KeyboardInterrupt), Interrupt():
             signal.raise_signal(signal.SIGINT)
@@ -83,25 +92,38 @@ def test_second_ctrl_c_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None
         signal.signal(signal.SIGINT, before)
 
 
-def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 143, status "interrupted", a checkpoint of that very step; after the resume all equals an undisturbed run."""
+def test_sigterm_to_a_real_run_saves_and_the_same_command_finishes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 143, status "interrupted", a checkpoint of that very step; after the resume all
+    equals an undisturbed run.
+    """
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     launch = [sys.executable, str(ROOT / "launch.py"), *command("rnnsearch", "mesh", 1, cut)]
-    child = subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": ""})
+    child = subprocess.Popen(
+        launch,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
     deadline = time.monotonic() + 300
-    while not read_records(cut / "metrics.jsonl") and child.poll() is None and time.monotonic() < deadline:
+    while (
+        not read_records(cut / "metrics.jsonl")
+        and child.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.005)
     child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=300)
     assert child.returncode == 143, err
-    status = Status.read(cut)
-    assert status is not None and status["state"] == "interrupted" and "signal 15" in status["message"]
-    step = status["step"]
+    state, step, message = attempts.last_word(attempts.read(cut))
+    assert state == "interrupted" and "signal 15" in message
     assert 0 < step < STEPS and f"interrupted at step {step}: saved in {cut}" in out
     assert (cut / "checkpoints" / str(step)).is_dir() and not (cut / "results.json").exists()
 
     assert main(command("rnnsearch", "mesh", 1, cut)) == 0
-    assert (Status.read(cut) or {})["state"] == "done" and (cut / "results.json").exists()
+    assert attempts.last_word(attempts.read(cut))[0] == "done" and (cut / "results.json").exists()
     assert main(command("rnnsearch", "mesh", 1, whole)) == 0
     assert differences(whole, cut) == []
     capsys.readouterr()

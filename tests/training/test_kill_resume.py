@@ -18,12 +18,25 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     ("system", "backend", "devices", "kills", "processes"),
-    [("rnnsearch", "pmap", 4, 3, 1), ("transformer", "mesh", 1, 3, 1), ("rnnsearch", "mesh", 2, 1, 2)],
+    [
+        ("rnnsearch", "pmap", 4, 3, 1),
+        ("transformer", "mesh", 1, 3, 1),
+        ("rnnsearch", "mesh", 2, 1, 2),
+    ],
 )
-def test_kill_minus_nine_changes_nothing(system: str, backend: str, devices: int, kills: int, processes: int) -> None:
-    """Kills at random moments, of one of several processes too; parameters, optimizer and metric stream equal those of the undisturbed
-    run of one process."""
-    flags = [f"--system={system}", f"--backend={backend}", f"--devices={devices}", f"--kills={kills}", f"--processes={processes}"]
+def test_kill_minus_nine_changes_nothing(
+    system: str, backend: str, devices: int, kills: int, processes: int
+) -> None:
+    """Kills at random moments, of one of several processes too; parameters, optimizer and metric
+    stream equal those of the undisturbed run of one process.
+    """
+    flags = [
+        f"--system={system}",
+        f"--backend={backend}",
+        f"--devices={devices}",
+        f"--kills={kills}",
+        f"--processes={processes}",
+    ]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.training.kill_resume", *flags],
         capture_output=True,
@@ -34,15 +47,24 @@ def test_kill_minus_nine_changes_nothing(system: str, backend: str, devices: int
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.fullmatch(rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n", done.stdout)
+    found = re.fullmatch(
+        rf"{system} +{devices} device\(s\) {backend} +(\d+) kills: equal\n", done.stdout
+    )
     assert found is not None and int(found[1]) >= kills, done.stdout
 
 
 @pytest.mark.quick
 def test_a_difference_is_seen(tmp_path: Path) -> None:
-    """Another seed differs in metrics, parameters and moments; a changed metric alone is seen too; equal runs are equal."""
+    """Another seed differs in metrics, parameters and moments; a changed metric alone is seen too;
+    equal runs are equal.
+    """
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):
-        run(tmp_path / name, settings(training__steps=STEPS, checkpoint__every=0, training__evaluate_every=0, seed=seed))
+        run(
+            tmp_path / name,
+            settings(
+                training__steps=STEPS, checkpoint__every=0, training__evaluate_every=0, seed=seed
+            ),
+        )
     assert differences(tmp_path / "one", tmp_path / "same") == []
     assert {"metrics.jsonl", "params/w"} <= set(differences(tmp_path / "one", tmp_path / "other"))
     path = tmp_path / "same" / "metrics.jsonl"

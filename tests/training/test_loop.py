@@ -1,4 +1,6 @@
-"""The training loop on a straight line: what it writes and when, and that stopping changes nothing."""
+"""The training loop on a straight line: what it writes and when, and that stopping changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.records import attempts
+from attnlab.records.stream import Metrics, read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.loop import best_params, saved_like
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
-from attnlab.training.records import Metrics, Status, read_records
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
 
@@ -39,12 +42,26 @@ def last_state(workdir: Path, config: Any) -> Any:
 def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> None:
     config = settings(training__clip=0.0)
     outcome = run(tmp_path, config)
-    assert (outcome.state, outcome.step, outcome.message) == ("done", 9, "") and (outcome.seconds_to_first_step or 0) > 0
+    assert (outcome.state, outcome.step, outcome.message) == ("done", 9, "") and (
+        outcome.seconds_to_first_step or 0
+    ) > 0
     records = read_records(tmp_path / "metrics.jsonl")
-    expected = [(2, "train"), (3, "valid"), (4, "train"), (6, "train"), (6, "valid"), (8, "train"), (9, "train"), (9, "valid")]
+    expected = [
+        (2, "train"),
+        (3, "valid"),
+        (4, "train"),
+        (6, "train"),
+        (6, "valid"),
+        (8, "train"),
+        (9, "train"),
+        (9, "valid"),
+    ]
     assert [(record["step"], record["split"]) for record in records] == expected
 
-    params = {name: np.asarray(value, np.float64) for name, value in jax.device_get(Line().init(jax.random.key(0))).items()}
+    params = {
+        name: np.asarray(value, np.float64)
+        for name, value in jax.device_get(Line().init(jax.random.key(0))).items()
+    }
     _, schedule = build_optimizer(config.optimizer, config.schedule, steps=9, clip=0.0)
     m, v = ({name: np.zeros_like(value) for name, value in params.items()} for _ in range(2))
     for step in range(1, 10):  # the same in NumPy: mean over the real rows, Adam
@@ -55,32 +72,48 @@ def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> N
         for record in records:
             if (record["step"], record["split"]) == (step, "train"):
                 norm = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
-                wanted = {"loss": loss / count, "tokens": count, "grad_norm": norm, "learning_rate": rate}
+                wanted = {
+                    "loss": loss / count,
+                    "tokens": count,
+                    "grad_norm": norm,
+                    "learning_rate": rate,
+                }
                 assert {name: record[name] for name in wanted} == pytest.approx(wanted, rel=2e-5)
         for name, grad in grads.items():
             m[name], v[name] = 0.9 * m[name] + 0.1 * grad, 0.999 * v[name] + 0.001 * grad**2
-            params[name] = params[name] - rate * (m[name] / (1 - 0.9**step)) / (np.sqrt(v[name] / (1 - 0.999**step)) + 1e-8)
+            params[name] = params[name] - rate * (m[name] / (1 - 0.9**step)) / (
+                np.sqrt(v[name] / (1 - 0.999**step)) + 1e-8
+            )
     for name, value in last_state(tmp_path, config).tree.params.items():
         np.testing.assert_allclose(value, params[name], atol=1e-5)
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5, 8])
-def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(stop: int, tmp_path: Path) -> None:
+def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(
+    stop: int, tmp_path: Path
+) -> None:
     config = settings(training__ema=0.5, training__log_every=1)
     run(tmp_path / "whole", config)
     outcome = run(tmp_path / "cut", config, stop=stop)
     assert (outcome.state, outcome.step) == ("interrupted", stop) and "signal 15" in outcome.message
-    assert saved(tmp_path / "cut")[-1] == stop and read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
+    assert (
+        saved(tmp_path / "cut")[-1] == stop
+        and read_records(tmp_path / "cut" / "metrics.jsonl")[-1]["step"] == stop
+    )
     assert run(tmp_path / "cut", config).state == "done"
     whole, cut = (last_state(tmp_path / name, config) for name in ("whole", "cut"))
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "cut" / "metrics.jsonl").read_bytes()
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
+        tmp_path / "cut" / "metrics.jsonl"
+    ).read_bytes()
     assert whole.meta == cut.meta
     for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", ["mesh", "pmap"])
-def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(name: str, tmp_path: Path) -> None:
+def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(
+    name: str, tmp_path: Path
+) -> None:
     """Byte for byte on as many devices; on fewer, the same rows go on."""
     config, task = settings(training__log_every=1), Trailing()
     run(tmp_path / "whole", config, task, place=backend(name, 4))
@@ -95,25 +128,34 @@ def test_what_is_remembered_of_rows_survives_a_stop_and_other_devices(name: str,
             checkpoints.close()
         whole, cut = states
         assert whole is not None and cut is not None and whole.step == cut.step == 9
-        assert whole.tree.remembered["m"].shape == (8, 3) and whole.tree.remembered["steps"].tolist() == [9] * 6 + [6, 3]
+        assert whole.tree.remembered["m"].shape == (8, 3) and whole.tree.remembered[
+            "steps"
+        ].tolist() == [9] * 6 + [6, 3]
         for one, other in zip(jax.tree.leaves(whole.tree), jax.tree.leaves(cut.tree), strict=True):
             np.testing.assert_allclose(one, other, atol=0 if devices == 4 else 2e-6)
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "4" / "metrics.jsonl").read_bytes()
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
+        tmp_path / "4" / "metrics.jsonl"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("until", [3, 4, 9])
 def test_until_a_step_is_the_beginning_of_the_whole_run(until: int, tmp_path: Path) -> None:
-    """No record more or less than the whole run has up to there, and it can go on; at the last step it is simply done."""
+    """No record more or less than the whole run has up to there, nor asked again; and it can go on.
+    At the last step it is simply done.
+    """
     config = settings(training__log_every=2)
     run(tmp_path / "whole", config)
     outcome = run(tmp_path / "part", config, until=until)
+    assert run(tmp_path / "part", config, until=until).step == until
     assert (outcome.state, outcome.step) == ("done" if until == 9 else "interrupted", until)
     assert saved(tmp_path / "part")[-1] == until
     assert ("stopped as asked" in outcome.message) == (until != 9)
     whole, part = (read_records(tmp_path / name / "metrics.jsonl") for name in ("whole", "part"))
     assert part == [record for record in whole if record["step"] <= until]
     assert run(tmp_path / "part", config).state == "done"
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "part" / "metrics.jsonl").read_bytes()
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
+        tmp_path / "part" / "metrics.jsonl"
+    ).read_bytes()
 
 
 def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> None:
@@ -128,7 +170,9 @@ def test_runs_that_differ_in_their_seed_share_their_programs(tmp_path: Path) -> 
     for seed in (0, 1, 2**32 + 1):
         run(tmp_path / str(seed), settings(seed=seed), Noisy(), place=Watched(jax.devices()[:1]))
     assert len(texts) == 3 and len(set(texts)) == 1
-    zero, one, large = ((tmp_path / str(seed) / "metrics.jsonl").read_bytes() for seed in (0, 1, 2**32 + 1))
+    zero, one, large = (
+        (tmp_path / str(seed) / "metrics.jsonl").read_bytes() for seed in (0, 1, 2**32 + 1)
+    )
     assert zero != one and one == large  # a key is made of the low 32 bits of a number
 
 
@@ -139,17 +183,25 @@ def test_checkpoints_hold_no_seed(tmp_path: Path) -> None:
     run(tmp_path / "cut", config, Noisy(), stop=5)
     assert last_state(tmp_path / "cut", config).tree.seed is None
     run(tmp_path / "cut", config, Noisy())
-    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (tmp_path / "cut" / "metrics.jsonl").read_bytes()
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == (
+        tmp_path / "cut" / "metrics.jsonl"
+    ).read_bytes()
 
 
-def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(tmp_path: Path) -> None:
-    """As after kill -9 at step 6: the newest checkpoint is 4, metrics and a torn line go further."""
+def test_a_run_killed_between_checkpoints_drops_the_records_it_cannot_continue(
+    tmp_path: Path,
+) -> None:
+    """As after kill -9 at step 6: the newest checkpoint is 4, metrics and a torn line go
+    further.
+    """
     config = settings(training__log_every=1)
     run(tmp_path / "whole", config)
     run(tmp_path / "cut", config, stop=4)
     path = tmp_path / "cut" / "metrics.jsonl"
     lines = (tmp_path / "whole" / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(line for line in lines if json.loads(line)["step"] <= 6) + b'{"step": 7, "spl')
+    path.write_bytes(
+        b"".join(line for line in lines if json.loads(line)["step"] <= 6) + b'{"step": 7, "spl'
+    )
     run(tmp_path / "cut", config)
     assert path.read_bytes() == b"".join(lines)
 
@@ -160,10 +212,19 @@ def cut_short(stream: bytes) -> bytes:
 
 HARMS: dict[str, tuple[Any, str]] = {
     "cut": (cut_short, r"holds \d+ bytes up to step 8"),
-    "cut within a line": (lambda stream: stream[: len(stream) // 2], r"holds \d+ bytes up to step 8"),
+    "cut within a line": (
+        lambda stream: stream[: len(stream) // 2],
+        r"holds \d+ bytes up to step 8",
+    ),
     "doubled": (lambda stream: stream + stream, r"holds \d+ bytes up to step 8"),
-    "edited": (lambda stream: stream.replace(b'"tokens": 8', b'"tokens": 9', 1), "holds other bytes up to step 8"),
-    "with the ends of lines of another system": (lambda stream: stream.replace(b"\n", b"\r\n"), r"holds \d+ bytes up to step 8"),
+    "edited": (
+        lambda stream: stream.replace(b'"tokens": 8', b'"tokens": 9', 1),
+        "holds other bytes up to step 8",
+    ),
+    "with the ends of lines of another system": (
+        lambda stream: stream.replace(b"\n", b"\r\n"),
+        r"holds \d+ bytes up to step 8",
+    ),
     "with two lines exchanged": (
         lambda stream: b"".join([*(lines := stream.splitlines(keepends=True))[1::-1], *lines[2:]]),
         "holds other bytes up to step 8",
@@ -174,23 +235,35 @@ HARMS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", HARMS)
-def test_records_that_are_not_those_of_the_checkpoint_are_refused(case: str, tmp_path: Path) -> None:
-    """Nothing is written, so that a good copy can be put back; then the run goes on as if nothing had been."""
+def test_records_that_are_not_those_of_the_checkpoint_are_refused(
+    case: str, tmp_path: Path
+) -> None:
+    """Nothing is written, so that a good copy can be put back; then the run goes on as if nothing
+    had been.
+    """
     harm, words = HARMS[case]
     config, path = settings(training__log_every=1), tmp_path / "cut" / "metrics.jsonl"
     run(tmp_path / "cut", config, stop=8)
     good = path.read_bytes()
     path.unlink() if harm is None else path.write_bytes(harm(good))
     before = {one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()}
-    with pytest.raises(UserError, match=f"{path} {words}.* was saved with {len(good)}: .*put back a good copy"):
+    with pytest.raises(
+        UserError, match=f"{path} {words}.* was saved with {len(good)}: .*put back a good copy"
+    ):
         run(tmp_path / "cut", config)
-    assert {one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()} == before
+    assert {
+        one: one.read_bytes() for one in (tmp_path / "cut").rglob("*") if one.is_file()
+    } == before
     path.write_bytes(good)
     assert run(tmp_path / "cut", config).state == "done" and path.read_bytes().startswith(good)
 
 
-def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(tmp_path: Path) -> None:
-    """Not with the damaged newer one; and a checkpoint of before there was anything to compare with goes on."""
+def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
+    tmp_path: Path,
+) -> None:
+    """Not with the damaged newer one; and a checkpoint of before there was anything to compare with
+    goes on.
+    """
     config, path = settings(training__log_every=1), tmp_path / "cut" / "metrics.jsonl"
     run(tmp_path / "whole", config)
     run(tmp_path / "cut", config, stop=8)
@@ -207,7 +280,11 @@ def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(tmp
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Checkpoints, "save", lambda self, step, tree, meta, best, save=Checkpoints.save: save(self, step, tree, old(meta), best)
+            Checkpoints,
+            "save",
+            lambda self, step, tree, meta, best, save=Checkpoints.save: save(
+                self, step, tree, old(meta), best
+            ),
         )
         run(tmp_path / "older", config, stop=5)
     (tmp_path / "older" / "metrics.jsonl").unlink()
@@ -231,7 +308,9 @@ def test_a_workdir_that_is_removed_ends_the_run(tmp_path: Path) -> None:
             shutil.rmtree(tmp_path / "run")
         return points(step)
 
-    with pytest.raises(UserError, match=f"{tmp_path}/run/metrics.jsonl was removed while it was being written"):
+    with pytest.raises(
+        UserError, match=f"{tmp_path}/run/metrics.jsonl was removed while it was being written"
+    ):
         run(tmp_path / "run", config, batches=removed)
     assert not (tmp_path / "run").exists()
 
@@ -246,7 +325,9 @@ def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("field", "bad"), [("target", np.nan), ("source", np.inf)])
-def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(field: str, bad: float, tmp_path: Path) -> None:
+def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(
+    field: str, bad: float, tmp_path: Path
+) -> None:
     def poisoned(step: int) -> dict[str, np.ndarray]:
         batch = points(step)
         return {**batch, field: batch[field] + bad} if step == 6 else batch
@@ -257,12 +338,17 @@ def test_divergence_ends_the_run_and_keeps_the_last_good_checkpoint(field: str, 
         assert (outcome.state, outcome.step) == ("diverged", 7) and "at step 7" in outcome.message
         assert read_records(tmp_path / "metrics.jsonl")[-1]["step"] == 6
         restored = last_state(tmp_path, config)
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restored.tree)) and restored.step <= 6
+        assert (
+            all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restored.tree))
+            and restored.step <= 6
+        )
     assert run(tmp_path, config).state == "done"  # with good data it goes on
 
 
 class Rooted(Line):
-    """A line whose gradient is no number at any step, its loss being finite: sqrt has no slope at 0."""
+    """A line whose gradient is no number at any step, its loss being finite: sqrt has no slope
+    at 0.
+    """
 
     def loss(self, params: Any, batch: Any, key: jax.Array) -> Any:
         """The line's and sqrt(0 b)."""
@@ -272,12 +358,25 @@ class Rooted(Line):
 
 def test_a_gradient_that_is_not_finite_ends_the_run_though_the_loss_is(tmp_path: Path) -> None:
     outcome = run(tmp_path, settings(training__log_every=1, checkpoint__every=1), Rooted())
-    assert (outcome.state, outcome.step) == ("diverged", 1) and "gradient norm nan at step 1" in outcome.message
-    assert "loss nan" not in outcome.message and saved(tmp_path) == [] and read_records(tmp_path / "metrics.jsonl") == []
+    assert (outcome.state, outcome.step) == (
+        "diverged",
+        1,
+    ) and "gradient norm nan at step 1" in outcome.message
+    assert (
+        "loss nan" not in outcome.message
+        and saved(tmp_path) == []
+        and read_records(tmp_path / "metrics.jsonl") == []
+    )
 
 
 def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
-    config = settings(optimizer__name="sgd", schedule__peak=3e38, schedule__warmup=0, training__clip=0.0, checkpoint__every=1)
+    config = settings(
+        optimizer__name="sgd",
+        schedule__peak=3e38,
+        schedule__warmup=0,
+        training__clip=0.0,
+        checkpoint__every=1,
+    )
     outcome = run(tmp_path, config)
     assert outcome.state == "diverged" and "not finite" in outcome.message
     assert saved(tmp_path) == []
@@ -288,18 +387,32 @@ def test_an_update_that_overflows_is_not_saved(tmp_path: Path) -> None:
     [
         ({"checkpoint__every": 2, "checkpoint__keep": 3}, [6, 8, 9], [3, 6, 9]),
         ({"checkpoint__every": 0, "training__evaluate_every": 0}, [9], [9]),
-        ({"checkpoint__every": 100, "checkpoint__keep": 9}, [3, 6, 9], [3, 6, 9]),  # each evaluation was the best so far
+        (
+            {"checkpoint__every": 100, "checkpoint__keep": 9},
+            [3, 6, 9],
+            [3, 6, 9],
+        ),  # each evaluation was the best so far
     ],
 )
-def test_how_often_it_evaluates_and_saves(changes: dict[str, Any], steps: list[int], evaluated: list[int], tmp_path: Path) -> None:
+def test_how_often_it_evaluates_and_saves(
+    changes: dict[str, Any], steps: list[int], evaluated: list[int], tmp_path: Path
+) -> None:
     run(tmp_path, settings(**changes))
     assert saved(tmp_path) == steps
-    assert [record["step"] for record in read_records(tmp_path / "metrics.jsonl") if record["split"] == "valid"] == evaluated
+    assert [
+        record["step"]
+        for record in read_records(tmp_path / "metrics.jsonl")
+        if record["split"] == "valid"
+    ] == evaluated
 
 
 @pytest.mark.parametrize("stop", [None, 4, 7])
-def test_the_best_step_is_kept_and_remembered_across_a_resume(stop: int | None, tmp_path: Path) -> None:
-    """Validation losses 3, 1, 2 at steps 3, 6, 9: a resumed run must not take its first one for the best."""
+def test_the_best_step_is_kept_and_remembered_across_a_resume(
+    stop: int | None, tmp_path: Path
+) -> None:
+    """Validation losses 3, 1, 2 at steps 3, 6, 9: a resumed run must not take its first one for the
+    best.
+    """
     config, task = settings(checkpoint__keep=1), Line([3.0, 1.0, 2.0])
     if stop is not None:
         assert run(tmp_path, config, task, stop=stop).state == "interrupted"
@@ -319,7 +432,9 @@ def test_the_best_step_is_kept_and_remembered_across_a_resume(stop: int | None, 
         ([(3.0, math.nan), (2.0, 0.1), (1.0, math.nan)], 6),
     ],
 )
-def test_another_score_can_choose_the_step(scores: list[tuple[float, float]], best: int, stop: int | None, tmp_path: Path) -> None:
+def test_another_score_can_choose_the_step(
+    scores: list[tuple[float, float]], best: int, stop: int | None, tmp_path: Path
+) -> None:
     config, task = settings(checkpoint__by="fit", checkpoint__keep=1), Line([*scores])
     if stop is not None:
         assert run(tmp_path, config, task, stop=stop).state == "interrupted"
@@ -335,11 +450,17 @@ def test_of_equal_evaluations_the_first_is_the_best(tmp_path: Path) -> None:
 def test_the_pace_is_tokens_over_seconds(tmp_path: Path) -> None:
     """Of every logged step its own tokens and seconds."""
     run(tmp_path, settings(training__log_every=1))
-    tokens = {one["step"]: one["tokens"] for one in read_records(tmp_path / "metrics.jsonl") if one["split"] == "train"}
+    tokens = {
+        one["step"]: one["tokens"]
+        for one in read_records(tmp_path / "metrics.jsonl")
+        if one["split"] == "train"
+    }
     paces = [one for one in read_records(tmp_path / "timing.jsonl") if "step_seconds" in one]
     assert [one["step"] for one in paces] == list(tokens) and len({*tokens.values()}) > 1
     for one in paces:
-        assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(tokens[one["step"]], rel=1e-6)
+        assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(
+            tokens[one["step"]], rel=1e-6
+        )
 
 
 def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path: Path) -> None:
@@ -354,12 +475,20 @@ def test_the_moving_average_is_what_is_evaluated_and_handed_out(tmp_path: Path) 
     params, step = best_params(config, Line(), tmp_path)
     assert step == 9 and np.abs(restored.tree.params["w"] - restored.tree.ema["w"]).max() > 1e-3
     np.testing.assert_array_equal(params["w"], restored.tree.ema["w"])
-    valid = [record["loss"] for record in read_records(tmp_path / "metrics.jsonl") if record["split"] == "valid"]
+    valid = [
+        record["loss"]
+        for record in read_records(tmp_path / "metrics.jsonl")
+        if record["split"] == "valid"
+    ]
     assert valid[-1] == pytest.approx(Line().evaluate(params, "valid")["loss"], rel=1e-6)
 
 
-def test_everything_of_a_step_is_on_disk_before_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log, evaluate, sync, save: what a resumed run drops and repeats is then exactly what came after the checkpoint."""
+def test_everything_of_a_step_is_on_disk_before_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Log, evaluate, sync, save: what a resumed run drops and repeats is then exactly what came
+    after the checkpoint.
+    """
     done: list[tuple[str, int]] = []
 
     def noted(name: str, plain: Any) -> Any:
@@ -372,22 +501,42 @@ def test_everything_of_a_step_is_on_disk_before_its_checkpoint(tmp_path: Path, m
     for owner, name in ((Metrics, "write"), (Metrics, "sync"), (Checkpoints, "save")):
         monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
     run(tmp_path, settings(training__steps=6, checkpoint__every=6))
-    assert done[-5:] == [("train", 6), ("valid", 6), ("sync", 0), ("save", 6), ("sync", 0)]  # the last one is from closing
+    assert done[-5:] == [
+        ("train", 6),
+        ("valid", 6),
+        ("sync", 0),
+        ("save", 6),
+        ("sync", 0),
+    ]  # the last one is from closing
 
 
-def test_status_and_the_note_of_every_compilation(tmp_path: Path) -> None:
+def test_how_far_it_is_and_the_note_of_every_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Any] = []
+    monkeypatch.setattr(attempts, "INTERVAL", 0.0)
 
     def watched(step: int) -> dict[str, np.ndarray]:
-        seen.append(Status.read(tmp_path))
+        seen.append(attempts.last_word(attempts.read(tmp_path)))
         batch = points(step)
-        return batch if step % 2 else {name: np.repeat(rows, 2, axis=0) for name, rows in batch.items()}
+        return (
+            batch
+            if step % 2
+            else {name: np.repeat(rows, 2, axis=0) for name, rows in batch.items()}
+        )
 
     stream = io.StringIO()
     run(tmp_path, settings(), batches=watched, stream=stream)
-    assert seen[0] is None and seen[-1]["state"] == "running" and seen[-1]["total"] == 9 and seen[-1]["message"] == ""
+    assert seen[0] == ("pending", 0, "") and seen[-1] == (
+        "interrupted",
+        8,
+        "",
+    )  # as if it had died there
     assert stream.getvalue().count("compiled batches of") == 2
-    assert "compiled batches of 16x3" in stream.getvalue() and "compiled batches of 8x3" in stream.getvalue()
+    assert (
+        "compiled batches of 16x3" in stream.getvalue()
+        and "compiled batches of 8x3" in stream.getvalue()
+    )
     timing = read_records(tmp_path / "timing.jsonl")
     assert [record["step"] for record in timing if "compile_seconds" in record] == [1, 2]
     assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]

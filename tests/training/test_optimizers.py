@@ -1,4 +1,6 @@
-"""Schedules against closed forms, optimizers against a quadratic and a hand-computed step, and bad values."""
+"""Schedules against closed forms, optimizers against a quadratic and a hand-computed step, and bad
+values.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ import pytest
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.training.loop import best_params
-from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, check_own, decay_mask
+from attnlab.training.optimizers import (
+    OPTIMIZERS,
+    SCHEDULES,
+    build_optimizer,
+    check_own,
+    decay_mask,
+)
 from tests.training import toy
 
 STEPS, WARMUP, PEAK, FLOOR = 50, 10, 0.3, 0.02
@@ -49,21 +57,31 @@ def test_every_schedule_has_a_closed_form_here() -> None:
 @pytest.mark.parametrize("warmup", [0, 1, WARMUP, STEPS])
 @pytest.mark.parametrize("name", CLOSED)
 def test_schedule_equals_its_closed_form(name: str, warmup: int) -> None:
-    """Update t uses t, not t - 1: the first one moves, the peak is at t = warmup, the floor at t = steps and after."""
+    """Update t uses t, not t - 1: the first one moves, the peak is at t = warmup, the floor at t =
+    steps and after.
+    """
     if warmup == STEPS:  # nothing is left to decay over: the peak comes last
         assert rates(name, peak=PEAK, warmup=warmup)[STEPS - 1] == pytest.approx(PEAK)
         return
     fields = {"floor": FLOOR} if name in ("cosine", "linear") else {}
     fields = {"hold": HOLD, "every": EVERY, "factor": 0.9} if name == "stepped" else fields
-    wanted = [PEAK * t / warmup if t < warmup else CLOSED[name](t, warmup) for t in range(1, STEPS + 6)]
-    np.testing.assert_allclose(rates(name, peak=PEAK, warmup=warmup, **fields), wanted, rtol=2e-5, atol=1e-8)
+    wanted = [
+        PEAK * t / warmup if t < warmup else CLOSED[name](t, warmup) for t in range(1, STEPS + 6)
+    ]
+    np.testing.assert_allclose(
+        rates(name, peak=PEAK, warmup=warmup, **fields), wanted, rtol=2e-5, atol=1e-8
+    )
 
 
 def test_inverse_sqrt_is_the_transformer_schedule() -> None:
     """With peak = (d warmup)^-0.5: d^-0.5 min(t^-0.5, t warmup^-1.5), Vaswani 2017 equation 3."""
     width, warmup = 512, 40
     wanted = [width**-0.5 * min(t**-0.5, t * warmup**-1.5) for t in range(1, 206)]
-    np.testing.assert_allclose(rates("inverse_sqrt", steps=200, peak=(width * warmup) ** -0.5, warmup=warmup), wanted, rtol=1e-6)
+    np.testing.assert_allclose(
+        rates("inverse_sqrt", steps=200, peak=(width * warmup) ** -0.5, warmup=warmup),
+        wanted,
+        rtol=1e-6,
+    )
 
 
 SETTINGS: dict[str, tuple[dict[str, Any], float]] = {
@@ -80,12 +98,17 @@ SETTINGS: dict[str, tuple[dict[str, Any], float]] = {
 def test_every_optimizer_lowers_a_quadratic(name: str) -> None:
     """Thirty updates under jit, built from a config node, clipped and with warm-up."""
     fields, peak = SETTINGS[name]
-    transform, _ = build_optimizer({"name": name, **fields}, {"name": "linear", "peak": peak, "warmup": 3}, steps=30, clip=5.0)
+    transform, _ = build_optimizer(
+        {"name": name, **fields}, {"name": "linear", "peak": peak, "warmup": 3}, steps=30, clip=5.0
+    )
     target = {"kernel": jnp.arange(6.0).reshape(2, 3), "bias": jnp.ones(3)}
     params = jax.tree.map(lambda leaf: leaf * 0 + 0.5, target)
 
     def loss(params: Any) -> jax.Array:
-        return sum(jnp.sum((a - b) ** 2) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(target), strict=True))
+        return sum(
+            jnp.sum((a - b) ** 2)
+            for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(target), strict=True)
+        )
 
     @jax.jit
     def update(params: Any, state: Any) -> tuple[Any, Any]:
@@ -101,18 +124,24 @@ def test_every_optimizer_lowers_a_quadratic(name: str) -> None:
 
 @pytest.mark.quick
 def test_first_adam_step_and_clipping_by_hand() -> None:
-    """The first step of Adam, and of Adagrad from zero, is -lr g / |g|; SGD's with clip 1 is -lr g / |g|; with clip 0 it is -lr g."""
+    """The first step of Adam, and of Adagrad from zero, is -lr g / |g|; SGD's with clip 1 is -lr g
+    / |g|; with clip 0 it is -lr g.
+    """
     grads = {"a": jnp.array([3.0, 0.0]), "b": jnp.array(-4.0)}
 
     def first(optimizer: dict[str, Any], clip: float) -> list[float]:
-        transform, _ = build_optimizer(optimizer, {"name": "constant", "peak": 0.1, "warmup": 2}, steps=10, clip=clip)
+        transform, _ = build_optimizer(
+            optimizer, {"name": "constant", "peak": 0.1, "warmup": 2}, steps=10, clip=clip
+        )
         updates, _ = transform.update(grads, transform.init(grads), grads)
         return [*map(float, updates["a"]), float(updates["b"])]
 
     # 1 - 0.999 has a relative error of 1e-5 in float32
     assert first({"name": "adam"}, 0.0) == pytest.approx([-0.05, 0.0, 0.05], rel=2e-5)
     assert first({"name": "adagrad"}, 0.0) == pytest.approx([-0.05, 0.0, 0.05], rel=1e-6)
-    assert first({"name": "adagrad", "initial": 16.0}, 0.0) == pytest.approx([-0.03, 0.0, 0.2 / 32**0.5], rel=1e-6)
+    assert first({"name": "adagrad", "initial": 16.0}, 0.0) == pytest.approx(
+        [-0.03, 0.0, 0.2 / 32**0.5], rel=1e-6
+    )
     assert first({"name": "sgd"}, 0.0) == pytest.approx([-0.15, 0.0, 0.2])
     assert first({"name": "sgd"}, 1.0) == pytest.approx([-0.03, 0.0, 0.04])
     assert first({"name": "sgd"}, 100.0) == pytest.approx([-0.15, 0.0, 0.2])
@@ -132,12 +161,18 @@ def _adafactor(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any])
     decay = 1 - t ** -of["decay"]
     if w.ndim == 2 and min(w.shape) >= of["minimum_factored"]:
         for axis in (0, 1):
-            kept[axis] = decay * kept.get(axis, 0.0) + (1 - decay) * (g**2).mean(axis=axis, keepdims=True)
+            kept[axis] = decay * kept.get(axis, 0.0) + (1 - decay) * (g**2).mean(
+                axis=axis, keepdims=True
+            )
         update = g / np.sqrt(kept[0] * kept[1] / kept[1].mean())
     else:
         kept["v"] = decay * kept.get("v", 0.0) + (1 - decay) * g**2
         update = g / np.sqrt(kept["v"])
-    return update / max(1.0, np.sqrt((update**2).mean()) / of["clipping"]) * max(1e-3, np.sqrt((w**2).mean()))
+    return (
+        update
+        / max(1.0, np.sqrt((update**2).mean()) / of["clipping"])
+        * max(1e-3, np.sqrt((w**2).mean()))
+    )
 
 
 def _sgd(w: Any, g: Any, kept: dict[str, Any], t: int, of: dict[str, Any]) -> Any:
@@ -170,12 +205,22 @@ LOOPS: list[tuple[str, Any, dict[str, Any]]] = [
 """One update without the rate, of one array, by the formula of the paper; all arguments away from their defaults."""
 
 
-@pytest.mark.parametrize(("name", "update", "fields"), LOOPS, ids=[f"{name}-{at}" for at, (name, _, _) in enumerate(LOOPS)])
-def test_five_steps_are_those_of_the_formula(name: str, update: Any, fields: dict[str, Any]) -> None:
-    """In float64, at the rates of the schedule, behind clipping of the gradients of all arrays together."""
+@pytest.mark.parametrize(
+    ("name", "update", "fields"),
+    LOOPS,
+    ids=[f"{name}-{at}" for at, (name, _, _) in enumerate(LOOPS)],
+)
+def test_five_steps_are_those_of_the_formula(
+    name: str, update: Any, fields: dict[str, Any]
+) -> None:
+    """In float64, at the rates of the schedule, behind clipping of the gradients of all arrays
+    together.
+    """
     node = {"name": "linear", "peak": 0.4, "warmup": 2, "floor": 0.1}
     transform, _ = build_optimizer({"name": name, **fields}, node, steps=5, clip=4.0)
-    assert {*fields} == {*OPTIMIZERS.defaults(name)}  # a new argument needs a value here that is not its default
+    assert {*fields} == {
+        *OPTIMIZERS.defaults(name)
+    }  # a new argument needs a value here that is not its default
     rng = np.random.default_rng(4)
     wide = {"kernel": rng.normal(size=(4, 3)), "bias": rng.normal(size=3)}
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), wide)
@@ -184,18 +229,29 @@ def test_five_steps_are_those_of_the_formula(name: str, update: Any, fields: dic
         grads = {leaf: rng.normal(size=value.shape) for leaf, value in wide.items()}
         norm = math.sqrt(sum((grad**2).sum() for grad in grads.values()))
         clipped += norm > 4.0
-        moves, state = transform.update(jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), grads), state, params)
+        moves, state = transform.update(
+            jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), grads), state, params
+        )
         params = optax.apply_updates(params, moves)
         for leaf, grad in grads.items():
-            wide[leaf] = wide[leaf] - rate * update(wide[leaf], grad * min(1.0, 4.0 / norm), kept[leaf], t, fields)
-            np.testing.assert_allclose(params[leaf], wide[leaf], atol=2e-5, err_msg=f"{leaf}, update {t}")
+            wide[leaf] = wide[leaf] - rate * update(
+                wide[leaf], grad * min(1.0, 4.0 / norm), kept[leaf], t, fields
+            )
+            np.testing.assert_allclose(
+                params[leaf], wide[leaf], atol=2e-5, err_msg=f"{leaf}, update {t}"
+            )
     assert 0 < clipped < 5
 
 
 def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
-    """The mask by rank and name (stacked layers too), and its effect in AdamW with a zero gradient."""
+    """The mask by rank and name (stacked layers too), and its effect in AdamW with a zero
+    gradient.
+    """
     params = {
-        "encoder": {"Embed_0": {"embedding": jnp.ones((5, 2))}, "dense": {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)}},
+        "encoder": {
+            "Embed_0": {"embedding": jnp.ones((5, 2))},
+            "dense": {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)},
+        },
         "layers": {
             "norm": {"scale": jnp.ones((3, 2)), "gain": jnp.ones(2)},
             "dense": {"kernel": jnp.ones((3, 2, 2)), "bias": jnp.ones((3, 2))},
@@ -204,11 +260,16 @@ def test_weight_decay_spares_biases_norms_and_embeddings() -> None:
     }
     decayed = {
         "encoder": {"Embed_0": {"embedding": False}, "dense": {"kernel": True, "bias": False}},
-        "layers": {"norm": {"scale": False, "gain": False}, "dense": {"kernel": True, "bias": False}},
+        "layers": {
+            "norm": {"scale": False, "gain": False},
+            "dense": {"kernel": True, "bias": False},
+        },
         "target_embedding": False,
     }
     assert decay_mask(params) == decayed
-    transform, _ = build_optimizer({"name": "adamw", "weight_decay": 0.5}, {"name": "constant", "peak": 0.1}, steps=5, clip=0.0)
+    transform, _ = build_optimizer(
+        {"name": "adamw", "weight_decay": 0.5}, {"name": "constant", "peak": 0.1}, steps=5, clip=0.0
+    )
     zeros = jax.tree.map(jnp.zeros_like, params)
     updates, _ = transform.update(zeros, transform.init(params), params)
     assert jax.tree.map(lambda leaf: bool((leaf != 0).any()), updates) == decayed
@@ -219,20 +280,40 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ({}, {"peak": 0.0}, {}, "schedule.peak=0.0 must be above 0"),
     ({}, {"peak": math.nan}, {}, "schedule.peak=nan must be above 0"),
     ({}, {"warmup": -1}, {}, "schedule.warmup=-1 must be 0 or above"),
-    ({}, {"warmup": 11}, {}, "schedule.warmup=11 must be at most training.steps=10, where the decay ends"),
+    (
+        {},
+        {"warmup": 11},
+        {},
+        "schedule.warmup=11 must be at most training.steps=10, where the decay ends",
+    ),
     ({}, {"floor": 0.5}, {}, "schedule.floor=0.5 must be between 0 and schedule.peak=0.1"),
     ({}, {"flor": 0.5}, {}, "schedule: cosine has no field 'flor' to set; did you mean 'floor'?"),
     ({}, {"warmup": 1.5}, {}, "schedule.warmup=1.5 is of type float, expected int"),
     ({}, {"name": "cosin"}, {}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
-    ({}, {"name": "stepped", "factor": 0.0}, {}, "schedule.factor=0.0 must be above 0 and at most 1"),
+    (
+        {},
+        {"name": "stepped", "factor": 0.0},
+        {},
+        "schedule.factor=0.0 must be above 0 and at most 1",
+    ),
     ({}, {"name": "stepped", "every": 0}, {}, "schedule.every=0 must be at least 1"),
     ({}, {"name": "stepped", "hold": -1}, {}, "schedule.hold=-1 must be 0 or above"),
     ({"name": "adan"}, {}, {}, "unknown optimizer 'adan'; did you mean 'adam'"),
     ({"b1": 1.0}, {}, {}, "optimizer.b1=1.0 must be in [0, 1)"),
     ({"b2": -0.1}, {}, {}, "optimizer.b2=-0.1 must be in [0, 1)"),
     ({"eps": 0.0}, {}, {}, "optimizer.eps=0.0 must be above 0"),
-    ({"name": "adamw", "weight_decay": -1.0}, {}, {}, "optimizer.weight_decay=-1.0 must be 0 or above"),
-    ({"name": "sgd", "nesterov": True}, {}, {}, "optimizer.nesterov=True must be used with optimizer.momentum above 0"),
+    (
+        {"name": "adamw", "weight_decay": -1.0},
+        {},
+        {},
+        "optimizer.weight_decay=-1.0 must be 0 or above",
+    ),
+    (
+        {"name": "sgd", "nesterov": True},
+        {},
+        {},
+        "optimizer.nesterov=True must be used with optimizer.momentum above 0",
+    ),
     ({"name": "adafactor", "decay": 0.0}, {}, {}, "optimizer.decay=0.0 must be in (0, 1]"),
     ({"name": "adadelta", "rho": 1.0}, {}, {}, "optimizer.rho=1.0 must be in [0, 1)"),
     ({"name": "adagrad", "initial": -1.0}, {}, {}, "optimizer.initial=-1.0 must be 0 or above"),
@@ -242,19 +323,29 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("optimizer", "schedule", "training", "message"), BAD)
-def test_bad_values_are_one_line(optimizer: dict[str, Any], schedule: dict[str, Any], training: dict[str, Any], message: str) -> None:
+def test_bad_values_are_one_line(
+    optimizer: dict[str, Any], schedule: dict[str, Any], training: dict[str, Any], message: str
+) -> None:
     """Each names the field, the value and what would do."""
     with pytest.raises(UserError) as raised:
         build_optimizer(
-            {"name": "adam", **optimizer}, {"name": "cosine", "peak": 0.1, **schedule}, **({"steps": 10, "clip": 1.0} | training)
+            {"name": "adam", **optimizer},
+            {"name": "cosine", "peak": 0.1, **schedule},
+            **({"steps": 10, "clip": 1.0} | training),
         )
     assert str(raised.value).startswith(message)
 
 
 OPTAX: dict[str, tuple[dict[str, Any], Any]] = {
     "lion": ({"b1": 0.8}, lambda rate: optax.lion(rate, b1=0.8)),
-    "adamw": ({"b1": 0.7, "weight_decay": 0.1}, lambda rate: optax.adamw(rate, b1=0.7, weight_decay=0.1)),
-    "sgd": ({"momentum": 0.5, "nesterov": True}, lambda rate: optax.sgd(rate, momentum=0.5, nesterov=True)),
+    "adamw": (
+        {"b1": 0.7, "weight_decay": 0.1},
+        lambda rate: optax.adamw(rate, b1=0.7, weight_decay=0.1),
+    ),
+    "sgd": (
+        {"momentum": 0.5, "nesterov": True},
+        lambda rate: optax.sgd(rate, momentum=0.5, nesterov=True),
+    ),
     "nadam": ({}, optax.nadam),
     "adafactor": ({"decay_rate": 0.7}, lambda rate: optax.adafactor(rate, decay_rate=0.7)),
 }
@@ -262,11 +353,20 @@ OPTAX: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", OPTAX)
-def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(name: str, tmp_path: Path) -> None:
-    """Five steps of the training loop, from the settings of a command line, against optax by hand with the rates written out."""
+def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(
+    name: str, tmp_path: Path
+) -> None:
+    """Five steps of the training loop, from the settings of a command line, against optax by hand
+    with the rates written out.
+    """
     fields, by_hand = OPTAX[name]
-    overrides = [f"optimizer=optax:{name}", *(f"optimizer.{field}={value}" for field, value in fields.items())]
-    config = toy.settings(training__steps=5, training__clip=0.0, training__evaluate_every=5, checkpoint__every=5)
+    overrides = [
+        f"optimizer=optax:{name}",
+        *(f"optimizer.{field}={value}" for field, value in fields.items()),
+    ]
+    config = toy.settings(
+        training__steps=5, training__clip=0.0, training__evaluate_every=5, checkpoint__every=5
+    )
     config.schedule = {"name": "constant", "peak": 0.1, "warmup": 2}
     given = configs.load("configs/translation.py:rnnsearch", overrides).optimizer
     assert "learning_rate" not in given and given.name == f"optax:{name}"
@@ -279,8 +379,16 @@ def test_an_optimizer_by_dotted_path_trains_at_the_rates_of_the_schedule(name: s
     params = toy.Line().init(jax.random.key(0))
     state = transform.init(params)
     for batch in map(toy.points, range(5)):
-        grads = jax.grad(lambda one, batch=batch: toy.Line().loss(one, batch, jax.random.key(0))[0] / batch["real"].sum())(params)
+        grads = jax.grad(
+            lambda one, batch=batch: (
+                toy.Line().loss(one, batch, jax.random.key(0))[0] / batch["real"].sum()
+            )
+        )(params)
         updates, state = transform.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     assert step == 5
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6), found, params)
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6),
+        found,
+        params,
+    )

@@ -1,4 +1,6 @@
-"""Single steps: fingerprints, the comparison with a wanted tree, and a checksum that sees what orbax does not."""
+"""Single steps: fingerprints, the comparison with a wanted tree, and a checksum that sees what
+orbax does not.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,17 @@ def test_fingerprint_is_of_values_in_c_order() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     same = [np.asfortranarray(array), array[:, :].copy(), np.repeat(array, 2, axis=1)[:, ::2]]
     assert all(fingerprint(one) == fingerprint(array) for one in same)
-    other = [array + np.eye(2, 3, dtype=np.float32) * 1e-6, array.reshape(3, 2), array.astype(np.float64), array.view(np.int32), -array]
-    digests = [str(fingerprint(one)) for one in [array, *other, np.where(array == 0, -0.0, array).astype(np.float32)]]
+    other = [
+        array + np.eye(2, 3, dtype=np.float32) * 1e-6,
+        array.reshape(3, 2),
+        array.astype(np.float64),
+        array.view(np.int32),
+        -array,
+    ]
+    digests = [
+        str(fingerprint(one))
+        for one in [array, *other, np.where(array == 0, -0.0, array).astype(np.float32)]
+    ]
     assert len(set(digests)) == len(digests)
 
 
@@ -44,8 +55,15 @@ def test_compare_counts_what_differs() -> None:
     saved = {path: fingerprint(np.asarray(leaf)) for path, leaf in leaves_by_path(tree).items()}
     compare(Path("run/7"), saved, tree)
     with pytest.raises(UserError) as raised:
-        compare(Path("run/7"), saved, {"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.int64), "d": np.zeros(1)})
-    assert str(raised.value) == "checkpoint run/7 does not fit: b: saved int32[4], wanted int64[4] (and 2 more)"
+        compare(
+            Path("run/7"),
+            saved,
+            {"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.int64), "d": np.zeros(1)},
+        )
+    assert (
+        str(raised.value)
+        == "checkpoint run/7 does not fit: b: saved int32[4], wanted int64[4] (and 2 more)"
+    )
 
 
 def test_record_and_arrays_come_back_verified(tmp_path: Path) -> None:

@@ -20,15 +20,24 @@ from tests.tasks.tiny import batch_of, load
 from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points
 
 STEPS = 4
-# Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger eps keeps rounding rounding.
+# Adam divides by the size of a gradient, also where the true one is zero (a key's bias): a larger
+# eps keeps rounding rounding.
 ADAM = optax.adam(3e-3, eps=1e-3)
 
 
-def trace(task: Any, batches: list[Any], name: str, devices: int, accumulate: int = 1) -> list[tuple[TrainState, dict[str, Any]]]:
+def trace(
+    task: Any, batches: list[Any], name: str, devices: int, accumulate: int = 1
+) -> list[tuple[TrainState, dict[str, Any]]]:
     """State and metrics on the host after each of several steps."""
     place = backend(name, devices)
     step = make_step(task.loss, task.weight, ADAM, accumulate=accumulate, follow=task.follow)
-    first = first_state(jax.jit(task.init)(jax.random.key(0)), ADAM, 0.0, task.carried(), remembered=remembered(task))
+    first = first_state(
+        jax.jit(task.init)(jax.random.key(0)),
+        ADAM,
+        0.0,
+        task.carried(),
+        remembered=remembered(task),
+    )
     state = place.place(jax.device_get(first))
     program = place.compile(step, state, place.feed(batches[0]))
     found = []
@@ -39,15 +48,21 @@ def trace(task: Any, batches: list[Any], name: str, devices: int, accumulate: in
 
 
 def assert_close(found: list[Any], expected: list[Any]) -> None:
-    """Losses within 1e-6, gradients of the first step within 1e-6 of their norm, parameters after the last within 2e-6."""
+    """Losses within 1e-6, gradients of the first step within 1e-6 of their norm, parameters after
+    the last within 2e-6.
+    """
     for (_, metrics), (_, wanted) in zip(found, expected, strict=True):
         assert metrics.keys() == wanted.keys()
         for name, value in wanted.items():
             np.testing.assert_allclose(metrics[name], value, rtol=2e-6)
     scale = 10 * float(expected[0][1]["grad_norm"])  # mu = (1 - 0.9) g after one step
-    for one, other in zip(*(jax.tree.leaves(trace[0][0].opt_state[0].mu) for trace in (found, expected)), strict=True):
+    for one, other in zip(
+        *(jax.tree.leaves(trace[0][0].opt_state[0].mu) for trace in (found, expected)), strict=True
+    ):
         np.testing.assert_allclose(10 * one, 10 * other, atol=1e-7 * scale)
-    for one, other in zip(*(jax.tree.leaves(trace[-1][0].params) for trace in (found, expected)), strict=True):
+    for one, other in zip(
+        *(jax.tree.leaves(trace[-1][0].params) for trace in (found, expected)), strict=True
+    ):
         np.testing.assert_allclose(one, other, atol=2e-6)
 
 
@@ -59,15 +74,23 @@ GRID = list(itertools.product(("pmap", "mesh"), (1, 2, 4), (1, 2)))
 def test_a_line_is_fitted_the_same_everywhere(name: str, devices: int, accumulate: int) -> None:
     """Rows without weight lie on the last device only, so that a mean of means would show."""
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    assert_close(trace(Line(), batches, name, devices, accumulate), trace(Line(), batches, "mesh", 1))
+    assert_close(
+        trace(Line(), batches, name, devices, accumulate), trace(Line(), batches, "mesh", 1)
+    )
 
 
 class Following(Line):
     """Its loss carries the moving average of the error, and is shifted by it."""
 
-    def loss(self, params: Any, batch: Any, key: jax.Array, carried: Any = None) -> tuple[jax.Array, dict[str, Any]]:
-        error = (batch["source"] @ params["w"] + params["b"] - batch["target"] - carried["mean"]) * batch["real"]
-        return 0.5 * (error**2).sum(), {"tracked": {"error": error.sum(), "rows": batch["real"].sum()}}
+    def loss(
+        self, params: Any, batch: Any, key: jax.Array, carried: Any = None
+    ) -> tuple[jax.Array, dict[str, Any]]:
+        error = (
+            batch["source"] @ params["w"] + params["b"] - batch["target"] - carried["mean"]
+        ) * batch["real"]
+        return 0.5 * (error**2).sum(), {
+            "tracked": {"error": error.sum(), "rows": batch["real"].sum()}
+        }
 
     def carried(self) -> Any:
         return {"mean": np.float32(0.5)}
@@ -77,11 +100,18 @@ class Following(Line):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2)])
-def test_what_a_loss_carries_is_the_same_everywhere(name: str, devices: int, accumulate: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2)]
+)
+def test_what_a_loss_carries_is_the_same_everywhere(
+    name: str, devices: int, accumulate: int
+) -> None:
     """Also within a step: every microbatch sees what was carried into the step."""
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    found, expected = trace(Following(), batches, name, devices, accumulate), trace(Following(), batches, "mesh", 1)
+    found, expected = (
+        trace(Following(), batches, name, devices, accumulate),
+        trace(Following(), batches, "mesh", 1),
+    )
     assert_close(found, expected)
     means = [[float(state.carried["mean"]) for state, _ in one] for one in (found, expected)]
     np.testing.assert_allclose(*means, rtol=2e-6)
@@ -90,12 +120,18 @@ def test_what_a_loss_carries_is_the_same_everywhere(name: str, devices: int, acc
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("pmap", 1, 2), ("mesh", 4, 2), ("mesh", 2, 1)]
+    ("name", "devices", "accumulate"),
+    [("pmap", 4, 1), ("pmap", 2, 2), ("pmap", 1, 2), ("mesh", 4, 2), ("mesh", 2, 1)],
 )
 def test_what_is_remembered_stays_with_its_row(name: str, devices: int, accumulate: int) -> None:
-    """Whatever device and microbatch a row is in; on the host there is no device axis, and rows are in the order of the batch."""
+    """Whatever device and microbatch a row is in; on the host there is no device axis, and rows are
+    in the order of the batch.
+    """
     batches = [points(3 * number + 2) for number in range(STEPS)]
-    found, expected = trace(Trailing(), batches, name, devices, accumulate), trace(Trailing(), batches, "mesh", 1)
+    found, expected = (
+        trace(Trailing(), batches, name, devices, accumulate),
+        trace(Trailing(), batches, "mesh", 1),
+    )
     assert_close(found, expected)
     m, steps = np.ones((ROWS, FEATURES)), np.zeros(ROWS)
     for batch, (state, metrics) in zip(batches, found, strict=True):
@@ -106,60 +142,103 @@ def test_what_is_remembered_stays_with_its_row(name: str, devices: int, accumula
 
 
 def test_auxiliary_terms_are_the_same_everywhere() -> None:
-    """Penalties, coverage and sampled choices; a mesh draws the same samples however many devices it has."""
-    slots = [f"system.cross_attention{one}" for one in ("=hops", ".hops=2", ".hidden=4", ".alignment=hard")]
-    task = load("transformer", "system.width=8", *slots, "auxiliary.hops=0.1", "auxiliary.doubly_stochastic=0.1")
+    """Penalties, coverage and sampled choices; a mesh draws the same samples however many devices
+    it has.
+    """
+    slots = [
+        f"system.cross_attention{one}"
+        for one in ("=hops", ".hops=2", ".hidden=4", ".alignment=hard")
+    ]
+    task = load(
+        "transformer",
+        "system.width=8",
+        *slots,
+        "auxiliary.hops=0.1",
+        "auxiliary.doubly_stochastic=0.1",
+    )
     batches = [batch_of(task)] * STEPS
     found, expected = trace(task, batches, "mesh", 4), trace(task, batches, "mesh", 1)
     assert_close(found, expected)
     assert {"hops", "doubly_stochastic", "choice_entropy", "cross_entropy"} <= found[0][1].keys()
-    np.testing.assert_allclose(*(one[-1][0].carried["baseline"] for one in (found, expected)), rtol=2e-6)
+    np.testing.assert_allclose(
+        *(one[-1][0].carried["baseline"] for one in (found, expected)), rtol=2e-6
+    )
 
 
 @pytest.fixture(scope="module", params=["rnnsearch", "transformer"])
 def system(request: pytest.FixtureRequest) -> tuple[Any, list[Any], list[Any]]:
-    """A tiny system, one batch several times (13 sentences and 3 rows of padding), and its trace on one device."""
+    """A tiny system, one batch several times (13 sentences and 3 rows of padding), and its trace on
+    one device.
+    """
     task = load(request.param)
     batches = [batch_of(task)] * STEPS
     return task, batches, trace(task, batches, "mesh", 1)
 
 
-@pytest.mark.parametrize(("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2), ("mesh", 2, 1)])
-def test_systems_learn_the_same_everywhere(system: Any, name: str, devices: int, accumulate: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "devices", "accumulate"),
+    [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2), ("mesh", 2, 1)],
+)
+def test_systems_learn_the_same_everywhere(
+    system: Any, name: str, devices: int, accumulate: int
+) -> None:
     task, batches, expected = system
     assert_close(trace(task, batches, name, devices, accumulate), expected)
 
 
 @pytest.mark.parametrize("task", [Line(), Noisy()], ids=["line", "noise"])
 def test_on_one_device_pmap_is_the_mesh_to_the_last_bit(task: Any) -> None:
-    pmap, mesh = (trace(task, [points(number) for number in range(STEPS)], name, 1) for name in ("pmap", "mesh"))
+    pmap, mesh = (
+        trace(task, [points(number) for number in range(STEPS)], name, 1)
+        for name in ("pmap", "mesh")
+    )
     for one, other in zip(jax.tree.leaves(pmap), jax.tree.leaves(mesh), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_devices_draw_apart() -> None:
-    """Under pmap each device has a key of its own, under the mesh the batch is drawn for as a whole; nowhere twice the same."""
+    """Under pmap each device has a key of its own, under the mesh the batch is drawn for as a
+    whole; nowhere twice the same.
+    """
     key = jax.random.fold_in(jax.random.key(0), 0)
-    apart = np.concatenate([jax.random.uniform(jax.random.fold_in(key, index), (ROWS // 4,)) for index in range(4)])
+    apart = np.concatenate(
+        [jax.random.uniform(jax.random.fold_in(key, index), (ROWS // 4,)) for index in range(4)]
+    )
     for name, draws in (("pmap", apart), ("mesh", np.asarray(jax.random.uniform(key, (ROWS,))))):
         metrics = trace(Noisy(), [points(0)], name, 4)[0][1]
-        assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(draws.mean(), rel=1e-6)
+        assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(
+            draws.mean(), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize(("trials", "devices", "wanted"), [(3, 2, 2), (3, 0, 3), (8, 0, 4)])
 def test_stacked_trials_are_dealt_to_the_devices(trials: int, devices: int, wanted: int) -> None:
-    """To no more devices than there are trials; what is fetched keeps the trial axis, and no device waits for another."""
+    """To no more devices than there are trials; what is fetched keeps the trial axis, and no device
+    waits for another.
+    """
     place = spread(trials, devices)
     assert place.count == wanted and place.about == {"stacked": trials}
     slots = -(-trials // wanted) * wanted
     state = place.place({"w": np.arange(2.0 * slots).reshape(slots, 2)})
     fed = place.feed({"inner": {"x": np.ones((slots, 2))}})
-    program: Any = place.compile(lambda state, batch: ({"w": state["w"] + batch["inner"]["x"]}, state["w"].sum(axis=1)), state, fed)
+    program: Any = place.compile(
+        lambda state, batch: ({"w": state["w"] + batch["inner"]["x"]}, state["w"].sum(axis=1)),
+        state,
+        fed,
+    )
     after, sums = program(state, fed)
-    assert len(after["w"].sharding.device_set) == wanted and len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
-    np.testing.assert_array_equal(place.fetch(after)["w"], np.arange(2.0 * slots).reshape(slots, 2) + 1)
+    assert (
+        len(after["w"].sharding.device_set) == wanted
+        and len({str(shard.index) for shard in after["w"].addressable_shards}) == wanted
+    )
+    np.testing.assert_array_equal(
+        place.fetch(after)["w"], np.arange(2.0 * slots).reshape(slots, 2) + 1
+    )
     np.testing.assert_array_equal(place.fetch(sums), 4.0 * np.arange(slots) + 1)
-    assert not any(word in program.as_text() for word in ("all-reduce", "all-gather", "all-to-all", "collective-permute"))
+    assert not any(
+        word in program.as_text()
+        for word in ("all-reduce", "all-gather", "all-to-all", "collective-permute")
+    )
 
 
 @pytest.mark.parametrize("name", ["pmap", "mesh"])
@@ -168,7 +247,9 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
     host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.9))
     state = place.place(host)
     old = jax.tree.leaves(state)
-    program = place.compile(make_step(task.loss, task.weight, ADAM, ema=0.9), state, place.feed(points(2)))
+    program = place.compile(
+        make_step(task.loss, task.weight, ADAM, ema=0.9), state, place.feed(points(2))
+    )
     for number in range(3):
         state, metrics = program(state, place.feed(points(number)))
     assert all(leaf.is_deleted() for leaf in old)  # donated: the state is in memory once
@@ -176,38 +257,64 @@ def test_what_is_fetched_has_no_device_axis_and_replicas_are_equal(name: str) ->
         first, *others = (np.asarray(shard.data) for shard in leaf.addressable_shards)
         assert len(others) == 3 and all((other == first).all() for other in others)
     fetched, one = place.fetch(state), place.one(state.params)
-    assert jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host) and int(fetched.step) == 3
-    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(fetched)) and np.shape(place.fetch(metrics)["loss"]) == ()
+    assert (
+        jax.tree.map(np.shape, fetched) == jax.tree.map(np.shape, host) and int(fetched.step) == 3
+    )
+    assert (
+        all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(fetched))
+        and np.shape(place.fetch(metrics)["loss"]) == ()
+    )
     assert Line().evaluate(one, "valid") == pytest.approx(Line().evaluate(fetched.params, "valid"))
     assert {len(leaf.devices()) for leaf in jax.tree.leaves(one)} == {1}
 
 
 def test_a_pmap_program_is_compiled_once() -> None:
-    """The state it gives back must fit the compiled program: under another axis name the second step would compile anew."""
+    """The state it gives back must fit the compiled program: under another axis name the second
+    step would compile anew.
+    """
     task, place = Line(), backend("pmap", 2)
     state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0)))
     program = place.compile(make_step(task.loss, task.weight, ADAM), state, place.feed(points(0)))
     after, _ = program(state, place.feed(points(0)))
     placed = place.place(place.fetch(after))
     assert jax.tree.map(lambda x: x.sharding, after) == jax.tree.map(lambda x: x.sharding, placed)
-    assert isinstance(place, PmapBackend) and jax.tree.leaves(placed)[0].sharding.mesh.axis_names == (AXIS,)
+    assert isinstance(place, PmapBackend) and jax.tree.leaves(placed)[
+        0
+    ].sharding.mesh.axis_names == (AXIS,)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_no_row_moves_to_another_device(accumulate: int) -> None:
-    """Microbatches cut along the devices would be gathered and computed by every device alike: right, and no faster than one."""
+    """Microbatches cut along the devices would be gathered and computed by every device alike:
+    right, and no faster than one.
+    """
     task, place = Trailing(), backend("mesh", 4)
-    state = place.place(jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))))
-    program: Any = place.compile(make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0)))
+    state = place.place(
+        jax.device_get(
+            first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
+        )
+    )
+    program: Any = place.compile(
+        make_step(task.loss, task.weight, ADAM, accumulate=accumulate), state, place.feed(points(0))
+    )
     text = program.as_text()
-    assert "all-reduce" in text and not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
+    assert "all-reduce" in text and not any(
+        word in text for word in ("all-gather", "all-to-all", "collective-permute")
+    )
 
 
-@pytest.mark.parametrize(("task", "names"), [(Line(), ("pmap", "mesh")), (Trailing(), ("pmap", "mesh")), (Trailing(), ("mesh", "pmap"))])
-def test_a_checkpoint_of_four_devices_goes_on_on_one(task: Any, names: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [(Line(), ("pmap", "mesh")), (Trailing(), ("pmap", "mesh")), (Trailing(), ("mesh", "pmap"))],
+)
+def test_a_checkpoint_of_four_devices_goes_on_on_one(
+    task: Any, names: tuple[str, str], tmp_path: Path
+) -> None:
     wide, narrow = backend(names[0], 4), backend(names[1], 1)
     step = make_step(task.loss, task.weight, ADAM)
-    host = jax.device_get(first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task)))
+    host = jax.device_get(
+        first_state(task.init(jax.random.key(0)), ADAM, 0.0, remembered=remembered(task))
+    )
     state = wide.place(host)
     program = wide.compile(step, state, wide.feed(points(0)))
     for number in range(2):
@@ -220,7 +327,9 @@ def test_a_checkpoint_of_four_devices_goes_on_on_one(task: Any, names: tuple[str
     other = narrow.place(restored.tree)
     there, _ = narrow.compile(step, other, narrow.feed(points(2)))(other, narrow.feed(points(2)))
     here, _ = program(state, wide.feed(points(2)))
-    for one, two in zip(jax.tree.leaves(narrow.fetch(there)), jax.tree.leaves(wide.fetch(here)), strict=True):
+    for one, two in zip(
+        jax.tree.leaves(narrow.fetch(there)), jax.tree.leaves(wide.fetch(here)), strict=True
+    ):
         np.testing.assert_allclose(one, two, atol=1e-6)
 
 

@@ -1,4 +1,6 @@
-"""One run from config to outcome: what is read, what is written before the first step, and what a resumed run is told."""
+"""One run from config to outcome: what is read, what is written before the first step, and what a
+resumed run is told.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ import pytest
 from attnlab import config as configs
 from attnlab.errors import UserError
 from attnlab.progress import Progress
+from attnlab.records import attempts
+from attnlab.records.attempts import Attempt
+from attnlab.records.manifest import Manifest
+from attnlab.records.stream import RunLock
 from attnlab.tasks import TASKS
 from attnlab.training import loop
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome
-from attnlab.training.manifest import Manifest
-from attnlab.training.records import RunLock, Status
 from attnlab.training.run import Prepared, start_jax
 from tests.commands.tiny import SHARED, SMALL
 
@@ -32,14 +36,22 @@ def files(tmp_path: Path) -> Path:
     folder.mkdir()
     for split, count in (("train", 64), ("valid", 8)):
         for side in ("de", "en"):
-            (folder / f"{split}.{side}").write_text("".join(f"{side} {number} words\n" for number in range(count)))
+            (folder / f"{split}.{side}").write_text(
+                "".join(f"{side} {number} words\n" for number in range(count))
+            )
     return folder
 
 
 def config(folder: Path, *overrides: str) -> Any:
     """A tiny RNNsearch on those files."""
     settings = [one for one in (*SMALL["rnnsearch"], *SHARED) if not one.startswith("data.")]
-    data = ["data=files", f"data.directory={folder}", "data.source=de", "data.target=en", "parallel.devices=1"]
+    data = [
+        "data=files",
+        f"data.directory={folder}",
+        "data.source=de",
+        "data.target=en",
+        "parallel.devices=1",
+    ]
     return configs.load("configs/translation.py:rnnsearch", [*settings, *data, *overrides])
 
 
@@ -68,20 +80,32 @@ def test_without_a_home_programs_are_not_kept(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.quick
-def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(files: Path, tmp_path: Path) -> None:
-    """There is no test split in the folder; preparing leaves no trace, describing leaves vocabulary and manifest."""
+def test_only_the_splits_asked_for_are_opened_and_nothing_is_written(
+    files: Path, tmp_path: Path
+) -> None:
+    """There is no test split in the folder; preparing leaves no trace, describing leaves vocabulary
+    and manifest.
+    """
     workdir = tmp_path / "run"
     found = prepared(config(files), workdir)
     assert set(found.task.data.pairs) == {"train", "valid"} and not workdir.exists()
     workdir.mkdir()
     found.describe(progress())
     manifest = Manifest.read(workdir)
-    assert manifest is not None and set(manifest.data) == {"train", "valid"} and (workdir / "vocabulary").is_dir()
-    with pytest.raises(UserError, match="holds another config: training.steps: saved 12, wanted 13"):
+    assert (
+        manifest is not None
+        and set(manifest.data) == {"train", "valid"}
+        and (workdir / "vocabulary").is_dir()
+    )
+    with pytest.raises(
+        UserError, match="holds another config: training.steps: saved 12, wanted 13"
+    ):
         prepared(config(files, "training.steps=13"), workdir)
 
 
-def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(files: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(
+    files: Path, tmp_path: Path
+) -> None:
     workdir = tmp_path / "run"
     workdir.mkdir()
     prepared(config(files), workdir).describe(progress())
@@ -93,7 +117,9 @@ def test_a_resumed_run_is_told_what_has_changed_and_refused_other_data(files: Pa
     prepared(config(files), workdir).describe(progress(out))
     assert 'note: not what this run began with: packages.jax: saved "0.0.1"' in out.getvalue()
     (files / "valid.de").write_text((files / "valid.de").read_text().replace("3", "drei"))
-    with pytest.raises(UserError, match=r"the data of workdir .* has changed since it began \(split valid\)"):
+    with pytest.raises(
+        UserError, match=r"the data of workdir .* has changed since it began \(split valid\)"
+    ):
         prepared(config(files), workdir).describe(progress())
 
 
@@ -107,11 +133,17 @@ def test_a_lost_vocabulary_is_learned_again(files: Path, tmp_path: Path) -> None
     prepared(config(files), workdir).describe(progress())
     assert kept.read_bytes() == content
     manifest = Manifest.read(workdir)
-    assert manifest is not None and manifest.vocabulary is not None and {*manifest.vocabulary} == {kept.name}
+    assert (
+        manifest is not None
+        and manifest.vocabulary is not None
+        and {*manifest.vocabulary} == {kept.name}
+    )
     manifest.vocabulary[kept.name] = "0" * 64  # as if another version of the library had learned it
     manifest.write(workdir)
     kept.unlink()
-    with pytest.raises(UserError, match="has lost its vocabulary, and the data gives another one now"):
+    with pytest.raises(
+        UserError, match="has lost its vocabulary, and the data gives another one now"
+    ):
         prepared(config(files), workdir).describe(progress())
     assert not kept.exists()
 
@@ -124,11 +156,14 @@ def test_fit_trains_and_says_how_it_ended(until: int | None, files: Path, tmp_pa
         outcome = found.fit(shown, interrupt, time.perf_counter(), until)
     state, step = ("done", 12) if until is None else ("interrupted", 5)
     assert (outcome.state, outcome.step) == (state, step) and outcome.seconds_to_first_step
-    status = Status.read(workdir) or {}
-    assert (status["state"], status["step"], status["pid"]) == (state, step, os.getpid())
+    start, end = (one for one in attempts.read(workdir) if one["event"] != "step")
+    assert start["pid"] == os.getpid() and (end["state"], end["step"]) == (state, step)
+    assert end["first_step_seconds"] == outcome.seconds_to_first_step
 
 
-def test_an_error_after_the_beginning_is_left_in_the_status(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_the_beginning_is_left_in_the_status(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One before it leaves the folder as it was."""
     workdir = tmp_path / "run"
     found = prepared(config(files), workdir)
@@ -137,13 +172,13 @@ def test_an_error_after_the_beginning_is_left_in_the_status(files: Path, tmp_pat
         raise UserError("no space")
 
     def late(*given: Any) -> Outcome:
-        Status(workdir, 12).update("running", 3)
+        attempt: Attempt = given[-1]
+        attempt.at(3)
         raise ValueError("boom")
 
     for broken, error in ((early, UserError), (late, ValueError)):
         monkeypatch.setattr(loop, "train", broken)
         with RunLock(workdir), Interrupt() as interrupt, progress() as shown, pytest.raises(error):
             found.fit(shown, interrupt, time.perf_counter())
-        assert (Status.read(workdir) is None) == (broken is early)
-    status = Status.read(workdir) or {}
-    assert (status["state"], status["step"], status["message"]) == ("failed", 3, "ValueError: boom")
+        assert (attempts.read(workdir) == []) == (broken is early)
+    assert attempts.last_word(attempts.read(workdir)) == ("failed", 3, "ValueError: boom")

@@ -1,4 +1,6 @@
-"""Trials trained as one program against the same trials alone: records, checkpoints, how they end, and going on in either way."""
+"""Trials trained as one program against the same trials alone: records, checkpoints, how they end,
+and going on in either way.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,12 @@ from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
 from attnlab.progress import Progress
+from attnlab.records import attempts
+from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
 from attnlab.training.loop import Outcome, saved_like
 from attnlab.training.parallel import spread
-from attnlab.training.records import Status, read_records
 from attnlab.training.stacked import draws, train, turn
 from tests.tasks.tiny import load
 from tests.training import toy
@@ -39,7 +42,10 @@ class Lines(Line):
     def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
         """One after another."""
         count = len(jax.tree.leaves(params)[0])
-        return [self.evaluate(jax.tree.map(lambda leaf, i=i: leaf[i], params), split) for i in range(count)]
+        return [
+            self.evaluate(jax.tree.map(lambda leaf, i=i: leaf[i], params), split)
+            for i in range(count)
+        ]
 
 
 class NoisyLines(Noisy, Lines):
@@ -70,7 +76,9 @@ def together(
     stop: int | None = None,
     devices: int = 1,
 ) -> list[Outcome]:
-    """Train the trials as one program, in `folder`/0, /1, ...; with `stop` a SIGTERM comes when a batch of that number is asked for."""
+    """Train the trials as one program, in `folder`/0, /1, ...; with `stop` a SIGTERM comes when a
+    batch of that number is asked for.
+    """
     workdirs = [folder / str(number) for number in range(len(configs))]
     for workdir in workdirs:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -84,36 +92,67 @@ def together(
         return fetched
 
     own = [watched(of_seed(config.seed)) for config in configs]
-    with Interrupt() as interrupt, Progress(configs[0].training.steps, stream=io.StringIO()) as progress:
+    with (
+        Interrupt() as interrupt,
+        Progress(configs[0].training.steps, stream=io.StringIO()) as progress,
+    ):
         place = spread(len(configs), devices)
-        return train(configs, task or Lines(), own, workdirs, place, progress, interrupt, time.perf_counter())
+        return train(
+            configs, task or Lines(), own, workdirs, place, progress, interrupt, time.perf_counter()
+        )
 
 
 def alone(
-    folder: Path, configs: Sequence[ConfigDict], task: Any = None, of_seed: Callable[[int], Batches] = order, stop: int | None = None
+    folder: Path,
+    configs: Sequence[ConfigDict],
+    task: Any = None,
+    of_seed: Callable[[int], Batches] = order,
+    stop: int | None = None,
 ) -> list[Outcome]:
     """The same trials one after another."""
     runs = enumerate(configs)
-    return [toy.run(folder / str(i), one, task or Lines(), batches=of_seed(one.seed), stop=stop) for i, one in runs]
+    return [
+        toy.run(folder / str(i), one, task or Lines(), batches=of_seed(one.seed), stop=stop)
+        for i, one in runs
+    ]
 
 
 def numeric(records: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     """Records without the name of their split."""
-    return [{name: value for name, value in record.items() if name != "split"} for record in records]
+    return [
+        {name: value for name, value in record.items() if name != "split"} for record in records
+    ]
 
 
-def assert_alike(one: Path, other: Path, configs: Sequence[ConfigDict], task: Any = None, close: float = 2e-6) -> None:
-    """Records, steps saved, and the newest states, all within `close` (relative for records, absolute for parameters)."""
+def assert_alike(
+    one: Path, other: Path, configs: Sequence[ConfigDict], task: Any = None, close: float = 2e-6
+) -> None:
+    """Records, steps saved, and the newest states, all within `close` (relative for records,
+    absolute for parameters).
+    """
     for number, config in enumerate(configs):
-        records, others = (read_records(folder / str(number) / "metrics.jsonl") for folder in (one, other))
-        assert [(record["split"], *record) for record in records] == [(record["split"], *record) for record in others] and records
+        records, others = (
+            read_records(folder / str(number) / "metrics.jsonl") for folder in (one, other)
+        )
+        assert [(record["split"], *record) for record in records] == [
+            (record["split"], *record) for record in others
+        ] and records
         for found, wanted in zip(numeric(records), numeric(others), strict=True):
             assert found == pytest.approx(wanted, rel=close), number
-        stores = [Checkpoints(folder / str(number) / "checkpoints", 9, read_only=True) for folder in (one, other)]
+        stores = [
+            Checkpoints(folder / str(number) / "checkpoints", 9, read_only=True)
+            for folder in (one, other)
+        ]
         assert stores[0].steps() == stores[1].steps() and stores[0].best == stores[1].best
         found, wanted = (store.restore(saved_like(config, task or Lines())) for store in stores)
-        assert found is not None and wanted is not None and found.meta["best"] == pytest.approx(wanted.meta["best"], rel=close)
-        for leaf, expected in zip(jax.tree.leaves(found.tree), jax.tree.leaves(wanted.tree), strict=True):
+        assert (
+            found is not None
+            and wanted is not None
+            and found.meta["best"] == pytest.approx(wanted.meta["best"], rel=close)
+        )
+        for leaf, expected in zip(
+            jax.tree.leaves(found.tree), jax.tree.leaves(wanted.tree), strict=True
+        ):
             assert leaf.dtype == expected.dtype
             np.testing.assert_allclose(leaf, expected, atol=close)
         for store in stores:
@@ -123,25 +162,39 @@ def assert_alike(one: Path, other: Path, configs: Sequence[ConfigDict], task: An
 @pytest.mark.quick
 def test_seeds_and_numbers_train_as_they_do_alone(tmp_path: Path) -> None:
     """Each with its own batches, first parameters, learning rate, evaluations and checkpoints."""
-    configs = [settings(seed=seed, schedule__peak=peak) for seed, peak in ((0, 0.1), (1, 0.1), (1, 0.03))]
+    configs = [
+        settings(seed=seed, schedule__peak=peak) for seed, peak in ((0, 0.1), (1, 0.1), (1, 0.03))
+    ]
     outcomes, expected = together(tmp_path / "stacked", configs), alone(tmp_path / "alone", configs)
-    assert [(one.state, one.step, one.message) for one in outcomes] == [(one.state, one.step, one.message) for one in expected]
+    assert [(one.state, one.step, one.message) for one in outcomes] == [
+        (one.state, one.step, one.message) for one in expected
+    ]
     assert all((one.seconds_to_first_step or 0) > 0 for one in outcomes)
     assert_alike(tmp_path / "stacked", tmp_path / "alone", configs)
-    losses = [[record["loss"] for record in read_records(tmp_path / "stacked" / str(i) / "metrics.jsonl")] for i in range(3)]
+    losses = [
+        [record["loss"] for record in read_records(tmp_path / "stacked" / str(i) / "metrics.jsonl")]
+        for i in range(3)
+    ]
     assert losses[0][0] != losses[1][0] and losses[1][-1] != losses[2][-1]
     for number in range(3):
         timing = read_records(tmp_path / "stacked" / str(number) / "timing.jsonl")
         assert [record["step"] for record in timing if "step_seconds" in record] == [2, 4, 6, 8, 9]
         assert [record["step"] for record in timing if "compile_seconds" in record] == [1]
         assert [record["together"] for record in timing if "step_seconds" in record] == [3] * 5
-        assert (Status.read(tmp_path / "stacked" / str(number)) or {})["state"] == "running"  # the last word is the caller's
+        events = [one["event"] for one in attempts.read(tmp_path / "stacked" / str(number))]
+        assert events[0] == "start" and "end" not in events  # the last word is the caller's
 
 
 OPTIMIZERS = {
-    "adam": ({"name": "adam", "b1": 0.9, "b2": 0.99, "eps": 1e-6}, {"b1": 0.5, "b2": 0.9, "eps": 1e-2}),
+    "adam": (
+        {"name": "adam", "b1": 0.9, "b2": 0.99, "eps": 1e-6},
+        {"b1": 0.5, "b2": 0.9, "eps": 1e-2},
+    ),
     "adamw": (ADAMW, {"b1": 0.5, "weight_decay": 0.5}),
-    "adafactor": ({"name": "adafactor", "decay": 0.8, "clipping": 1.0, "minimum_factored": 128}, {"decay": 0.5, "clipping": 0.3}),
+    "adafactor": (
+        {"name": "adafactor", "decay": 0.8, "clipping": 1.0, "minimum_factored": 128},
+        {"decay": 0.5, "clipping": 0.3},
+    ),
     "sgd": ({"name": "sgd", "momentum": 0.5, "nesterov": True}, {"momentum": 0.9}),
     "adadelta": ({"name": "adadelta", "rho": 0.9, "eps": 1e-3}, {"rho": 0.5, "eps": 1e-2}),
 }
@@ -156,14 +209,18 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_number_of_every_optimizer(name: str, tmp_path: Path) -> None:
-    """All differ at once, also clipping and the moving average; the second trial has none of the first's numbers."""
+    """All differ at once, also clipping and the moving average; the second trial has none of the
+    first's numbers.
+    """
     (optimizer, changes), (schedule, floor) = OPTIMIZERS[name], SCHEDULES[name]
     configs = []
     for other in (False, True):
         config = settings(training__clip=0.5 if other else 2.0, training__ema=0.5 if other else 0.9)
         config.optimizer = ConfigDict({**optimizer, **(changes if other else {})})
         rates = {key: value if other else 0.0 for key, value in floor.items()}
-        config.schedule = ConfigDict({"name": schedule, "peak": 0.03 if other else 0.1, "warmup": 2, **rates})
+        config.schedule = ConfigDict(
+            {"name": schedule, "peak": 0.03 if other else 0.1, "warmup": 2, **rates}
+        )
         configs.append(config)
     together(tmp_path / "stacked", configs)
     alone(tmp_path / "alone", configs)
@@ -178,7 +235,9 @@ def test_smaller_batches_are_padded_where_nothing_is_drawn(tmp_path: Path) -> No
 
 
 def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
-    """Draws depend on the shape of a batch: trials wait for others with the same, and are then not all at the same step."""
+    """Draws depend on the shape of a batch: trials wait for others with the same, and are then not
+    all at the same step.
+    """
     configs = [settings(seed=seed) for seed in range(3)]
     together(tmp_path / "stacked", configs, NoisyLines(), uneven)
     alone(tmp_path / "alone", configs, NoisyLines(), uneven)
@@ -190,23 +249,40 @@ def test_who_moves_next() -> None:
     assert turn({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
     assert turn({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
     assert turn({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
-    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [3, 5]  # neither fits into the other
+    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [
+        3,
+        5,
+    ]  # neither fits into the other
     key_free, drawing = Lines(), NoisyLines()
     params = key_free.init(jax.random.key(0))
     assert not draws(key_free, params, points(0)) and draws(drawing, params, points(0))
 
 
 def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
-    """By its loss, or by parameters that are not finite when they are to be saved; the others do not notice."""
-    sgd = {"optimizer__name": "sgd", "schedule__warmup": 0, "training__clip": 0.0, "checkpoint__every": 1}
+    """By its loss, or by parameters that are not finite when they are to be saved; the others do
+    not notice.
+    """
+    sgd = {
+        "optimizer__name": "sgd",
+        "schedule__warmup": 0,
+        "training__clip": 0.0,
+        "checkpoint__every": 1,
+    }
     configs = [settings(seed=1, schedule__peak=peak, **sgd) for peak in (0.1, 1e30, 0.05, 3e38)]
     outcomes, expected = together(tmp_path / "stacked", configs), alone(tmp_path / "alone", configs)
     assert [one.state for one in outcomes] == ["done", "diverged", "done", "diverged"]
-    assert [(one.step, one.message.split()[-1:]) for one in outcomes] == [(one.step, one.message.split()[-1:]) for one in expected]
+    assert [(one.step, one.message.split()[-1:]) for one in outcomes] == [
+        (one.step, one.message.split()[-1:]) for one in expected
+    ]
     whole = [number for number, one in enumerate(outcomes) if one.state == "done"]
     for number in whole:
-        found, wanted = (read_records(tmp_path / name / str(number) / "metrics.jsonl") for name in ("stacked", "alone"))
-        assert len(found) == len(wanted) and numeric(found)[-1] == pytest.approx(numeric(wanted)[-1], rel=2e-6)
+        found, wanted = (
+            read_records(tmp_path / name / str(number) / "metrics.jsonl")
+            for name in ("stacked", "alone")
+        )
+        assert len(found) == len(wanted) and numeric(found)[-1] == pytest.approx(
+            numeric(wanted)[-1], rel=2e-6
+        )
     assert Checkpoints(tmp_path / "stacked" / "3" / "checkpoints", 1, read_only=True).steps() == []
 
 
@@ -216,7 +292,9 @@ def test_stopped_together_each_goes_on_alone(stop: int, tmp_path: Path) -> None:
     configs = [settings(seed=seed, training__ema=0.5) for seed in range(2)]
     alone(tmp_path / "whole", configs)
     outcomes = together(tmp_path / "cut", configs, stop=stop)
-    assert [(one.state, one.step) for one in outcomes] == [("interrupted", stop)] * 2 and "signal 15" in outcomes[0].message
+    assert [(one.state, one.step) for one in outcomes] == [
+        ("interrupted", stop)
+    ] * 2 and "signal 15" in outcomes[0].message
     assert [one.state for one in alone(tmp_path / "cut", configs)] == ["done"] * 2
     assert_alike_but_for_steps_saved(tmp_path / "cut", tmp_path / "whole", configs)
 
@@ -228,24 +306,39 @@ def test_stopped_alone_they_go_on_together(tmp_path: Path) -> None:
     toy.run(tmp_path / "cut" / "0", configs[0], Lines(), batches=order(0))
     toy.run(tmp_path / "cut" / "1", configs[1], Lines(), batches=order(1), stop=5)
     done = (tmp_path / "cut" / "0" / "metrics.jsonl").read_bytes()
-    assert [(one.state, one.step) for one in together(tmp_path / "cut", configs)] == [("done", 9)] * 3
+    assert [(one.state, one.step) for one in together(tmp_path / "cut", configs)] == [
+        ("done", 9)
+    ] * 3
     assert_alike_but_for_steps_saved(tmp_path / "cut", tmp_path / "whole", configs)
     assert (tmp_path / "cut" / "0" / "metrics.jsonl").read_bytes() == done
 
 
-def assert_alike_but_for_steps_saved(one: Path, other: Path, configs: Sequence[ConfigDict], task: Any = None) -> None:
-    """A stop leaves a checkpoint of its own; records and the last parameters are those of the whole run."""
+def assert_alike_but_for_steps_saved(
+    one: Path, other: Path, configs: Sequence[ConfigDict], task: Any = None
+) -> None:
+    """A stop leaves a checkpoint of its own; records and the last parameters are those of the whole
+    run.
+    """
     for number, config in enumerate(configs):
-        found, wanted = (read_records(folder / str(number) / "metrics.jsonl") for folder in (one, other))
-        assert [(record["step"], record["split"]) for record in found] == [(record["step"], record["split"]) for record in wanted]
-        assert all(a == pytest.approx(b, rel=2e-6) for a, b in zip(numeric(found), numeric(wanted), strict=True))
+        found, wanted = (
+            read_records(folder / str(number) / "metrics.jsonl") for folder in (one, other)
+        )
+        assert [(record["step"], record["split"]) for record in found] == [
+            (record["step"], record["split"]) for record in wanted
+        ]
+        assert all(
+            a == pytest.approx(b, rel=2e-6)
+            for a, b in zip(numeric(found), numeric(wanted), strict=True)
+        )
         states = []
         for folder in (one, other):
             store = Checkpoints(folder / str(number) / "checkpoints", 9, read_only=True)
             states.append(store.restore(saved_like(config, task or Lines())))
             store.close()
         assert states[0].step == states[1].step == 9
-        for leaf, expected in zip(jax.tree.leaves(states[0].tree), jax.tree.leaves(states[1].tree), strict=True):
+        for leaf, expected in zip(
+            jax.tree.leaves(states[0].tree), jax.tree.leaves(states[1].tree), strict=True
+        ):
             np.testing.assert_allclose(leaf, expected, atol=2e-6)
 
 
@@ -256,13 +349,17 @@ def test_over_devices(trials: int, devices: int, tmp_path: Path) -> None:
     together(tmp_path / "wide", configs, of_seed=uneven, devices=devices)
     together(tmp_path / "one", configs, of_seed=uneven)
     assert_alike(tmp_path / "wide", tmp_path / "one", configs)
-    assert sorted(path.name for path in (tmp_path / "wide").iterdir()) == [str(number) for number in range(trials)]
+    assert sorted(path.name for path in (tmp_path / "wide").iterdir()) == [
+        str(number) for number in range(trials)
+    ]
 
 
 class Smoothed(Lines):
     """A line whose loss has label smoothing, of a kind: from the config unless it is given."""
 
-    def loss(self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None) -> Any:
+    def loss(
+        self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None
+    ) -> Any:
         """The squared error, and the rate times w[0]."""
         loss, sums = super().loss(params, batch, key)
         return loss + (0.25 if smoothing is None else smoothing) * params["w"][0], sums
@@ -274,14 +371,32 @@ def test_label_smoothing_is_given_where_trials_differ_in_it(tmp_path: Path) -> N
         config.training.label_smoothing = smoothing
     together(tmp_path / "apart", configs, Smoothed())
     together(tmp_path / "same", configs[:1] * 2, Smoothed())
-    losses = [numeric(read_records(tmp_path / name / "metrics.jsonl"))[0]["loss"] for name in ("apart/0", "apart/1", "same/0", "same/1")]
-    assert losses[0] == pytest.approx(losses[2], rel=1e-6) and losses[2] == losses[3] and abs(losses[1] - losses[0]) > 1e-2
+    losses = [
+        numeric(read_records(tmp_path / name / "metrics.jsonl"))[0]["loss"]
+        for name in ("apart/0", "apart/1", "same/0", "same/1")
+    ]
+    assert (
+        losses[0] == pytest.approx(losses[2], rel=1e-6)
+        and losses[2] == losses[3]
+        and abs(losses[1] - losses[0]) > 1e-2
+    )
 
 
 def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
-    """The real task: batches of 8 and of 5 columns in another order for each seed, all of it as alone."""
-    shared = ["batch.buckets=5,8", "system.dropout=0.2", "training.steps=6", "training.log_every=1", "training.evaluate_every=3"]
-    shared += ["schedule.warmup=2", "optimizer.eps=1e-3"]  # Adam divides by the size of a gradient, also where the true one is zero
+    """The real task: batches of 8 and of 5 columns in another order for each seed, all of it as
+    alone.
+    """
+    shared = [
+        "batch.buckets=5,8",
+        "system.dropout=0.2",
+        "training.steps=6",
+        "training.log_every=1",
+        "training.evaluate_every=3",
+    ]
+    shared += [
+        "schedule.warmup=2",
+        "optimizer.eps=1e-3",
+    ]  # Adam divides by the size of a gradient, also where the true one is zero
     tasks = [load("transformer", *shared, f"seed={seed}") for seed in range(2)]
     configs = [task.config for task in tasks]
     assert len({task.batches(1)(step)["source"].shape for task in tasks for step in range(4)}) == 2
@@ -291,18 +406,34 @@ def test_a_system_with_dropout_and_two_widths(tmp_path: Path) -> None:
     assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, tasks[0], close=2e-5)
 
 
-def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens over its share of the seconds; a step of three trials takes three shares. The clock says that every step takes a second."""
-    monkeypatch.setattr("attnlab.training.stacked.time", types.SimpleNamespace(perf_counter=itertools.count().__next__))
-    together(tmp_path, [settings(seed=seed, training__steps=4, training__log_every=1) for seed in range(3)])
+def test_every_trial_has_an_equal_share_of_the_step_and_its_own_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens over its share of the seconds; a step of three trials takes three shares. The clock
+    says that every step takes a second.
+    """
+    monkeypatch.setattr(
+        "attnlab.training.stacked.time",
+        types.SimpleNamespace(perf_counter=itertools.count().__next__),
+    )
+    together(
+        tmp_path,
+        [settings(seed=seed, training__steps=4, training__log_every=1) for seed in range(3)],
+    )
     shares = []
     for number in range(3):
         folder = tmp_path / str(number)
-        tokens = {one["step"]: one["tokens"] for one in read_records(folder / "metrics.jsonl") if one["split"] == "train"}
+        tokens = {
+            one["step"]: one["tokens"]
+            for one in read_records(folder / "metrics.jsonl")
+            if one["split"] == "train"
+        }
         paces = [one for one in read_records(folder / "timing.jsonl") if "step_seconds" in one]
         assert [(one["step"], one["together"]) for one in paces] == [(step, 3) for step in tokens]
         for one in paces:
-            assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(tokens[one["step"]], rel=1e-6)
+            assert one["tokens_per_second"] * one["step_seconds"] == pytest.approx(
+                tokens[one["step"]], rel=1e-6
+            )
         shares += [one["step_seconds"] for one in paces]
     assert shares == pytest.approx([1 / 3] * 12)
 

@@ -1,4 +1,6 @@
-"""The step function: objective, accumulation, moving average, precision, randomness, and a batch with nothing in it."""
+"""The step function: objective, accumulation, moving average, precision, randomness, and a batch
+with nothing in it.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,17 @@ from tests.training.toy import ROWS, Line, Noisy, points
 SGD = optax.sgd(1.0)
 
 
-def one_step(task: Any, batch: Any, optimizer: optax.GradientTransformation = SGD, state: TrainState | None = None, **how: Any) -> Any:
+def one_step(
+    task: Any,
+    batch: Any,
+    optimizer: optax.GradientTransformation = SGD,
+    state: TrainState | None = None,
+    **how: Any,
+) -> Any:
     """The state and metrics after one step from `state`, or from the task's first parameters."""
-    state = state or first_state(task.init(jax.random.key(0)), optimizer, how.get("ema", 0.0), seed=how.pop("seed", 0))
+    state = state or first_state(
+        task.init(jax.random.key(0)), optimizer, how.get("ema", 0.0), seed=how.pop("seed", 0)
+    )
     return jax.jit(make_step(task.loss, task.weight, optimizer, **how))(state, batch)
 
 
@@ -29,9 +39,13 @@ def test_objective_is_the_sum_over_the_weight_however_it_is_accumulated(accumula
     batch = points(2)  # 6 rows of 8 count: the microbatches have unequal weights
     state, metrics = one_step(Line(), batch, accumulate=accumulate)
     params = jax.device_get(Line().init(jax.random.key(0)))
-    error = (batch["source"].astype(np.float64) @ params["w"] + params["b"] - batch["target"]) * batch["real"]
+    error = (
+        batch["source"].astype(np.float64) @ params["w"] + params["b"] - batch["target"]
+    ) * batch["real"]
     assert float(metrics["loss"]) == pytest.approx(0.5 * (error**2).sum() / 6, rel=1e-6)
-    np.testing.assert_allclose(params["w"] - state.params["w"], error @ batch["source"] / 6, atol=1e-6)
+    np.testing.assert_allclose(
+        params["w"] - state.params["w"], error @ batch["source"] / 6, atol=1e-6
+    )
     np.testing.assert_allclose(params["b"] - state.params["b"], error.sum() / 6, atol=1e-6)
     assert float(metrics["tokens"]) == 6 and int(state.step) == 1
     norm = np.sqrt(((error @ batch["source"] / 6) ** 2).sum() + (error.sum() / 6) ** 2)
@@ -49,7 +63,10 @@ def test_reported_gradient_norm_is_that_before_clipping() -> None:
 def test_moving_average() -> None:
     """a_t = 0.8 a_{t-1} + 0.2 p_t, a_0 = p_0; without it there is none."""
     task, optimizer = Line(), optax.sgd(0.1)
-    state, average = first_state(task.init(jax.random.key(0)), optimizer, 0.8), jax.device_get(task.init(jax.random.key(0)))
+    state, average = (
+        first_state(task.init(jax.random.key(0)), optimizer, 0.8),
+        jax.device_get(task.init(jax.random.key(0))),
+    )
     step = jax.jit(make_step(task.loss, task.weight, optimizer, ema=0.8))
     for number in range(4):
         state, _ = step(state, points(number))
@@ -74,7 +91,9 @@ def test_randomness_is_a_function_of_seed_and_step() -> None:
 @pytest.mark.parametrize("seed", [0, 7, 2**31, 2**32 - 1, 2**32 + 5])
 def test_the_seed_of_the_state_makes_the_key_of_the_number(seed: int) -> None:
     """Bit for bit the key that a step had when its seed was a constant of the program."""
-    np.testing.assert_array_equal(*(jax.random.key_data(jax.random.key(one)) for one in (seed, seed_array(seed))))
+    np.testing.assert_array_equal(
+        *(jax.random.key_data(jax.random.key(one)) for one in (seed, seed_array(seed)))
+    )
     _, metrics = one_step(Noisy(), points(0), seed=seed)
     draws = jax.random.uniform(jax.random.fold_in(jax.random.key(seed), 0), (ROWS,))
     assert float(metrics["squares"]) == pytest.approx(float((draws**2).sum()), rel=1e-6)
@@ -85,29 +104,45 @@ def test_microbatches_draw_apart() -> None:
     """With the same key twice, the two halves of the rows would have equal draws."""
     task = Noisy()
     key = jax.random.fold_in(jax.random.key(0), 0)
-    draws = jnp.concatenate([jax.random.uniform(one, (ROWS // 2,)) for one in jax.random.split(key, 2)])
+    draws = jnp.concatenate(
+        [jax.random.uniform(one, (ROWS // 2,)) for one in jax.random.split(key, 2)]
+    )
     _, metrics = one_step(task, points(0), accumulate=2)
-    assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(float(draws.mean()), rel=1e-6)
+    assert len(np.unique(draws)) == ROWS and float(metrics["loss"]) == pytest.approx(
+        float(draws.mean()), rel=1e-6
+    )
 
 
 def test_bfloat16_computes_low_and_keeps_float32() -> None:
-    """The loss sees bfloat16 parameters; parameters, optimizer, moving average and metrics stay float32."""
+    """The loss sees bfloat16 parameters; parameters, optimizer, moving average and metrics stay
+    float32.
+    """
     seen: list[Any] = []
 
     class Watched(Line):
-        def loss(self, params: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        def loss(
+            self, params: Any, batch: Any, key: jax.Array
+        ) -> tuple[jax.Array, dict[str, jax.Array]]:
             seen.extend(leaf.dtype for leaf in jax.tree.leaves(params))
             return super().loss(params, batch, key)
 
-    state, metrics = one_step(Watched(), points(0), optax.adam(0.1), compute="bfloat16", ema=0.5, accumulate=2)
+    state, metrics = one_step(
+        Watched(), points(0), optax.adam(0.1), compute="bfloat16", ema=0.5, accumulate=2
+    )
     assert set(seen) == {jnp.dtype(jnp.bfloat16)}
-    floats = [leaf.dtype for leaf in jax.tree.leaves((state, metrics)) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    floats = [
+        leaf.dtype
+        for leaf in jax.tree.leaves((state, metrics))
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
     assert set(floats) == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer"])
 def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
-    """bfloat16 gives almost the same loss and float32 parameters; a batch that is all padding gives no update and no NaN."""
+    """bfloat16 gives almost the same loss and float32 parameters; a batch that is all padding gives
+    no update and no NaN.
+    """
     task, optimizer = load(system), optax.adam(1e-2)
     batch = batch_of(task)
     start = first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0)
@@ -124,5 +159,7 @@ def test_systems_in_bfloat16_and_a_batch_of_nothing(system: str) -> None:
     for step in steps:
         after, metrics = step(start, empty)
         assert all(float(value) == 0.0 for value in metrics.values())
-        for one, other in zip(jax.tree.leaves(start.params), jax.tree.leaves(after.params), strict=True):
+        for one, other in zip(
+            jax.tree.leaves(start.params), jax.tree.leaves(after.params), strict=True
+        ):
             np.testing.assert_array_equal(one, other)

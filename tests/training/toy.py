@@ -1,4 +1,6 @@
-"""The smallest thing the training loop can train: a straight line through noisy points, with rows that do not count."""
+"""The smallest thing the training loop can train: a straight line through noisy points, with rows
+that do not count.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ ROWS, FEATURES = 8, 3
 
 
 class Line:
-    """y = x w + b by least squares; a row whose "real" is 0 has no weight. Evaluation is on points of its own.
+    """y = x w + b by least squares; a row whose "real" is 0 has no weight. Evaluation is on points
+    of its own.
 
     Attributes:
       scripted: evaluation losses to report in turn in place of the true ones, or loss and fit.
@@ -39,7 +42,9 @@ class Line:
         """w [3] drawn from the key, b zero."""
         return {"w": jax.random.normal(key, (FEATURES,)), "b": jnp.zeros(())}
 
-    def loss(self, params: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(
+        self, params: Any, batch: Any, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Half the squared error, summed over the real rows."""
         error = (batch["source"] @ params["w"] + params["b"] - batch["target"]) * batch["real"]
         return 0.5 * (error.astype(jnp.float32) ** 2).sum(), {"tokens": batch["real"].sum()}
@@ -59,7 +64,11 @@ class Line:
         assert split == "valid"
         if self.scripted is not None:
             said = self.scripted.pop(0)
-            return dict(zip(("loss", "fit"), said, strict=True)) if isinstance(said, tuple) else {"loss": said}
+            return (
+                dict(zip(("loss", "fit"), said, strict=True))
+                if isinstance(said, tuple)
+                else {"loss": said}
+            )
         batch = points(10**6)
         loss, _ = self.loss(params, batch, jax.random.key(0))
         return {"loss": float(loss) / float(batch["real"].sum())}
@@ -68,24 +77,36 @@ class Line:
 class Noisy(Line):
     """Its loss is the sum of one uniform draw for each row; nothing else."""
 
-    def loss(self, params: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def loss(
+        self, params: Any, batch: Any, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Uniform draws, one for each row."""
         draws = jax.random.uniform(key, batch["real"].shape)
-        return draws.sum() + 0.0 * params["b"], {"squares": (draws**2).sum(), "tokens": batch["real"].sum()}
+        return draws.sum() + 0.0 * params["b"], {
+            "squares": (draws**2).sum(),
+            "tokens": batch["real"].sum(),
+        }
 
 
 class Trailing(Line):
-    """It fits what it remembers of a row, m' = m / 2 + x, instead of x, and counts the steps in which the row was real."""
+    """It fits what it remembers of a row, m' = m / 2 + x, instead of x, and counts the steps in
+    which the row was real.
+    """
 
     def remembered(self) -> Any:
         """m [8,3] ones, and the counts [8]."""
         return {"m": jnp.ones((ROWS, FEATURES)), "steps": jnp.zeros(ROWS, jnp.int32)}
 
-    def loss(self, params: Any, batch: Any, key: jax.Array, remembered: Any = None) -> tuple[jax.Array, dict[str, Any]]:
+    def loss(
+        self, params: Any, batch: Any, key: jax.Array, remembered: Any = None
+    ) -> tuple[jax.Array, dict[str, Any]]:
         """The line's, through m'."""
         m = remembered["m"] / 2 + batch["source"]
         loss, sums = super().loss(params, {**batch, "source": m}, key)
-        return loss, {**sums, "remembered": {"m": m, "steps": remembered["steps"] + batch["real"].astype(jnp.int32)}}
+        return loss, {
+            **sums,
+            "remembered": {"m": m, "steps": remembered["steps"] + batch["real"].astype(jnp.int32)},
+        }
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
         """The line's, of points alone."""
@@ -97,7 +118,11 @@ def points(step: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng((7, step))
     x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
     y = (x @ [1.0, -2.0, 0.5] + 0.3 + 0.1 * rng.normal(size=ROWS)).astype(np.float32)
-    return {"source": x, "target": y, "real": (np.arange(ROWS) < ROWS - step % 3).astype(np.float32)}
+    return {
+        "source": x,
+        "target": y,
+        "real": (np.arange(ROWS) < ROWS - step % 3).astype(np.float32),
+    }
 
 
 def settings(**changes: Any) -> ConfigDict:
@@ -107,11 +132,21 @@ def settings(**changes: Any) -> ConfigDict:
             "seed": 0,
             "optimizer": {"name": "adam"},
             "schedule": {"name": "linear", "peak": 0.1, "warmup": 2},
-            "training": {"steps": 9, "accumulate": 1, "clip": 1.0, "ema": 0.0, "compute": "float32", "log_every": 2, "evaluate_every": 3},
+            "training": {
+                "steps": 9,
+                "accumulate": 1,
+                "clip": 1.0,
+                "ema": 0.0,
+                "compute": "float32",
+                "log_every": 2,
+                "evaluate_every": 3,
+            },
             "checkpoint": {"every": 4, "keep": 2, "by": "loss"},
         }
     )
-    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in changes.items()})
+    config.update_from_flattened_dict(
+        {name.replace("__", "."): value for name, value in changes.items()}
+    )
     return config
 
 
@@ -126,15 +161,29 @@ def run(
     place: Backend | None = None,
     stream: io.StringIO | None = None,
 ) -> Outcome:
-    """Train in `workdir`; with `stop` a real SIGTERM comes while that step is under way, with `until` it is to end there."""
+    """Train in `workdir`; with `stop` a real SIGTERM comes while that step is under way, with
+    `until` it is to end there.
+    """
     workdir.mkdir(parents=True, exist_ok=True)
 
     def fetched(step: int) -> dict[str, np.ndarray]:
-        if step == stop:  # the loop asks for the next batch, number `stop` from 0, while step `stop` from 1 runs
+        if (
+            step == stop
+        ):  # the loop asks for the next batch, number `stop` from 0, while step `stop` from 1 runs
             os.kill(os.getpid(), signal.SIGTERM)
         return batches(step)  # type: ignore[no-any-return]
 
     progress = Progress(config.training.steps, stream=stream or io.StringIO())
     with Interrupt() as interrupt, progress:
         where = place or backend("mesh", 1)
-        return train(config, task or Line(), fetched, workdir, where, progress, interrupt, time.perf_counter(), until)
+        return train(
+            config,
+            task or Line(),
+            fetched,
+            workdir,
+            where,
+            progress,
+            interrupt,
+            time.perf_counter(),
+            until,
+        )

@@ -1,9 +1,10 @@
 """Alignments: from scores to weights (see `protocol`). A new one is one file and one line here.
 
-Beside them stand two losses that go with alignments: `reinforce` (for sampled ones) and `doubly_stochastic`.
+Beside them stand two losses that go with alignments: `reinforce` (for sampled ones) and
+`doubly_stochastic`.
 """
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 ALIGNMENTS = Table(
     "alignment",

@@ -1,12 +1,13 @@
-"""The doubly stochastic regulariser: over a whole sequence every location should be looked at about once (Xu et al. 2015).
+"""The doubly stochastic regulariser: over a whole sequence every location should be looked at about
+once (Xu et al. 2015).
 
     loss = mean over rows and heads of sum_j (tau - sum_t m_t a_tj)^2,   m_t = 1 at real target steps
 
-To be added, times lambda, to the *summed* log-likelihood of a sentence. With C steps over L locations it cannot fall below (L - C)^2 / L
-at tau = 1, the value of uniform weights.
-Cost: 2 Tq Tk FLOPs. Source: K. Xu et al., "Show, Attend and Tell", ICML 2015, section 4.2.1; the paper allows tau >= L / D
-(D the number of its features) and takes 1.
-The paper's batches hold captions of one length; with padding the sums leave out padded steps and padded locations.
+To be added, times lambda, to the *summed* log-likelihood of a sentence. With C steps over L
+locations it cannot fall below (L - C)^2 / L at tau = 1, the value of uniform weights. Cost: 2 Tq Tk
+FLOPs. Source: K. Xu et al., "Show, Attend and Tell", ICML 2015, section 4.2.1; the paper allows tau
+>= L / D (D the number of its features) and takes 1. The paper's batches hold captions of one
+length; with padding the sums leave out padded steps and padded locations.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.precision import widened
+from attnlab.layers.precision import widened
 
 
-def doubly_stochastic(weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0) -> jax.Array:
+def doubly_stochastic(
+    weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
+) -> jax.Array:
     """The scalar loss of attention weights; arguments as of `uncovered`."""
     return uncovered(weights, steps, valid, tau).mean()
 
 
-def uncovered(weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0) -> jax.Array:
+def uncovered(
+    weights: jax.Array, steps: jax.Array, valid: jax.Array | None = None, tau: float = 1.0
+) -> jax.Array:
     """The loss of each row, [B], averaged over heads only.
 
     Args:

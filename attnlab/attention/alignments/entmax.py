@@ -3,20 +3,23 @@
     a_i = argmax over distributions p of  p . e_i + S_alpha(p)            S_alpha: Tsallis entropy
         = max((alpha - 1) e_i - tau_i, 0)^(1 / (alpha - 1)),   tau_i such that they sum to 1
 
-alpha -> 1 is softmax, alpha = 2 sparsemax. Three ways to the threshold: by sorting for alpha = 2 and alpha = 1.5, by bisection for any
-other alpha > 1. One derivative serves all of them (`_turn`): it needs the weights only, so ties and sorting cannot harm it.
+alpha -> 1 is softmax, alpha = 2 sparsemax. Three ways to the threshold: by sorting for alpha = 2
+and alpha = 1.5, by bisection for any other alpha > 1. One derivative serves all of them (`_turn`):
+it needs the weights only, so ties and sorting cannot harm it.
 
-With x = -(alpha - 1) log a on the support, the derivative in alpha of Correia et al. (proposition 1) divides small differences by
-(alpha - 1)^2. Collected by powers it is, with g(x) = (exp(x) - 1 - x) / x^2, r = g(x) (log a)^2 and sums weighted by a over the keys,
+With x = -(alpha - 1) log a on the support, the derivative in alpha of Correia et al. (proposition
+1) divides small differences by (alpha - 1)^2. Collected by powers it is, with g(x) = (exp(x) - 1 -
+x) / x^2, r = g(x) (log a)^2 and sums weighted by a over the keys,
 
     d a_j / d alpha = a_j (E[r] (1 + x_j) - r_j (1 + E[x])) / E[exp(x)],
 
-the same number, exact also as alpha -> 1. In the same spirit bisection works on theta = (tau + 1) / (alpha - 1).
+the same number, exact also as alpha -> 1. In the same spirit bisection works on theta = (tau + 1) /
+(alpha - 1).
 
-Cost for each pair: sorting O(log Tk) steps, bisection 32 x 6 FLOPs. Parameters: none; H for the learned alpha.
-Source: A. Martins, R. Astudillo, "From Softmax to Sparsemax", ICML 2016, algorithm 1; B. Peters, V. Niculae, A. Martins, "Sparse
-Sequence-to-Sequence Models", ACL 2019, algorithms 1 and 2; G. Correia, V. Niculae, A. Martins, "Adaptively Sparse
-Transformers", EMNLP 2019, section 3.
+Cost for each pair: sorting O(log Tk) steps, bisection 32 x 6 FLOPs. Parameters: none; H for the
+learned alpha. Source: A. Martins, R. Astudillo, "From Softmax to Sparsemax", ICML 2016, algorithm
+1; B. Peters, V. Niculae, A. Martins, "Sparse Sequence-to-Sequence Models", ACL 2019, algorithms 1
+and 2; G. Correia, V. Niculae, A. Martins, "Adaptively Sparse Transformers", EMNLP 2019, section 3.
 """
 
 from __future__ import annotations
@@ -34,10 +37,11 @@ from jax.custom_derivatives import SymbolicZero
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
 from attnlab.attention.alignments.softmax import LOW
 from attnlab.attention.cards import Card, Cost, Sizes, sorting
-from attnlab.attention.precision import widened
 from attnlab.errors import UserError
+from attnlab.layers.precision import widened
 
-HALVINGS = 32  # of an interval of width log Tk at most: past the resolution of float32; twice as many in float64
+# of an interval of width log Tk at most: past the resolution of float32; twice as many in float64
+HALVINGS = 32
 BISECTION = 6 * HALVINGS + 12  # FLOPs for each pair
 LEAST = 1e-6  # alpha - 1 is not taken below; there entmax and softmax are one to float32
 
@@ -46,9 +50,13 @@ Solver = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 class Sparsemax(Alignment):
-    """The Euclidean projection of the scores onto the distributions, a_i = max(e_i - tau_i, 0); no parameters."""
+    """The Euclidean projection of the scores onto the distributions, a_i = max(e_i - tau_i, 0); no
+    parameters.
+    """
 
-    card = Card("sparse", 2016, "Martins, Astudillo, From Softmax to Sparsemax, ICML 2016", "T^2 log T")
+    card = Card(
+        "sparse", 2016, "Martins, Astudillo, From Softmax to Sparsemax, ICML 2016", "T^2 log T"
+    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -64,26 +72,39 @@ class Entmax(Alignment):
     """a_i = max((alpha - 1) e_i - tau_i, 0)^(1 / (alpha - 1)); no parameters.
 
     Attributes:
-      alpha: above 1 (softmax), 2 is sparsemax; 1.5 is computed by sorting, any other by bisection. Above 2 the slope of a weight is
-        without bound as it leaves 0, and so is what rounding does to it there.
+      alpha: above 1 (softmax), 2 is sparsemax; 1.5 is computed by sorting, any other by bisection.
+        Above 2 the slope of a weight is without bound as it leaves 0, and so is what rounding does
+        to it there.
     """
 
     alpha: float = 1.5
 
-    card = Card("sparse", 2019, "Peters et al., Sparse Sequence-to-Sequence Models, ACL 2019", "T^2 log T")
+    card = Card(
+        "sparse", 2019, "Peters et al., Sparse Sequence-to-Sequence Models, ACL 2019", "T^2 log T"
+    )
 
     def setup(self) -> None:
         if not self.alpha > 1.0:
-            raise UserError(f"alignment entmax: alpha={self.alpha}, must be above 1; at 1 it is 'softmax'")
+            raise UserError(
+                f"alignment entmax: alpha={self.alpha}, must be above 1; at 1 it is 'softmax'"
+            )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
-        return entmax(scores, mask, self.alpha - 1.0, sorted_square if self.alpha == 1.5 else bisected)
+        return entmax(
+            scores, mask, self.alpha - 1.0, sorted_square if self.alpha == 1.5 else bisected
+        )
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Alignment.cost`."""
-        return Cost(flops=28 * at.pairs + sorting(at.pairs, at.keys) if self.alpha == 1.5 else BISECTION * at.pairs)
+        return Cost(
+            flops=(
+                28 * at.pairs + sorting(at.pairs, at.keys)
+                if self.alpha == 1.5
+                else BISECTION * at.pairs
+            )
+        )
 
 
 class LearnedEntmax(Alignment):
@@ -99,7 +120,10 @@ class LearnedEntmax(Alignment):
 
     def setup(self) -> None:
         if not 1.0 < self.alpha < 2.0:
-            raise UserError(f"alignment learned_entmax: alpha={self.alpha} to start from, must lie between 1 and 2, as 1.5 does")
+            raise UserError(
+                f"alignment learned_entmax: alpha={self.alpha} to start from, must lie between 1"
+                " and 2, as 1.5 does"
+            )
 
     @nn.compact
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
@@ -115,23 +139,30 @@ class LearnedEntmax(Alignment):
 
 
 def sorted_linear(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """`Solver` of alpha = 2: the support is the longest prefix of the sorted keys on which 1 + k u_k > u_1 + ... + u_k."""
+    """`Solver` of alpha = 2: the support is the longest prefix of the sorted keys on which 1 + k
+    u_k > u_1 + ... + u_k.
+    """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
     inside = 1.0 + k * u > jnp.cumsum(u, axis=-1)
-    tau = (jnp.where(inside, u, 0.0).sum(axis=-1, keepdims=True) - 1.0) / inside.sum(axis=-1, keepdims=True)
+    tau = (jnp.where(inside, u, 0.0).sum(axis=-1, keepdims=True) - 1.0) / inside.sum(
+        axis=-1, keepdims=True
+    )
     return jnp.maximum(depth - tau, 0.0)
 
 
 def sorted_square(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array:
-    """`Solver` of alpha = 1.5: tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k spread of the k best; the last tau_k <= u_k counts."""
+    """`Solver` of alpha = 1.5: tau_k = M_k - sqrt((1 - S_k) / k), M_k mean and S_k spread of the k
+    best; the last tau_k <= u_k counts.
+    """
     u = -jnp.sort(-depth, axis=-1)
     k = jnp.arange(1, u.shape[-1] + 1)
     mean = jnp.cumsum(u, axis=-1) / k
     spread = jnp.cumsum(u * u, axis=-1) - k * mean**2
     size = (mean - jnp.sqrt(jnp.maximum((1.0 - spread) / k, 0.0)) <= u).sum(axis=-1, keepdims=True)
     inside = k <= size
-    # once the support is known mean and spread are taken again: the running sums above lose digits by cancellation
+    # once the support is known mean and spread are taken again: the running sums above lose digits
+    # by cancellation
     mean = jnp.where(inside, u, 0.0).sum(axis=-1, keepdims=True) / size
     spread = jnp.where(inside, (u - mean) ** 2, 0.0).sum(axis=-1, keepdims=True)
     tau = mean - jnp.sqrt(jnp.maximum((1.0 - spread) / size, 0.0))
@@ -150,15 +181,21 @@ def bisected(depth: jax.Array, excess: jax.Array, count: jax.Array) -> jax.Array
         heavy = weights(middle).sum(axis=-1, keepdims=True) > 1.0
         return jnp.where(heavy, middle, low), jnp.where(heavy, high, middle)
 
-    least = jnp.zeros((*depth.shape[:-1], 1), depth.dtype)  # there the best key alone weighs 1; at the other end equal keys would sum to 1
+    least = jnp.zeros(
+        (*depth.shape[:-1], 1), depth.dtype
+    )  # there the best key alone weighs 1; at the other end equal keys would sum to 1
     most = -jnp.expm1(-excess * jnp.log(jnp.maximum(count, 1).astype(depth.dtype))) / excess
-    low, high = jax.lax.fori_loop(0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (least, least + most))
+    low, high = jax.lax.fori_loop(
+        0, HALVINGS if depth.dtype != jnp.float64 else 2 * HALVINGS, halve, (least, least + most)
+    )
     found = weights((low + high) / 2)
     total = found.sum(axis=-1, keepdims=True)
     return found / jnp.where(total == 0.0, 1.0, total)
 
 
-def entmax(scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float, solve: Solver = bisected) -> jax.Array:
+def entmax(
+    scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float, solve: Solver = bisected
+) -> jax.Array:
     """Alpha-entmax over the last axis in float32, with derivatives in scores and alpha.
 
     Args:
@@ -168,7 +205,8 @@ def entmax(scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float,
       solve: how the weights are found; the solver must be the one for this alpha.
 
     Returns:
-      Weights [..., Tk] float32: exactly 0 where masked; a row with nothing allowed is all zeros, with zero gradients.
+      Weights [..., Tk] float32: exactly 0 where masked; a row with nothing allowed is all zeros,
+        with zero gradients.
     """
     scores = widened(scores)
     if not scores.shape[-1]:
@@ -180,18 +218,24 @@ def entmax(scores: jax.Array, mask: jax.Array | None, excess: jax.Array | float,
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Array) -> jax.Array:
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
-    depth = jnp.where(allowed, jnp.maximum(excess * below, -2.0), -2.0)  # from -1 down a key gets nothing anyway
+    depth = jnp.where(
+        allowed, jnp.maximum(excess * below, -2.0), -2.0
+    )  # from -1 down a key gets nothing anyway
     return jnp.where(allowed, solve(depth, excess, allowed.sum(axis=-1, keepdims=True)), 0.0)
 
 
 def _turn(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The derivative: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the support, and that in alpha where it is asked for."""
+    """The derivative: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the support, and that
+    in alpha where it is asked for.
+    """
     scores, allowed, excess = primals
     weights = _entmax(solve, scores, allowed, excess)
     logs = jnp.log(jnp.where(weights > 0.0, weights, 1.0))
     turned = jnp.zeros_like(weights)
     if not isinstance(tangents[0], SymbolicZero):
-        slope = jnp.where(weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0)  # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
+        slope = jnp.where(
+            weights > 0.0, jnp.exp((1.0 - excess) * logs), 0.0
+        )  # finite: float32 knows no a^(alpha - 1) in (0, 5e-8)
         total = slope.sum(axis=-1, keepdims=True)
         share = slope / jnp.where(total == 0.0, 1.0, total)
         turned = turned + slope * (tangents[0] - (share * tangents[0]).sum(axis=-1, keepdims=True))
@@ -204,10 +248,16 @@ _entmax.defjvp(_turn, symbolic_zeros=True)
 
 
 def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Array:
-    """d weights / d alpha, see the head of the file; `logs` are the logarithms of the weights, 0 off the support."""
+    """d weights / d alpha, see the head of the file; `logs` are the logarithms of the weights, 0
+    off the support.
+    """
     x = -excess * logs
-    near = jnp.minimum(x, 0.5)  # there the difference exp(x) - 1 - x has lost its digits and the series is taken
-    series = jnp.polyval(jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near)
+    near = jnp.minimum(
+        x, 0.5
+    )  # there the difference exp(x) - 1 - x has lost its digits and the series is taken
+    series = jnp.polyval(
+        jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near
+    )
     far = jnp.maximum(x, 0.5)
     rest = jnp.where(x < 0.5, series, (jnp.expm1(far) - far) / far**2) * logs**2
 

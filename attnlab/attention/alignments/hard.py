@@ -4,11 +4,13 @@
     straight_through    one_hot(argmax e_i)                                        gradient of softmax(e_i)
     gumbel              one_hot(argmax(e_i + g_i)), g_ij ~ Gumbel(0, 1)            gradient of softmax((e_i + g_i) / tau)
 
-argmax(e + g) is a draw from softmax(e). Chance needs the stream "sample"; without it the best key is taken (g = 0), as at test time.
-Cost: 6 to 10 FLOPs for each pair, without drawing and what goes to "samples"; no parameters.
-Source: K. Xu et al., "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention", ICML 2015, section 4.1; Y. Bengio,
-N. Leonard, A. Courville, "Estimating or Propagating Gradients Through Stochastic Neurons for Conditional Computation", 2013; E. Jang,
-S. Gu, B. Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017, section 2.2.
+argmax(e + g) is a draw from softmax(e). Chance needs the stream "sample"; without it the best key
+is taken (g = 0), as at test time. Cost: 6 to 10 FLOPs for each pair, without drawing and what goes
+to "samples"; no parameters. Source: K. Xu et al., "Show, Attend and Tell: Neural Image Caption
+Generation with Visual Attention", ICML 2015, section 4.1; Y. Bengio, N. Leonard, A. Courville,
+"Estimating or Propagating Gradients Through Stochastic Neurons for Conditional Computation", 2013;
+E. Jang, S. Gu, B. Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017, section
+2.2.
 """
 
 from __future__ import annotations
@@ -20,16 +22,18 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import SAMPLES, Alignment, Place
 from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.precision import inner_dtype, widened
 from attnlab.errors import UserError
+from attnlab.layers.precision import inner_dtype, widened
 
 
 class Hard(Alignment):
-    """One sampled key; while the collection "samples" is mutable, log p(s_i) and the entropy of softmax(e_i), [B,H,Tq] each, go there.
+    """One sampled key; while the collection "samples" is mutable, log p(s_i) and the entropy of
+    softmax(e_i), [B,H,Tq] each, go there.
 
     Attributes:
-      soft: probability with which a row of the batch takes, for one look, the expectation softmax(e_i) in place of a sample (0.5 in
-        the paper); log p is 0 there, for nothing was sampled.
+      soft: probability with which a row of the batch takes, for one look, the expectation
+        softmax(e_i) in place of a sample (0.5 in the paper); log p is 0 there, for nothing was
+        sampled.
     """
 
     soft: float = 0.0
@@ -41,7 +45,9 @@ class Hard(Alignment):
             raise UserError(f"alignment hard: soft={self.soft}, must be a probability, from 0 to 1")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
-        """See `Alignment.__call__`; a sample is a constant, an expectation has the gradient of softmax."""
+        """See `Alignment.__call__`; a sample is a constant, an expectation has the gradient of
+        softmax.
+        """
         scores = widened(scores)
         weights, logs = softmax(scores, mask), log_softmax(scores, mask)
         sampled = jnp.ones((scores.shape[0], 1, 1, 1), bool)
@@ -80,7 +86,8 @@ class Gumbel(Alignment):
     """A sampled key forward, a softmax of the noisy scores backward.
 
     Attributes:
-      tau: temperature of the softmax; small values come nearer to the choice, with larger gradients.
+      tau: temperature of the softmax; small values come nearer to the choice, with larger
+        gradients.
     """
 
     tau: float = 1.0
@@ -94,7 +101,11 @@ class Gumbel(Alignment):
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         scores = widened(scores)
-        noise = jax.random.gumbel(self.make_rng("sample"), scores.shape, scores.dtype) if self.has_rng("sample") else 0.0
+        noise = (
+            jax.random.gumbel(self.make_rng("sample"), scores.shape, scores.dtype)
+            if self.has_rng("sample")
+            else 0.0
+        )
         return straight(scores + noise, mask, self.tau)
 
     @nn.nowrap
@@ -104,13 +115,19 @@ class Gumbel(Alignment):
 
 
 def straight(scores: jax.Array, mask: jax.Array | None, tau: jax.Array | float = 1.0) -> jax.Array:
-    """Forward `best(scores, mask)`, backward the masked softmax of scores / tau; [..., Tk] float32."""
+    """Forward `best(scores, mask)`, backward the masked softmax of scores / tau; [..., Tk]
+    float32.
+    """
     weights = softmax(widened(scores) / tau, mask)
-    return best(scores, mask) + (weights - jax.lax.stop_gradient(weights))  # the bracket is exactly 0: masked entries stay so
+    return best(scores, mask) + (
+        weights - jax.lax.stop_gradient(weights)
+    )  # the bracket is exactly 0: masked entries stay so
 
 
 def best(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """One-hot of the largest allowed score along the last axis, the first of equals, float32; zeros where nothing is allowed."""
+    """One-hot of the largest allowed score along the last axis, the first of equals, float32; zeros
+    where nothing is allowed.
+    """
     if not scores.shape[-1]:
         return widened(scores)
     allowed = jnp.ones((), bool) if mask is None else mask

@@ -5,14 +5,16 @@
                g_ij = exp(-(j - p_i)^2 / (2 s^2)),  s = D / 2
     local_p_renormalised    the same, divided by its sum
 
-Positions count from 0, n is the number of real keys of the row, q_i the mechanism's own query. Keys off the window weigh exactly 0. local_p
-sums to less than one: the authors report that dividing by the sum is worse, here it is a name of its own. p_i learns through g alone.
-The window is cut from all scores, so the cost is that of softmax; local_p adds 2 dq (dq + H) FLOPs for each query and dq (dq + H)
-parameters.
-Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.2,
-equations 9 and 10; centre and start values (uniform in [-0.1, 0.1]) as in the authors' code. With several heads, which the paper does
-not have, every head has its own v_h and so its own p_i. The positions are those of the memory: whoever stores a source reversed gets
-windows over the reversed source. Real keys must stand first, padding last.
+Positions count from 0, n is the number of real keys of the row, q_i the mechanism's own query. Keys
+off the window weigh exactly 0. local_p sums to less than one: the authors report that dividing by
+the sum is worse, here it is a name of its own. p_i learns through g alone. The window is cut from
+all scores, so the cost is that of softmax; local_p adds 2 dq (dq + H) FLOPs for each query and dq
+(dq + H) parameters. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to
+Attention-based Neural Machine Translation", EMNLP 2015, section 3.2, equations 9 and 10; centre and
+start values (uniform in [-0.1, 0.1]) as in the authors' code. With several heads, which the paper
+does not have, every head has its own v_h and so its own p_i. The positions are those of the memory:
+whoever stores a source reversed gets windows over the reversed source. Real keys must stand first,
+padding last.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.protocol import Alignment, Place
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.precision import widened
-from attnlab.attention.projections import Dense
 from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
 
 
 class LocalM(Alignment):
@@ -42,7 +44,12 @@ class LocalM(Alignment):
 
     lengths = {"reach": "within"}
     looks_at = frozenset({"positions", "lengths"})
-    card = Card("local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2")
+    card = Card(
+        "local",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
+        "T^2",
+    )
 
     def setup(self) -> None:
         if self.reach < 0:
@@ -61,11 +68,13 @@ class LocalM(Alignment):
 
 
 class LocalP(Alignment):
-    """Predictive windows: the query says where in the source to look, and keys near that place weigh more.
+    """Predictive windows: the query says where in the source to look, and keys near that place
+    weigh more.
 
     Attributes:
       reach: D, keys on either side of the centre, and twice the standard deviation of the Gaussian.
-      span: what the sigmoid is multiplied with: "n", the paper's, or "n - 1", with which p_i can stand on both ends.
+      span: what the sigmoid is multiplied with: "n", the paper's, or "n - 1", with which p_i can
+        stand on both ends.
     """
 
     reach: int = 10
@@ -74,21 +83,36 @@ class LocalP(Alignment):
     lengths = {"reach": "within"}
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "at most one"
     looks_at = frozenset({"positions", "lengths"})
-    card = Card("local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 + T d^2")
+    card = Card(
+        "local",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
+        "T^2 + T d^2",
+    )
 
     def setup(self) -> None:
         if self.reach < 1:
-            raise UserError(f"alignment local_p: reach={self.reach}, must be at least 1: it is twice the width of the Gaussian")
+            raise UserError(
+                f"alignment local_p: reach={self.reach}, must be at least 1: it is twice the width"
+                " of the Gaussian"
+            )
 
     @nn.compact
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
         query = widened(place.query)
-        raised = jnp.tanh(Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query))
+        raised = jnp.tanh(
+            Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query)
+        )
         v = widened(self.param("v", _small, (query.shape[-1], scores.shape[1])))
-        p = self.times(place, raised.dtype) * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]  # [B,H,Tq,1]
+        p = (
+            self.times(place, raised.dtype)
+            * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]
+        )  # [B,H,Tq,1]
         last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
-        centre = jnp.minimum(jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last)  # a sigmoid rounded to 1 would step off the end
+        centre = jnp.minimum(
+            jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last
+        )  # a sigmoid rounded to 1 would step off the end
         distance = (place.j - p) / (self.reach / 2)
         return self.weigh(scores, windowed(mask, centre, self.reach, place), distance**2 / 2)
 
@@ -104,7 +128,11 @@ class LocalP(Alignment):
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Alignment.cost`."""
-        return dense(at.queries, at.width, at.width) + dense(at.queries, at.width, at.heads) + Cost(flops=12 * at.pairs)
+        return (
+            dense(at.queries, at.width, at.width)
+            + dense(at.queries, at.width, at.heads)
+            + Cost(flops=12 * at.pairs)
+        )
 
 
 class RenormalisedLocalP(LocalP):
@@ -112,7 +140,11 @@ class RenormalisedLocalP(LocalP):
 
     sums_to = "one"
     card = Card(
-        "local", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015; here divided by its sum", "T^2 + T d^2"
+        "local",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015; here divided by"
+        " its sum",
+        "T^2 + T d^2",
     )
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
@@ -121,11 +153,15 @@ class RenormalisedLocalP(LocalP):
 
 
 def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, place: Place) -> jax.Array:
-    """The mask narrowed to the keys at most `reach` away from a centre broadcastable to [B,H,Tq,1]."""
+    """The mask narrowed to the keys at most `reach` away from a centre broadcastable to
+    [B,H,Tq,1].
+    """
     near = abs(place.j - centre) <= reach
     return near if mask is None else near & mask
 
 
-def _small(key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float) -> jax.Array:
+def _small(
+    key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float
+) -> jax.Array:
     """The paper's start values, uniform in [-0.1, 0.1]."""
     return jax.random.uniform(key, shape, dtype, -0.1, 0.1)

@@ -1,22 +1,29 @@
-"""Monotonic attention: the expected alignment of a reader that walks the source once (Raffel et al. 2017).
+"""Monotonic attention: the expected alignment of a reader that walks the source once (Raffel et al.
+2017).
 
-For each query the reader goes on from the key where it stopped for the query before; it stops at key j with probability p_ij.
+For each query the reader goes on from the key where it stopped for the query before; it stops at
+key j with probability p_ij.
 
     p_ij = sigmoid(e_ij + r_h)            q_ij = (1 - p_i,j-1) q_i,j-1 + a_i-1,j            a_ij = p_ij q_ij
 
-q_ij is the probability of getting to key j; a_0 puts everything on the first key. Weights sum to at most 1: the rest has run off the end.
-Read so, without dividing by p or by products of 1 - p, the recursion is stable; over j it is one associative scan, over i a scan.
-Cost: 10 Tq Tk FLOPs for each head, Tq steps one after the other, each of log2(Tk). Parameters: H offsets.
-Source: C. Raffel, M.-T. Luong, P. Liu, R. Weiss, D. Eck, "Online and Linear-Time Attention by Enforcing Monotonic Alignments", ICML 2017,
-equations 9 to 14; Gaussian noise before the sigmoid (section 2.6), which teaches p to be 0 or 1, is added when the caller passes the stream
-"sample". The paper has one offset r and its own score; the offset here is per head and the score is whatever the config names. The
-hard reader of the paper's test time is not here: with p near 0 or 1 the expectation is its path.
+q_ij is the probability of getting to key j; a_0 puts everything on the first key. Weights sum to at
+most 1: the rest has run off the end. Read so, without dividing by p or by products of 1 - p, the
+recursion is stable; over j it is one associative scan, over i a scan. Cost: 10 Tq Tk FLOPs for each
+head, Tq steps one after the other, each of log2(Tk). Parameters: H offsets. Source: C. Raffel,
+M.-T. Luong, P. Liu, R. Weiss, D. Eck, "Online and Linear-Time Attention by Enforcing Monotonic
+Alignments", ICML 2017, equations 9 to 14; Gaussian noise before the sigmoid (section 2.6), which
+teaches p to be 0 or 1, is added when the caller passes the stream "sample". The paper has one
+offset r and its own score; the offset here is per head and the score is whatever the config names.
+The hard reader of the paper's test time is not here: with p near 0 or 1 the expectation is its
+path.
 
-What one look can do: the alignment of a query rests on those of the queries before it *in the same look*, so all queries of a sequence
-must be read at once: a Transformer's cross-attention in training, a convolutional decoder. A look with one query starts from the first
-key, a_1j = p_1j prod_{l<j} (1 - p_1l), as if it were the first. So a recurrent decoder that reads one query a step, or cached decoding,
-gets the first query's alignment every time; whoever writes such a decoder carries a_i-1 and calls `expected` with it. A query
-that may see nothing hands on where its predecessor stood.
+What one look can do: the alignment of a query rests on those of the queries before it *in the same
+look*, so all queries of a sequence must be read at once: a Transformer's cross-attention in
+training, a convolutional decoder. A look with one query starts from the first key, a_1j = p_1j
+prod_{l<j} (1 - p_1l), as if it were the first. So a recurrent decoder that reads one query a step,
+or cached decoding, gets the first query's alignment every time; whoever writes such a decoder
+carries a_i-1 and calls `expected` with it. A query that may see nothing hands on where its
+predecessor stood.
 """
 
 from __future__ import annotations
@@ -27,15 +34,16 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place, whole
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.precision import widened
 from attnlab.errors import UserError
+from attnlab.layers.precision import widened
 
 
 class Monotonic(Alignment):
     """The expected monotonic alignment over all queries of one look.
 
     Attributes:
-      start: r, where the learned offset of each head starts; the longer the source, the more negative it should be.
+      start: r, where the learned offset of each head starts; the longer the source, the more
+        negative it should be.
       noise: standard deviation of the noise before the sigmoid, where the stream "sample" is given.
     """
 
@@ -45,7 +53,9 @@ class Monotonic(Alignment):
     form = "look"
     sums_to = "at most one"
     looks_at = frozenset({"positions"})
-    card = Card("monotonic", 2017, "Raffel et al., Enforcing Monotonic Alignments, ICML 2017", "T^2")
+    card = Card(
+        "monotonic", 2017, "Raffel et al., Enforcing Monotonic Alignments, ICML 2017", "T^2"
+    )
 
     def setup(self) -> None:
         if self.noise < 0.0:
@@ -57,7 +67,9 @@ class Monotonic(Alignment):
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]
         if self.has_rng("sample"):
-            energy = energy + self.noise * jax.random.normal(self.make_rng("sample"), energy.shape, energy.dtype)
+            energy = energy + self.noise * jax.random.normal(
+                self.make_rng("sample"), energy.shape, energy.dtype
+            )
         allowed = whole(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
         first = jnp.zeros((*scores.shape[:2], scores.shape[-1]), energy.dtype).at[..., :1].set(1.0)
@@ -66,7 +78,9 @@ class Monotonic(Alignment):
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Alignment.cost`."""
-        return Cost(parameters=at.heads, flops=10 * at.pairs)  # a combination in an associative scan is 3, there are two for each pair
+        return Cost(
+            parameters=at.heads, flops=10 * at.pairs
+        )  # a combination in an associative scan is 3, there are two for each pair
 
 
 def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:
@@ -83,17 +97,23 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:
     if not stop.shape[-1]:
         return stop
 
-    def following(before: jax.Array, query: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def following(
+        before: jax.Array, query: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         stop, live = query
         on = jnp.concatenate([jnp.zeros_like(stop[..., :1]), 1.0 - stop[..., :-1]], axis=-1)
         _, reached = jax.lax.associative_scan(_chained, (on, before), axis=-1)
         weights = stop * reached
         return jnp.where(live, weights, before), weights
 
-    _, weights = jax.lax.scan(following, before, (jnp.moveaxis(stop, 2, 0), jnp.moveaxis(live, 2, 0)))
+    _, weights = jax.lax.scan(
+        following, before, (jnp.moveaxis(stop, 2, 0), jnp.moveaxis(live, 2, 0))
+    )
     return jnp.moveaxis(weights, 0, 2)
 
 
-def _chained(left: tuple[jax.Array, jax.Array], right: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+def _chained(
+    left: tuple[jax.Array, jax.Array], right: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     """Two steps y -> k y + b of a linear recurrence as one."""
     return left[0] * right[0], right[0] * left[1] + right[1]

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 
-SAMPLES = "samples"  # the variable collection to which an alignment that samples writes, while it is mutable (see `reinforce`)
+# the variable collection to which an alignment that samples writes, while it is mutable (see
+# `reinforce`)
+SAMPLES = "samples"
 
 
 @flax.struct.dataclass
@@ -25,8 +27,9 @@ class Place:
       query: [B,Tq,dq], the queries as the mechanism got them.
       i, j: [Tq] and [Tk] int32, positions of queries and keys, from 0.
       lengths: [B] int32, real keys of each row.
-      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only a kernel that hands over the keys in blocks has
-        to give it, for a mask of one block cannot tell; None: the mask is of the whole row.
+      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only a kernel that
+        hands over the keys in blocks has to give it, for a mask of one block cannot tell; None: the
+        mask is of the whole row.
     """
 
     query: jax.Array
@@ -42,12 +45,16 @@ class Alignment(nn.Module):
     A random draw takes the stream "sample" and happens exactly when the caller passes it.
 
     Attributes of the class:
-      form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more than the keys (`extra`), so that
-        blockwise kernels apply; "elementwise": on its own score only, and on how many keys the query may see (`Place.seen`); "row": on
-        the whole row of its query; "look": on the rows of earlier queries in the same look too, so that all queries must come at once.
-      sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where there are any), "at most one", or "any".
-      looks_at: what beside scores and mask changes the weights. "positions": where queries and keys stand, so that the order of the
-        source matters; "lengths": the length of the source, so that a source that grows changes what was read from it before.
+      form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more
+        than the keys (`extra`), so that blockwise kernels apply; "elementwise": on its own score
+        only, and on how many keys the query may see (`Place.seen`); "row": on the whole row of its
+        query; "look": on the rows of earlier queries in the same look too, so that all queries must
+        come at once.
+      sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where
+        there are any), "at most one", or "any".
+      looks_at: what beside scores and mask changes the weights. "positions": where queries and keys
+        stand, so that the order of the source matters; "lengths": the length of the source, so that
+        a source that grows changes what was read from it before.
       card: where it comes from.
     """
 
@@ -57,14 +64,18 @@ class Alignment(nn.Module):
     card: ClassVar[Card]
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
-        """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None allows all) to weights [B,H,Tq,Tk].
+        """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None
+        allows all) to weights [B,H,Tq,Tk].
 
-        In float32. Masked entries get exactly 0; a row with nothing allowed is all zeros, with zero gradients.
+        In float32. Masked entries get exactly 0; a row with nothing allowed is all zeros, with zero
+        gradients.
         """
         raise NotImplementedError
 
     def extra(self, heads: int) -> jax.Array | None:
-        """Of the form "normalised": [H], the logarithm of what stands in the denominator beside the keys; None for nothing."""
+        """Of the form "normalised": [H], the logarithm of what stands in the denominator beside the
+        keys; None for nothing.
+        """
         return None
 
     @nn.nowrap
@@ -74,6 +85,8 @@ class Alignment(nn.Module):
 
 
 def whole(mask: jax.Array | None, keys: int) -> jax.Array:
-    """The mask as an array whose last axis is Tk, so that it can be counted along it; None allows all."""
+    """The mask as an array whose last axis is Tk, so that it can be counted along it; None
+    allows all.
+    """
     allowed = jnp.ones((), bool) if mask is None else mask
     return jnp.broadcast_to(allowed, (*allowed.shape[:-1], keys))

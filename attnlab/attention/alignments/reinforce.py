@@ -1,14 +1,16 @@
-"""Training a sampled alignment by the log-likelihood it leads to (REINFORCE with a moving baseline), as pure functions.
+"""Training a sampled alignment by the log-likelihood it leads to (REINFORCE with a moving
+baseline), as pure functions.
 
     l_t = log p(y_t | ...)        R_t = sum_u l_u  ("total", the paper's)   or   R_t = sum_{u >= t} l_u  ("to go")
     loss = -mean over rows of sum_t ( l_t + lambda_r sg(R_t - b_t) log p(s_t) + lambda_e H_t )        b <- 0.9 b + 0.1 R
 
-sg stops gradients, s_t is the sampled location, H_t the entropy of its distribution. The gradient of the loss is that of Xu et al.:
-an unbiased estimate of the gradient of -sum_s p(s) log p(y | s) (lambda_r = 1, lambda_e = 0), for any b that does not depend on the
-sample. The reward to go is unbiased too, for a location cannot change the words before it, and varies less.
-Cost: a few FLOPs for each step, no parameters.
-Source: K. Xu et al., "Show, Attend and Tell", ICML 2015, section 4.1. The authors' code takes as reward the mean
-over time divided by 10 and lambda_e = 0.002. The baseline here has an entry for each column of the rewards: one for "total", T for "to go".
+sg stops gradients, s_t is the sampled location, H_t the entropy of its distribution. The gradient
+of the loss is that of Xu et al.: an unbiased estimate of the gradient of -sum_s p(s) log p(y | s)
+(lambda_r = 1, lambda_e = 0), for any b that does not depend on the sample. The reward to go is
+unbiased too, for a location cannot change the words before it, and varies less. Cost: a few FLOPs
+for each step, no parameters. Source: K. Xu et al., "Show, Attend and Tell", ICML 2015, section 4.1.
+The authors' code takes as reward the mean over time divided by 10 and lambda_e = 0.002. The
+baseline here has an entry for each column of the rewards: one for "total", T for "to go".
 """
 
 from __future__ import annotations
@@ -66,12 +68,19 @@ def surrogate(
       reward_weight, entropy_weight: lambda_r and lambda_e.
     """
     advantage = jax.lax.stop_gradient(rewards - baseline)
-    objective = episode.log_likelihood + reward_weight * advantage * episode.log_prob + entropy_weight * episode.entropy
+    objective = (
+        episode.log_likelihood
+        + reward_weight * advantage * episode.log_prob
+        + entropy_weight * episode.entropy
+    )
     return -_kept(episode, objective).sum(axis=1).mean()
 
 
-def followed(baseline: jax.Array, rewards: jax.Array, valid: jax.Array, decay: float = DECAY) -> jax.Array:
-    """The baseline [1] or [T] after a batch: decay b + (1 - decay) mean over rows; steps that no row has keep theirs.
+def followed(
+    baseline: jax.Array, rewards: jax.Array, valid: jax.Array, decay: float = DECAY
+) -> jax.Array:
+    """The baseline [1] or [T] after a batch: decay b + (1 - decay) mean over rows; steps that no
+    row has keep theirs.
 
     Args:
       baseline: as wide as the rewards.
@@ -81,19 +90,25 @@ def followed(baseline: jax.Array, rewards: jax.Array, valid: jax.Array, decay: f
     counted = valid.any(axis=1, keepdims=True) if rewards.shape[1] == 1 else valid
     rows = counted.sum(axis=0)
     mean = jnp.where(counted, rewards, 0.0).sum(axis=0) / jnp.maximum(rows, 1)
-    return jax.lax.stop_gradient(jnp.where(rows > 0, decay * baseline + (1.0 - decay) * mean, baseline))
+    return jax.lax.stop_gradient(
+        jnp.where(rows > 0, decay * baseline + (1.0 - decay) * mean, baseline)
+    )
 
 
 def gathered(samples: Any) -> tuple[jax.Array, jax.Array]:
-    """The collection "samples" of a forward pass to log p(s) and entropy [B,T], summed over heads and over alignments that sampled.
+    """The collection "samples" of a forward pass to log p(s) and entropy [B,T], summed over heads
+    and over alignments that sampled.
 
-    Entries are [B,H,T], or [B,H,T,1] where looks of one query were stacked along axis 2 by a scan over time.
+    Entries are [B,H,T], or [B,H,T,1] where looks of one query were stacked along axis 2 by a scan
+    over time.
     """
     flat = flax.traverse_util.flatten_dict(samples)
 
     def summed(name: str) -> jax.Array:
         looks = [look for path, entries in flat.items() if path[-1] == name for look in entries]
-        return jnp.sum(jnp.stack([look.reshape(*look.shape[:2], -1).sum(axis=1) for look in looks]), axis=0)
+        return jnp.sum(
+            jnp.stack([look.reshape(*look.shape[:2], -1).sum(axis=1) for look in looks]), axis=0
+        )
 
     return summed("log_prob"), summed("entropy")
 

@@ -4,11 +4,12 @@
     softmax_plus_one    a_ij = exp(e_ij) / (1 + sum_k exp(e_ik))
     sink                a_ij = exp(e_ij) / (exp(b_h) + sum_k exp(e_ik)),  b_h learned, one for each head
 
-The last two let a head attend to nothing: the weights are those of softmax times sigmoid(log sum_k exp(e_ik) - b_h). b = 0 is
-softmax_plus_one, b to minus infinity softmax. Unlike softmax they change if a constant is added to all scores.
-Cost: about 5 FLOPs for each pair. Parameters: none, none, H.
-Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR 2015, equation 6;
-E. Miller, "Attention Is Off By One", 2023 (web log); sinks as in the released code of gpt-oss (OpenAI 2025), here starting at b = 0.
+The last two let a head attend to nothing: the weights are those of softmax times sigmoid(log sum_k
+exp(e_ik) - b_h). b = 0 is softmax_plus_one, b to minus infinity softmax. Unlike softmax they change
+if a constant is added to all scores. Cost: about 5 FLOPs for each pair. Parameters: none, none, H.
+Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and
+Translate", ICLR 2015, equation 6; E. Miller, "Attention Is Off By One", 2023 (web log); sinks as in
+the released code of gpt-oss (OpenAI 2025), here starting at b = 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import Alignment, Place
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.precision import widened
+from attnlab.layers.precision import widened
 
 LOW = -1e30  # finite in float32: minus infinity would give NaN on a row nobody may see
 
@@ -28,7 +29,9 @@ class Softmax(Alignment):
     """a_ij = exp(e_ij) / sum_k exp(e_ik) over the allowed keys; no parameters."""
 
     form = "normalised"
-    card = Card("soft", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2")
+    card = Card(
+        "soft", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2"
+    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -70,15 +73,18 @@ class Sink(Softmax):
 
 
 def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None = None) -> jax.Array:
-    """Masked softmax over the last axis in float32, a_j = exp(e_j) / (exp(extra) + sum over allowed k of exp(e_k)).
+    """Masked softmax over the last axis in float32, a_j = exp(e_j) / (exp(extra) + sum over allowed
+    k of exp(e_k)).
 
     Args:
       scores: [..., Tk].
       mask: boolean, broadcastable to the scores; True may be seen. None allows all.
-      extra: broadcastable to [..., 1]: one more term of the denominator, as a logarithm; None for none.
+      extra: broadcastable to [..., 1]: one more term of the denominator, as a logarithm; None for
+        none.
 
     Returns:
-      Weights [..., Tk] float32: exactly 0 where masked; a row with nothing allowed is all zeros, with zero gradients.
+      Weights [..., Tk] float32: exactly 0 where masked; a row with nothing allowed is all zeros,
+        with zero gradients.
     """
     scores = widened(scores)
     if not scores.shape[-1]:
@@ -97,7 +103,9 @@ def softmax(scores: jax.Array, mask: jax.Array | None, extra: jax.Array | None =
 
 
 def log_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """The logarithm of the masked softmax, [..., Tk] float32, stable for tiny weights; 0 where masked."""
+    """The logarithm of the masked softmax, [..., Tk] float32, stable for tiny weights; 0 where
+    masked.
+    """
     if not scores.shape[-1]:
         return widened(scores)
     allowed = jnp.ones((), bool) if mask is None else mask

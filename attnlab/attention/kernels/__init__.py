@@ -1,13 +1,15 @@
-"""Kernels: how an exact attention is computed; none changes the result beyond rounding. A new one is one file and one line here.
+"""Kernels: how an exact attention is computed; none changes the result beyond rounding. A new one
+is one file and one line here.
 
-A kernel is a class without arguments. `kernel(look)` is the context of a `Look`; `refuses(look)` says why the kernel cannot honour it and
-what would work, or None; `misfit(alignment)` says the same of a class of alignments, before anything runs; `weighs` is True of one that has
-the weights and can hand them out. Mechanisms call `choice.attend`.
+A kernel is a class without arguments. `kernel(look)` is the context of a `Look`; `refuses(look)`
+says why the kernel cannot honour it and what would work, or None; `misfit(alignment)` says the same
+of a class of alignments, before anything runs; `weighs` is True of one that has the weights and can
+hand them out. Mechanisms call `choice.attend`.
 """
 
 from typing import Literal
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 KERNELS = Table(
     "kernel",

@@ -1,6 +1,8 @@
-"""One block of a look: its scores, its mask, its dropout, its part of the context, and the way back.
+"""One block of a look: its scores, its mask, its dropout, its part of the context, and the way
+back.
 
-Axis letters: B batch, H heads, K key heads, D and Dv widths; b and c the queries and keys of a block.
+Axis letters: B batch, H heads, K key heads, D and Dv widths; b and c the queries and keys of a
+block.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import jax.numpy as jnp
 from attnlab.attention.kernels.blocks import Grid, taken
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import joined, split
-from attnlab.attention.projections import dropped
+from attnlab.layers.dense import dropped
 
 Back = Callable[[jax.Array], Any]
 
@@ -53,7 +55,8 @@ class Block:
     Attributes:
       grid: the blocks.
       heads, key_heads: H and K.
-      functions: "rules", "bias" or "score", "relative", "align", each of its own closed arrays and what `Look` says.
+      functions: "rules", "bias" or "score", "relative", "align", each of its own closed arrays and
+        what `Look` says.
       rate: of dropout.
       dtype: the inner precision, of scores, sums and gradients.
     """
@@ -76,8 +79,11 @@ class Block:
         rules = self.functions["rules"](arrays.closed["rules"], *self.places(arrays, row, column))
         return valid if rules is None else valid & rules
 
-    def scored(self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array) -> tuple[jax.Array, Back]:
-        """Scores [B,H,b,c] float32, and from their gradient those of what scores close over, of queries and of keys.
+    def scored(
+        self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
+    ) -> tuple[jax.Array, Back]:
+        """Scores [B,H,b,c] float32, and from their gradient those of what scores close over, of
+        queries and of keys.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
@@ -85,30 +91,49 @@ class Block:
             floats, others = split(arrays.closed["score"])
 
             def scores_of(floats: Any, q: Any, k: Any) -> jax.Array:
-                return self.functions["score"](joined(floats, others), q, k, i, j).astype(self.dtype)  # type: ignore[no-any-return]
+                return self.functions["score"](joined(floats, others), q, k, i, j).astype(
+                    self.dtype
+                )  # type: ignore[no-any-return]
 
             return jax.vjp(scores_of, floats, queries, keys)
         first, *rest = jax.tree.leaves(queries)
         tree = jax.tree.structure(queries)
         flat = fold(first, self.key_heads)
-        scores = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads)
+        scores = unfold(
+            jnp.einsum("bkqd,bktd->bkqt", flat, keys, preferred_element_type=self.dtype), self.heads
+        )
 
         def back(grad: jax.Array) -> Any:
             low = fold(grad.astype(first.dtype), self.key_heads)
-            of_first = unfold(jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype), self.heads)
-            of_keys = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=self.dtype)
-            of_queries = jax.tree.unflatten(tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in rest)])
+            of_first = unfold(
+                jnp.einsum("bkqt,bktd->bkqd", low, keys, preferred_element_type=self.dtype),
+                self.heads,
+            )
+            of_keys = jnp.einsum(
+                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=self.dtype
+            )
+            of_queries = jax.tree.unflatten(
+                tree, [of_first, *(jnp.zeros(x.shape, self.dtype) for x in rest)]
+            )
             return [], of_queries, of_keys
 
         if "bias" not in self.functions:
             return scores, back
         floats, others = split(arrays.closed["bias"])
-        bias, of_bias = jax.vjp(lambda floats, q: self.functions["bias"](joined(floats, others), q, i, j), floats, queries)
+        bias, of_bias = jax.vjp(
+            lambda floats, q: self.functions["bias"](joined(floats, others), q, i, j),
+            floats,
+            queries,
+        )
 
         def both(grad: jax.Array) -> Any:
             _, of_queries, of_keys = back(grad)
             closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
-            return closed, jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more), of_keys
+            return (
+                closed,
+                jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more),
+                of_keys,
+            )
 
         return scores + bias.astype(self.dtype), both
 
@@ -126,20 +151,33 @@ class Block:
         if arrays.key is None:
             return None
         shape = (arrays.values.shape[0], self.heads, self.grid.height, self.grid.width)
-        return dropped(jnp.ones(shape, self.dtype), self.rate, jax.random.fold_in(arrays.key, row * self.grid.columns + column))
+        return dropped(
+            jnp.ones(shape, self.dtype),
+            self.rate,
+            jax.random.fold_in(arrays.key, row * self.grid.columns + column),
+        )
 
     def summed_values(self, weights: jax.Array, values: jax.Array) -> jax.Array:
         """sum_j w_ij v_j [B,H,b,Dv] float32 of weights [B,H,b,c] and values [B,K,c,Dv]."""
         low = fold(weights.astype(values.dtype), self.key_heads)
-        return unfold(jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=self.dtype), self.heads)
+        return unfold(
+            jnp.einsum("bkqt,bktd->bkqd", low, values, preferred_element_type=self.dtype),
+            self.heads,
+        )
 
-    def relative(self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array) -> tuple[jax.Array | None, Back | None]:
-        """What position schemes add to the context [B,H,b,Dv], and its gradients by closed arrays and weights; None for nothing."""
+    def relative(
+        self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
+    ) -> tuple[jax.Array | None, Back | None]:
+        """What position schemes add to the context [B,H,b,Dv], and its gradients by closed arrays
+        and weights; None for nothing.
+        """
         if "relative" not in self.functions:
             return None, None
         floats, others = split(arrays.closed["relative"])
         return jax.vjp(
-            lambda floats, weights: self.functions["relative"](joined(floats, others), weights, i, j),
+            lambda floats, weights: self.functions["relative"](
+                joined(floats, others), weights, i, j
+            ),
             floats,
             weights.astype(arrays.values.dtype),
         )

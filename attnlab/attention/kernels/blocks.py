@@ -16,7 +16,9 @@ import numpy as np
 
 from attnlab.attention.kernels.plain import Look, all_valid, known
 
-BUDGET = 2**19  # pairs of query, key, head and batch row in a block: at 4 bytes each they stay in the caches of a core
+BUDGET = (
+    2**19
+)  # pairs of query, key, head and batch row in a block: at 4 bytes each they stay in the caches of a core
 LONGEST = 512  # longer blocks gain nothing and see more that is masked
 
 Carry = Any
@@ -47,7 +49,8 @@ class Grid:
     Attributes:
       height, width: of a block.
       rows, columns: how many blocks.
-      full: blocks every query of which sees every key; partial: the other ones that are not certainly empty.
+      full: blocks every query of which sees every key; partial: the other ones that are not
+        certainly empty.
     """
 
     height: int
@@ -59,10 +62,18 @@ class Grid:
 
     def each_row(self, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
         """The carry after body(row, carry) for all rows."""
-        return body(0, carry) if self.rows == 1 else jax.lax.fori_loop(np.int32(0), np.int32(self.rows), body, carry)
+        return (
+            body(0, carry)
+            if self.rows == 1
+            else jax.lax.fori_loop(np.int32(0), np.int32(self.rows), body, carry)
+        )
 
-    def each_block(self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry) -> Carry:
-        """The carry after body(column, masked, carry) for the blocks of a row that somebody sees."""
+    def each_block(
+        self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry
+    ) -> Carry:
+        """The carry after body(column, masked, carry) for the blocks of a row that somebody
+        sees.
+        """
         for listed, masked in ((self.full, False), (self.partial, True)):
             if not len(listed.columns):
                 continue
@@ -71,7 +82,9 @@ class Grid:
                 continue
             starts, columns = jnp.asarray(listed.starts), jnp.asarray(listed.columns)
 
-            def step(at: Any, carry: Carry, columns: jax.Array = columns, masked: bool = masked) -> Carry:
+            def step(
+                at: Any, carry: Carry, columns: jax.Array = columns, masked: bool = masked
+            ) -> Carry:
                 return body(columns[at], masked, carry)
 
             carry = jax.lax.fori_loop(starts[row], starts[row + 1], step, carry)
@@ -88,7 +101,9 @@ def first_position(look: Look) -> int | None:
 
 
 def cut(look: Look, block: int) -> Grid:
-    """The grid of a look, with blocks of `block` queries and keys, or of our own choice if that is 0."""
+    """The grid of a look, with blocks of `block` queries and keys, or of our own choice if that
+    is 0.
+    """
     queries, keys = len(look.place.i), len(look.place.j)
     height, width = (size(length, block or longest(look)) for length in (queries, keys))
     rows, columns = -(-queries // height), -(-keys // width)
@@ -96,8 +111,12 @@ def cut(look: Look, block: int) -> Grid:
     return Grid(height, width, rows, columns, Listed.of(full), Listed.of(touched & ~full))
 
 
-def visible(look: Look, height: int, width: int, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """[rows,columns] bool each: blocks that somebody may see, and those of them that need no mask."""
+def visible(
+    look: Look, height: int, width: int, rows: int, columns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """[rows,columns] bool each: blocks that somebody may see, and those of them that need no
+    mask.
+    """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
     first, length = first_position(look), known(look.memory.length)
     if first is None or length is None or length.ndim:
@@ -114,14 +133,20 @@ def visible(look: Look, height: int, width: int, rows: int, columns: int) -> tup
 
 
 def longest(look: Look) -> int:
-    """The largest side of a block: a power of two for which a block of all heads and batch rows keeps the budget."""
+    """The largest side of a block: a power of two for which a block of all heads and batch rows
+    keeps the budget.
+    """
     batch, heads = jax.tree.leaves(look.queries)[0].shape[:2]
-    pairs = BUDGET // (batch * heads) // (1 if look.product else 8)  # other scores work on arrays wider than the scores
+    pairs = (
+        BUDGET // (batch * heads) // (1 if look.product else 8)
+    )  # other scores work on arrays wider than the scores
     return min(max(2 ** round(math.log2(max(pairs, 1)) / 2), 64), LONGEST)
 
 
 def size(length: int, most: int) -> int:
-    """The side of the fewest blocks of at most `most` that a length can be cut into evenly, a multiple of 8 if there are several."""
+    """The side of the fewest blocks of at most `most` that a length can be cut into evenly, a
+    multiple of 8 if there are several.
+    """
     count = -(-length // most)
     even = -(-length // max(count, 1))
     return max(even if count <= 1 or most % 8 else -(-even // 8) * 8, 1)
@@ -135,12 +160,19 @@ def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
 
 def taken(tree: Any, at: Any, size: int, axis: int = 2) -> Any:
     """Block `at` of every array of a tree, along an axis."""
-    return jax.tree.map(lambda x: x if x.shape[axis] == size else jax.lax.dynamic_slice_in_dim(x, at * size, size, axis), tree)
+    return jax.tree.map(
+        lambda x: (
+            x if x.shape[axis] == size else jax.lax.dynamic_slice_in_dim(x, at * size, size, axis)
+        ),
+        tree,
+    )
 
 
 def put(x: jax.Array, block: jax.Array, at: Any, axis: int = 2) -> jax.Array:
     """x with its block `at` along an axis replaced."""
     size = block.shape[axis]
     return (
-        block.astype(x.dtype) if x.shape[axis] == size else jax.lax.dynamic_update_slice_in_dim(x, block.astype(x.dtype), at * size, axis)
+        block.astype(x.dtype)
+        if x.shape[axis] == size
+        else jax.lax.dynamic_update_slice_in_dim(x, block.astype(x.dtype), at * size, axis)
     )

@@ -1,22 +1,28 @@
-"""The blockwise kernel: a softmax over the keys without the scores of all pairs, and gradients that compute scores anew.
+"""The blockwise kernel: a softmax over the keys without the scores of all pairs, and gradients that
+compute scores anew.
 
-Forward, for a block of queries and one block of keys after the other, with the largest score so far m, the sum l and the context c:
+Forward, for a block of queries and one block of keys after the other, with the largest score so far
+m, the sum l and the context c:
 
     m' = max(m, max_j s_ij)        e_ij = exp(s_ij - m')
     l' = l exp(m - m') + sum_j e_ij        c' = c exp(m - m') + sum_j e_ij z_ij v_j        y = c / l
 
-z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with more in its denominator (`Alignment.extra`) starts from m = extra, l = 1.
-Kept for the gradients are y, m and l, with which e is computed again; with g the gradient of y, u = g / l and t = u . y:
+z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with more in its denominator
+(`Alignment.extra`) starts from m = extra, l = 1. Kept for the gradients are y, m and l, with which
+e is computed again; with g the gradient of y, u = g / l and t = u . y:
 
     dv_j = sum_i e_ij z_ij u_i        ds_ij = e_ij (z_ij (u_i . v_j) - t_i)        d extra = -sum_i exp(extra - m_i) t_i
 
-`Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees, counted before (`Place.seen`).
-Blocks that nobody may see are not computed, in either direction; blocks that all of a block may see need no mask.
-Axis letters: B batch, H heads, K key heads, T length, D and Dv widths; b and c the queries and keys of a block.
-Cost: forward 4, backward 10 D FLOPs for each visible pair of an inner product. Memory: B H b c numbers a few times, and some [B,H,T,D].
-Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; M. N. Rabe, C. Staats, "Self-attention Does Not
-Need O(n^2) Memory", 2021; T. Dao et al., "FlashAttention", NeurIPS 2022. They keep the logarithm of the sum, m + log l: we keep both, for
-the logarithm drowns beside a large m. Products are laid out as XLA's CPU backend likes: no large matrix is transposed.
+`Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees,
+counted before (`Place.seen`). Blocks that nobody may see are not computed, in either direction;
+blocks that all of a block may see need no mask. Axis letters: B batch, H heads, K key heads, T
+length, D and Dv widths; b and c the queries and keys of a block. Cost: forward 4, backward 10 D
+FLOPs for each visible pair of an inner product. Memory: B H b c numbers a few times, and some
+[B,H,T,D]. Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; M.
+N. Rabe, C. Staats, "Self-attention Does Not Need O(n^2) Memory", 2021; T. Dao et al.,
+"FlashAttention", NeurIPS 2022. They keep the logarithm of the sum, m + log l: we keep both, for the
+logarithm drowns beside a large m. Products are laid out as XLA's CPU backend likes: no large matrix
+is transposed.
 """
 
 from __future__ import annotations
@@ -34,10 +40,13 @@ from attnlab.attention.kernels.block import Arrays, Block
 from attnlab.attention.kernels.blocks import cut, padded
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.kernels.tracing import hoisted, split
-from attnlab.attention.precision import inner_dtype
-from attnlab.attention.projections import Dropout
+from attnlab.layers.dense import Dropout
+from attnlab.layers.precision import inner_dtype
 
-FORMS: dict[str, Callable[[Block, Arrays], jax.Array]] = {"normalised": normalised.run, "elementwise": elementwise.run}
+FORMS: dict[str, Callable[[Block, Arrays], jax.Array]] = {
+    "normalised": normalised.run,
+    "elementwise": elementwise.run,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,17 +62,25 @@ class Blockwise:
     weighs = False
 
     def misfit(self, alignment: Any) -> str | None:
-        """Why the weights of a kind of alignment cannot be made block by block; None if they can."""
+        """Why the weights of a kind of alignment cannot be made block by block; None if they
+        can.
+        """
         if alignment.form in FORMS:
             return None
-        return f"never has the whole rows of scores that the alignment {alignment.__name__} needs; kernel='plain' has, or choose 'softmax'"
+        return (
+            f"never has the whole rows of scores that the alignment {alignment.__name__} needs;"
+            " kernel='plain' has, or choose 'softmax'"
+        )
 
     def refuses(self, look: Look) -> str | None:
         """Why this look cannot be cut into blocks, and what would work; None if it can."""
         if not isinstance(look.align, Alignment):
             return "never has the whole maps that this mechanism works on; kernel='plain' has"
         if not isinstance(look.drop, Dropout):
-            return "does not know this way of dropping weights; kernel='plain' does, or use `attnlab.attention.projections.Dropout`"
+            return (
+                "does not know this way of dropping weights; kernel='plain' does, or use"
+                " `attnlab.layers.dense.Dropout`"
+            )
         return self.misfit(type(look.align))
 
     def __call__(self, look: Look) -> jax.Array:
@@ -100,7 +117,9 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         functions["relative"] = hoisted(look.relative, weights, i, j)
     extra = look.align.extra(heads)
     closed = {name: arrays for name, (_, arrays) in functions.items()}
-    dtype = inner_dtype(*jax.tree.leaves(split((look.queries, look.keys, look.values, asked, extra, closed))[0]))
+    dtype = inner_dtype(
+        *jax.tree.leaves(split((look.queries, look.keys, look.values, asked, extra, closed))[0])
+    )
     if look.align.form == "elementwise":
         functions["align"] = hoisted(look.align, *aligned(size, place, dtype))
     first = look.place.i[0] if len(look.place.i) else jnp.int32(0)
@@ -116,7 +135,17 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         lengths=lengths,
         key=look.drop.key(),
     )
-    return Block(grid, heads, shared, {name: pure for name, (pure, _) in functions.items()}, look.drop.rate, dtype), arrays
+    return (
+        Block(
+            grid,
+            heads,
+            shared,
+            {name: pure for name, (pure, _) in functions.items()},
+            look.drop.rate,
+            dtype,
+        ),
+        arrays,
+    )
 
 
 def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -126,4 +155,6 @@ def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def aligned(size: tuple[int, ...], place: Place, dtype: Any) -> tuple[Any, ...]:
     """Examples of what an elementwise alignment is called with."""
-    return of_shape(size, dtype), of_shape(size, bool), place.replace(seen=of_shape((*size[:3], 1), jnp.int32))  # type: ignore[attr-defined]
+    seen = of_shape((*size[:3], 1), jnp.int32)
+    place = place.replace(seen=seen)  # type: ignore[attr-defined]
+    return of_shape(size, dtype), of_shape(size, bool), place

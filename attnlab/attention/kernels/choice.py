@@ -14,11 +14,15 @@ from attnlab.attention.kernels.plain import Look, Plain, plain, weigh
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 
-LEAST = 256  # keys, and queries, from which on blockwise was measured to be as fast as plain or faster; docs/kernels.md has the figures
+# keys, and queries, from which on blockwise was measured to be as fast as plain or faster;
+# docs/kernels.md has the figures
+LEAST = 256
 
 
 class Auto:
-    """Blockwise for long looks it can honour, plain for the others and wherever weights are asked for."""
+    """Blockwise for long looks it can honour, plain for the others and wherever weights are
+    asked for.
+    """
 
     weighs = True
 
@@ -38,14 +42,22 @@ class Auto:
         """The kernel for this look."""
         blockwise = Blockwise()
         long = min(len(look.place.i), len(look.place.j)) >= LEAST
-        return blockwise if long and first_position(look) is not None and blockwise.refuses(look) is None else Plain()
+        return (
+            blockwise
+            if long and first_position(look) is not None and blockwise.refuses(look) is None
+            else Plain()
+        )
 
 
-def attend(module: nn.Module, look: Look, kernel: str, weights: bool = False) -> tuple[jax.Array, jax.Array | None]:
-    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where they or maps are asked for, else None.
+def attend(
+    module: nn.Module, look: Look, kernel: str, weights: bool = False
+) -> tuple[jax.Array, jax.Array | None]:
+    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where they or maps are
+    asked for, else None.
 
-    While a module makes its parameters every kernel is the plain one: those of a score are made where it is first called. A look without
-    rows, queries or keys is the plain kernel's too: there is nothing to cut into blocks.
+    While a module makes its parameters every kernel is the plain one: those of a score are made
+    where it is first called. A look without rows, queries or keys is the plain kernel's too: there
+    is nothing to cut into blocks.
 
     Args:
       module: the mechanism that looks; it knows whether maps are collected.

@@ -1,4 +1,6 @@
-"""Blockwise attention for alignments of the form "elementwise": a sum over keys that needs no normaliser; see `blockwise`."""
+"""Blockwise attention for alignments of the form "elementwise": a sum over keys that needs no
+normaliser; see `blockwise`.
+"""
 
 from __future__ import annotations
 
@@ -38,24 +40,38 @@ def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
     def count(column: Any, masked: bool, total: jax.Array) -> jax.Array:
         if not masked:
             return total + block.grid.width
-        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(axis=-1, keepdims=True, dtype=jnp.int32)
+        return total + whole(block.allowed(arrays, row, column), block.grid.width).sum(
+            axis=-1, keepdims=True, dtype=jnp.int32
+        )
 
     return block.grid.each_block(row, count, jnp.zeros(shape, jnp.int32))
 
 
-def gain(block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array) -> tuple[Callable[..., jax.Array], Any]:
-    """What one block adds to the context [B,H,b,Dv], as a function of (closed arrays, asked, queries, keys, values); and those."""
+def gain(
+    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array
+) -> tuple[Callable[..., jax.Array], Any]:
+    """What one block adds to the context [B,H,b,Dv], as a function of (closed arrays, asked,
+    queries, keys, values); and those.
+    """
     grid = block.grid
     floats, others = split(arrays.closed)
     i, j = block.places(arrays, row, column)
     size = (arrays.values.shape[0], block.heads, grid.height, grid.width)
-    allowed = jnp.broadcast_to(block.allowed(arrays, row, column), size) if masked else jnp.ones(size, bool)
+    allowed = (
+        jnp.broadcast_to(block.allowed(arrays, row, column), size)
+        if masked
+        else jnp.ones(size, bool)
+    )
     factors = block.kept(arrays, row, column)
 
-    def context(floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array) -> jax.Array:
+    def context(
+        floats: Any, asked: jax.Array, queries: Any, keys: Any, values: jax.Array
+    ) -> jax.Array:
         here = arrays.replace(closed=joined(floats, others))  # type: ignore[attr-defined]
         scores, _ = block.scored(here, queries, keys, i, j)
-        weights = block.functions["align"](here.closed["align"], scores, allowed, Place(asked, i, j, arrays.lengths, counted))
+        weights = block.functions["align"](
+            here.closed["align"], scores, allowed, Place(asked, i, j, arrays.lengths, counted)
+        )
         weights = weights if factors is None else weights * factors
         more, _ = block.relative(here, weights, i, j)
         found = block.summed_values(weights, values)
@@ -77,7 +93,11 @@ def forward(block: Block, arrays: Arrays) -> jax.Array:
             function, given = gain(block, arrays, row, column, masked, counted)
             return context + function(*given)
 
-        return put(found, grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width), block.dtype)), row)
+        return put(
+            found,
+            grid.each_block(row, of_block, jnp.zeros((*lead, grid.height, width), block.dtype)),
+            row,
+        )
 
     return grid.each_row(of_row, jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype))
 
@@ -100,11 +120,18 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
             closed, of_row, of_columns = carry
             function, given = gain(block, arrays, row, column, masked, counted)
             for_closed, for_asked, for_queries, *for_columns = jax.vjp(function, *given)[1](mine)
-            of_columns = jax.tree.map(lambda x, y: x.at[column].add(y.astype(x.dtype)), of_columns, tuple(for_columns))
+            of_columns = jax.tree.map(
+                lambda x, y: x.at[column].add(y.astype(x.dtype)), of_columns, tuple(for_columns)
+            )
             return added(closed, for_closed), added(of_row, (for_asked, for_queries)), of_columns
 
-        begin = zeros((taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height)), block.dtype)
-        closed, (for_asked, for_queries), of_columns = grid.each_block(row, of_block, (closed, begin, of_columns))
+        begin = zeros(
+            (taken(arrays.asked, row, grid.height, 1), taken(arrays.queries, row, grid.height)),
+            block.dtype,
+        )
+        closed, (for_asked, for_queries), of_columns = grid.each_block(
+            row, of_block, (closed, begin, of_columns)
+        )
         of_asked, of_queries = of_rows
         of_queries = jax.tree.map(lambda x, y: put(x, y, row), of_queries, for_queries)
         return closed, (put(of_asked, for_asked, row, 1), of_queries), of_columns
@@ -112,4 +139,6 @@ def backward(block: Block, arrays: Arrays, grad: jax.Array) -> Arrays:
     begin = (sums.closed, (sums.asked, sums.queries), by_column)
     closed, (of_asked, of_queries), of_columns = grid.each_row(of_row, begin)
     of_keys, of_values = jax.tree.map(side_by_side, of_columns)
-    return sums.replace(closed=closed, asked=of_asked, queries=of_queries, keys=of_keys, values=of_values)
+    return sums.replace(
+        closed=closed, asked=of_asked, queries=of_queries, keys=of_keys, values=of_values
+    )

@@ -1,9 +1,10 @@
 """`jax.nn.dot_product_attention` as a kernel: XLA's own softmax attention, and cuDNN's fused one.
 
-Both take inner products, a plain softmax and values as wide as keys; what they lack is refused. A query that sees nothing, for which
-they have no rule, gets zeros here, with zero gradients.
-Cost: "xla" that of plain, with the same memory; "cudnn" never keeps the scores. "cudnn" could not be tried where this was written: no GPU.
-Source: jax.nn.dot_product_attention of JAX; its arrays are [B,T,H,D], scores are softmaxed in float32.
+Both take inner products, a plain softmax and values as wide as keys; what they lack is refused. A
+query that sees nothing, for which they have no rule, gets zeros here, with zero gradients. Cost:
+"xla" that of plain, with the same memory; "cudnn" never keeps the scores. "cudnn" could not be
+tried where this was written: no GPU. Source: jax.nn.dot_product_attention of JAX; its arrays are
+[B,T,H,D], scores are softmaxed in float32.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.precision import inner_dtype
-from attnlab.attention.projections import Dropout
+from attnlab.layers.dense import Dropout
+from attnlab.layers.precision import inner_dtype
 
 EXACT = "kernel='plain' and kernel='blockwise' do"
 
@@ -32,8 +33,16 @@ class Xla:
         return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
 
     def refuses(self, look: Look) -> str | None:
-        """Why `jax.nn.dot_product_attention` cannot honour the request, and what would work; None if it can."""
-        if not look.product or len({x.shape[-1] for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)}) > 1:
+        """Why `jax.nn.dot_product_attention` cannot honour the request, and what would work; None
+        if it can.
+        """
+        if (
+            not look.product
+            or len(
+                {x.shape[-1] for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)}
+            )
+            > 1
+        ):
             return f"takes inner products of queries and keys as wide as values only; {EXACT}"
         if self.misfit(type(look.align)):
             return self.misfit(type(look.align))
@@ -47,14 +56,22 @@ class Xla:
 
     def __call__(self, look: Look) -> jax.Array:
         """The context [B,H,Tq,Dv]."""
-        query, key, value = (x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values))
+        query, key, value = (
+            x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
+        )
         bias = look.bias(look.queries, look.place.i, look.place.j) if look.bias else None
         allowed = look.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
         mask = None if allowed is None else jnp.broadcast_to(allowed, shape)
-        context = jax.nn.dot_product_attention(query, key, value, bias, mask, scale=1.0, implementation=self.implementation)
+        context = jax.nn.dot_product_attention(
+            query, key, value, bias, mask, scale=1.0, implementation=self.implementation
+        )
         context = context.swapaxes(1, 2)
-        return context if allowed is None else jnp.where(allowed.any(axis=-1, keepdims=True), context, 0)
+        return (
+            context
+            if allowed is None
+            else jnp.where(allowed.any(axis=-1, keepdims=True), context, 0)
+        )
 
 
 class Cudnn(Xla):
@@ -67,9 +84,17 @@ class Cudnn(Xla):
         if jax.default_backend() != "gpu":
             return f"needs an NVIDIA GPU, this is {jax.default_backend()}; {EXACT}"
         if look.values.dtype not in (jnp.bfloat16, jnp.float16):
-            return f"computes in bfloat16 or float16, not {look.values.dtype}; {EXACT}, or set training.compute='bfloat16'"
+            return (
+                f"computes in bfloat16 or float16, not {look.values.dtype}; {EXACT}, or set"
+                " training.compute='bfloat16'"
+            )
         if look.bias is not None:
-            return f"adds no bias to scores here, for its gradient is limited to some shapes; {EXACT}"
+            return (
+                f"adds no bias to scores here, for its gradient is limited to some shapes; {EXACT}"
+            )
         if look.values.shape[-1] > 128 or look.values.shape[-1] % 8:
-            return f"wants heads of a width divisible by 8 and at most 128, not {look.values.shape[-1]}; {EXACT}"
+            return (
+                "wants heads of a width divisible by 8 and at most 128, not"
+                f" {look.values.shape[-1]}; {EXACT}"
+            )
         return super().refuses(look)

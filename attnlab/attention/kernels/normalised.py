@@ -13,7 +13,9 @@ from attnlab.attention.kernels.blocks import put, taken
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
 
-together = jax.lax.optimization_barrier  # a value that several products read is computed once, not again for each
+together = (
+    jax.lax.optimization_barrier
+)  # a value that several products read is computed once, not again for each
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
@@ -30,7 +32,10 @@ def run(block: Block, arrays: Arrays) -> jax.Array:
 
     def second(kept: Any, grad: jax.Array) -> tuple[Arrays, None]:
         floats, others, context, top, total = kept
-        return like(backward(block, joined(floats, others), context, top, total, grad), floats), None
+        return (
+            like(backward(block, joined(floats, others), context, top, total, grad), floats),
+            None,
+        )
 
     attention.defvjp(first, second)
     return attention(floats, others)
@@ -40,10 +45,16 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
     """The context [B,H,Tq,Dv], the largest score and the sum [B,H,Tq,1] of every query, float32."""
     grid = block.grid
     lead = (arrays.values.shape[0], block.heads)
-    found = [jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype) for width in (arrays.values.shape[-1], 1, 1)]
+    found = [
+        jnp.zeros((*lead, grid.rows * grid.height, width), block.dtype)
+        for width in (arrays.values.shape[-1], 1, 1)
+    ]
     low, one = (jnp.full((*lead, grid.height, 1), value, block.dtype) for value in (LOW, 0.0))
     if arrays.extra is not None:
-        low, one = jnp.broadcast_to(arrays.extra.astype(block.dtype)[:, None, None], low.shape), one + 1.0
+        low, one = (
+            jnp.broadcast_to(arrays.extra.astype(block.dtype)[:, None, None], low.shape),
+            one + 1.0,
+        )
 
     def of_row(row: Any, found: list[jax.Array]) -> list[jax.Array]:
         queries = taken(arrays.queries, row, grid.height)
@@ -54,14 +65,23 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
             i, j = block.places(arrays, row, column)
             scores, _ = block.scored(arrays, queries, keys, i, j)
             allowed = block.allowed(arrays, row, column) if masked else None
-            higher = jnp.maximum(top, (scores if allowed is None else jnp.where(allowed, scores, LOW)).max(axis=-1, keepdims=True))
+            higher = jnp.maximum(
+                top,
+                (scores if allowed is None else jnp.where(allowed, scores, LOW)).max(
+                    axis=-1, keepdims=True
+                ),
+            )
             raised = together(exponential(scores, higher, allowed))
             factors = block.kept(arrays, row, column)
             weights = raised if factors is None else raised * factors
             shrink = jnp.exp(top - higher)
             more, _ = block.relative(arrays, weights, i, j)
             gained = block.summed_values(weights, values) + (0.0 if more is None else more)
-            return context * shrink + gained, higher, total * shrink + raised.sum(axis=-1, keepdims=True)
+            return (
+                context * shrink + gained,
+                higher,
+                total * shrink + raised.sum(axis=-1, keepdims=True),
+            )
 
         nothing = jnp.zeros((*lead, grid.height, arrays.values.shape[-1]), block.dtype)
         context, top, total = grid.each_block(row, of_block, (nothing, low, one))
@@ -72,16 +92,30 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
     return context, top, total
 
 
-def backward(block: Block, arrays: Arrays, context: jax.Array, top: jax.Array, total: jax.Array, grad: jax.Array) -> Arrays:
+def backward(
+    block: Block,
+    arrays: Arrays,
+    context: jax.Array,
+    top: jax.Array,
+    total: jax.Array,
+    grad: jax.Array,
+) -> Arrays:
     """The gradients of all floating-point arrays, float32, None in place of the others."""
     grid = block.grid
     scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))  # u
     inner = (scaled * context).sum(axis=-1, keepdims=True)  # t
     sums, _ = split(arrays)
     sums = zeros(sums, block.dtype)
-    closed = {name: sums.closed[name] for name in (block.scoring, "relative") if name in sums.closed}
-    by_column = jax.tree.map(lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width)), block.dtype), arrays.keys)
-    of_values = jnp.zeros((grid.columns, *arrays.values.shape[:2], arrays.values.shape[-1], grid.width), block.dtype)
+    closed = {
+        name: sums.closed[name] for name in (block.scoring, "relative") if name in sums.closed
+    }
+    by_column = jax.tree.map(
+        lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width)), block.dtype),
+        arrays.keys,
+    )
+    of_values = jnp.zeros(
+        (grid.columns, *arrays.values.shape[:2], arrays.values.shape[-1], grid.width), block.dtype
+    )
 
     def of_row(row: Any, carry: Any) -> Any:
         closed, of_queries, *of_columns = carry
@@ -96,31 +130,54 @@ def backward(block: Block, arrays: Arrays, context: jax.Array, top: jax.Array, t
             raised = exponential(scores, m, block.allowed(arrays, row, column) if masked else None)
             factors = block.kept(arrays, row, column)
             weights = raised if factors is None else raised * factors
-            slope = unfold(jnp.einsum("bkqd,bktd->bkqt", flat, values, preferred_element_type=block.dtype), block.heads)
+            slope = unfold(
+                jnp.einsum("bkqd,bktd->bkqt", flat, values, preferred_element_type=block.dtype),
+                block.heads,
+            )
             closed = dict(closed)
             more, of_relative = block.relative(arrays, weights, i, j)
             if more is not None and of_relative is not None:
                 of_table, through = of_relative(u.astype(more.dtype))
-                closed["relative"], slope = added(closed["relative"], of_table), slope + through.astype(block.dtype)
+                closed["relative"], slope = (
+                    added(closed["relative"], of_table),
+                    slope + through.astype(block.dtype),
+                )
             slope = raised * ((slope if factors is None else slope * factors) - t)
             weights, slope = together((weights, slope))
             low = fold(weights.astype(values.dtype), block.key_heads)
-            for_values = jnp.einsum("bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=block.dtype)
+            for_values = jnp.einsum(
+                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
+            )
             of_scoring, for_queries, for_keys = back(slope)
             if block.scoring in closed:
                 closed[block.scoring] = added(closed[block.scoring], of_scoring)
-            of_keys = jax.tree.map(lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys)
+            of_keys = jax.tree.map(
+                lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys
+            )
             return closed, added(mine, for_queries), of_keys, of_values.at[column].add(for_values)
 
-        closed, mine, *of_columns = grid.each_block(row, of_block, (closed, zeros(queries, block.dtype), *of_columns))
+        closed, mine, *of_columns = grid.each_block(
+            row, of_block, (closed, zeros(queries, block.dtype), *of_columns)
+        )
         return closed, jax.tree.map(lambda x, y: put(x, y, row), of_queries, mine), *of_columns
 
-    closed, of_queries, of_keys, of_values = grid.each_row(of_row, (closed, sums.queries, by_column, of_values))
+    closed, of_queries, of_keys, of_values = grid.each_row(
+        of_row, (closed, sums.queries, by_column, of_values)
+    )
     of_keys = jax.tree.map(lambda x: side_by_side(block.upright(x)), of_keys)
-    sums = sums.replace(queries=of_queries, keys=of_keys, values=side_by_side(of_values.swapaxes(-1, -2)), closed={**sums.closed, **closed})
+    sums = sums.replace(
+        queries=of_queries,
+        keys=of_keys,
+        values=side_by_side(of_values.swapaxes(-1, -2)),
+        closed={**sums.closed, **closed},
+    )
     if arrays.extra is None:
         return sums
-    return sums.replace(extra=-(jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top) * inner).sum(axis=(0, 2, 3)))
+    return sums.replace(
+        extra=-(jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top) * inner).sum(
+            axis=(0, 2, 3)
+        )
+    )
 
 
 def exponential(scores: jax.Array, top: jax.Array, allowed: jax.Array | None) -> jax.Array:

@@ -1,7 +1,9 @@
-"""The plain kernel: all scores, all weights, then the weighted sum; what every other kernel must equal. And what a kernel is handed.
+"""The plain kernel: all scores, all weights, then the weighted sum; what every other kernel must
+equal. And what a kernel is handed.
 
-Axis letters: B batch, H heads, K key heads (H = K G, query head h reads key head h // G), Tq queries, Tk keys, Dv value width.
-Cost: as the parts say; memory: some arrays [B,H,Tq,Tk], for gradients too.
+Axis letters: B batch, H heads, K key heads (H = K G, query head h reads key head h // G), Tq
+queries, Tk keys, Dv value width. Cost: as the parts say; memory: some arrays [B,H,Tq,Tk], for
+gradients too.
 """
 
 from __future__ import annotations
@@ -26,14 +28,19 @@ class Look:
     Attributes:
       queries: tree of [B,H,Tq,...], keys: tree of [B,K,Tk,...]; what `score` takes.
       values: [B,K,Tk,Dv].
-      score: `score(queries, keys, i, j)` -> [B,H,Tq,Tk] float32 for any blocks of queries and keys at positions i, j.
+      score: `score(queries, keys, i, j)` -> [B,H,Tq,Tk] float32 for any blocks of queries and keys
+        at positions i, j.
       memory: for what is written and valid; visibility: who may see whom.
-      align: the alignment, or a function of the same arguments around one, whose weights [B,H',Tq,Tk] may have other heads.
+      align: the alignment, or a function of the same arguments around one, whose weights
+        [B,H',Tq,Tk] may have other heads.
       place: what it may look at.
       drop: dropout of weights.
-      relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with values), or None.
-      product: `score` is the inner product of the first array of `queries` with `keys`, one array, plus `bias`.
-      bias: `bias(queries, i, j)` -> broadcastable to [B,H,Tq,Tk], that part of `score`; None for none. Only where `product`.
+      relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with
+        values), or None.
+      product: `score` is the inner product of the first array of `queries` with `keys`, one array,
+        plus `bias`.
+      bias: `bias(queries, i, j)` -> broadcastable to [B,H,Tq,Tk], that part of `score`; None for
+        none. Only where `product`.
     """
 
     queries: Any
@@ -54,7 +61,9 @@ class Look:
         return dataclasses.replace(self, **changes)
 
     def allowed(self) -> jax.Array | None:
-        """Who may see whom, padding included, broadcastable to [B,H,Tq,Tk]; None if all pairs certainly may."""
+        """Who may see whom, padding included, broadcastable to [B,H,Tq,Tk]; None if all pairs
+        certainly may.
+        """
         rules = self.visibility.mask(len(self.place.i), len(self.place.j), self.memory.length)
         if all_valid(self.memory):
             return rules
@@ -84,7 +93,10 @@ def plain(look: Look) -> tuple[jax.Array, jax.Array]:
     """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
     weights = weigh(look)
     dropped = look.drop(weights).astype(look.values.dtype)
-    context = unfold(jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values), weights.shape[1])
+    context = unfold(
+        jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
+        weights.shape[1],
+    )
     more = look.relative(dropped, look.place.i, look.place.j) if look.relative else None
     return context if more is None else context + more.astype(context.dtype), weights
 
@@ -107,10 +119,20 @@ def all_valid(memory: Memory) -> bool:
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:
-    """[B,H,Tq,...] to [B,K,G*Tq,...]: the query heads of a group side by side, so that they share the group's keys without a copy."""
-    return x if x.shape[1] == key_heads else x.reshape(x.shape[0], key_heads, x.shape[1] // key_heads * x.shape[2], *x.shape[3:])
+    """[B,H,Tq,...] to [B,K,G*Tq,...]: the query heads of a group side by side, so that they share
+    the group's keys without a copy.
+    """
+    return (
+        x
+        if x.shape[1] == key_heads
+        else x.reshape(x.shape[0], key_heads, x.shape[1] // key_heads * x.shape[2], *x.shape[3:])
+    )
 
 
 def unfold(x: jax.Array, heads: int) -> jax.Array:
     """The way back, [B,K,G*Tq,...] to [B,H,Tq,...]."""
-    return x if x.shape[1] == heads else x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, *x.shape[3:])
+    return (
+        x
+        if x.shape[1] == heads
+        else x.reshape(x.shape[0], heads, x.shape[1] * x.shape[2] // heads, *x.shape[3:])
+    )

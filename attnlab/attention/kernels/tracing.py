@@ -1,7 +1,8 @@
 """Functions of arrays alone, for loops with a derivative of their own.
 
-A score may read parameters, masks may read segment ids: arrays that the function got hold of where it was made, not as arguments. A
-`jax.custom_vjp` would give such arrays no gradient, or fail on them. Here they become arguments, so that none is missed.
+A score may read parameters, masks may read segment ids: arrays that the function got hold of where
+it was made, not as arguments. A `jax.custom_vjp` would give such arrays no gradient, or fail on
+them. Here they become arguments, so that none is missed.
 """
 
 from __future__ import annotations
@@ -15,28 +16,38 @@ from jax.extend.core import jaxpr_as_fun
 
 
 def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """`pure(arrays, *arguments)`, equal to `function(*arguments)` for arguments like the examples, and the arrays it closes over."""
+    """`pure(arrays, *arguments)`, equal to `function(*arguments)` for arguments like the examples,
+    and the arrays it closes over.
+    """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     tree = jax.tree.structure(shape)
 
     def pure(arrays: list[Any], *arguments: Any) -> Any:
-        return jax.tree.unflatten(tree, jaxpr_as_fun(type(closed)(closed.jaxpr, arrays))(*jax.tree.leaves(arguments)))
+        return jax.tree.unflatten(
+            tree, jaxpr_as_fun(type(closed)(closed.jaxpr, arrays))(*jax.tree.leaves(arguments))
+        )
 
     return pure, list(closed.consts)
 
 
 def split(tree: Any) -> tuple[Any, Any]:
-    """The floating-point arrays of a tree, which have gradients, and the others: two trees like it, with None in place of the rest."""
+    """The floating-point arrays of a tree, which have gradients, and the others: two trees like it,
+    with None in place of the rest.
+    """
 
     def part(wanted: bool) -> Any:
-        return jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jnp.floating) == wanted else None, tree)
+        return jax.tree.map(
+            lambda x: x if jnp.issubdtype(x.dtype, jnp.floating) == wanted else None, tree
+        )
 
     return part(True), part(False)
 
 
 def joined(floats: Any, others: Any) -> Any:
     """What `split` took apart."""
-    return jax.tree.map(lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None)
+    return jax.tree.map(
+        lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None
+    )
 
 
 def zeros(tree: Any, dtype: Any) -> Any:

@@ -1,13 +1,15 @@
-"""Differential attention (Ye et al. 2025): the difference of two attention maps, so that what both see cancels.
+"""Differential attention (Ye et al. 2025): the difference of two attention maps, so that what both
+see cancels.
 
     [q1;q2] = x W_q   [k1;k2] = s W_k   in H pairs of width D;   v = s W_v   in H heads of width 2D;   2 H D = width
     lam = exp(a1 . b1) - exp(a2 . b2) + lam0
     O_h = (softmax(q1 k1^T / sqrt(D)) - lam softmax(q2 k2^T / sqrt(D))) v        y = concat_h((1 - lam0) RMSNorm(O_h)) W_o
 
-The rows of a map sum to 1 - lam, and entries may be negative. Cost and parameters: those of multi-head attention with 2 H heads,
-but for 4 D numbers in lam and 2 D in the norm. Dropout acts on the difference; the paper does not say.
-Source: T. Ye, L. Dong, Y. Xia, Y. Sun, Y. Zhu, G. Huang, F. Wei, "Differential Transformer", ICLR 2025 (arXiv 2410.05258), section
-2.1. As in the authors' code neighbouring heads make a pair, and the norm has a learned scale, eps 1e-5, shared by the heads.
+The rows of a map sum to 1 - lam, and entries may be negative. Cost and parameters: those of
+multi-head attention with 2 H heads, but for 4 D numbers in lam and 2 D in the norm. Dropout acts on
+the difference; the paper does not say. Source: T. Ye, L. Dong, Y. Xia, Y. Sun, Y. Zhu, G. Huang, F.
+Wei, "Differential Transformer", ICLR 2025 (arXiv 2410.05258), section 2.1. As in the authors' code
+neighbouring heads make a pair, and the norm has a learned scale, eps 1e-5, shared by the heads.
 """
 
 from __future__ import annotations
@@ -22,25 +24,29 @@ from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
-from attnlab.attention.precision import widened
 from attnlab.attention.protocol import Rows
 from attnlab.attention.visibility import Visibility
 from attnlab.errors import UserError
+from attnlab.layers.precision import widened
 
 EPSILON = 1e-5
 
 
 class Differential(MultiHead):
-    """H differences of two maps each; `heads` counts single maps, 2 H. Other fields as in `MultiHead`.
+    """H differences of two maps each; `heads` counts single maps, 2 H. Other fields as in
+    `MultiHead`.
 
     Attributes:
-      start: lam0, the value lam starts near; the paper takes 0.8 - 0.6 exp(-0.3 l) in layer l = 0, 1, ...
+      start: lam0, the value lam starts near; the paper takes 0.8 - 0.6 exp(-0.3 l) in layer l = 0,
+        1, ...
     """
 
     start: float = 0.2
 
     kernels = ("auto", "plain")
-    card = Card("heads", 2025, "Ye et al., Differential Transformer, ICLR 2025", "T^2 d + T d^2", "T d")
+    card = Card(
+        "heads", 2025, "Ye et al., Differential Transformer, ICLR 2025", "T^2 d + T d^2", "T d"
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -51,20 +57,27 @@ class Differential(MultiHead):
         super().setup()
         if self.heads % 2 or (self.key_heads and self.key_heads != self.heads):
             raise UserError(
-                f"differential: heads={self.heads}, key_heads={self.key_heads}; heads come in pairs, so heads must be even and key_heads 0"
+                f"differential: heads={self.heads}, key_heads={self.key_heads}; heads come in"
+                " pairs, so heads must be even and key_heads 0"
             )
         size = self.width // self.heads
         tenth = nn.initializers.normal(0.1)
-        self.a1, self.b1, self.a2, self.b2 = (self.param(name, tenth, (size,)) for name in ("a1", "b1", "a2", "b2"))
+        self.a1, self.b1, self.a2, self.b2 = (
+            self.param(name, tenth, (size,)) for name in ("a1", "b1", "a2", "b2")
+        )
         self.gain = self.param("gain", nn.initializers.ones, (2 * size,))
 
     def split_values(self, x: jax.Array) -> jax.Array:
         """See `MultiHead.split_values`: [B,T,width] to [B,H,T,2D]."""
-        return x.reshape(*x.shape[:2], self.heads // 2, 2 * self.width // self.heads).transpose(0, 2, 1, 3)
+        return x.reshape(*x.shape[:2], self.heads // 2, 2 * self.width // self.heads).transpose(
+            0, 2, 1, 3
+        )
 
     def strength(self) -> jax.Array:
         """lam, [] float32."""
-        first, second = (jnp.vdot(widened(a), widened(b)) for a, b in ((self.a1, self.b1), (self.a2, self.b2)))
+        first, second = (
+            jnp.vdot(widened(a), widened(b)) for a, b in ((self.a1, self.b1), (self.a2, self.b2))
+        )
         return jnp.exp(first) - jnp.exp(second) + self.start
 
     def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
@@ -80,7 +93,11 @@ class Differential(MultiHead):
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """See `MultiHead.join`; context [B,H,Tq,2D]."""
         wide = widened(context)
-        normed = wide * jax.lax.rsqrt((wide**2).mean(axis=-1, keepdims=True) + EPSILON) * widened(self.gain)
+        normed = (
+            wide
+            * jax.lax.rsqrt((wide**2).mean(axis=-1, keepdims=True) + EPSILON)
+            * widened(self.gain)
+        )
         return super().join(((1.0 - self.start) * normed).astype(context.dtype), query)
 
     @nn.nowrap
@@ -92,6 +109,9 @@ class Differential(MultiHead):
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
         """See `Attention.cost`."""
-        maps, norm = self.heads * queries * keys, 5 * queries * self.width  # a product and a difference for each pair of maps
+        maps, norm = (
+            self.heads * queries * keys,
+            5 * queries * self.width,
+        )  # a product and a difference for each pair of maps
         own = Cost(6 * self.width // self.heads, maps + norm)
         return super().cost(queries, keys, query_width, source_width) + own

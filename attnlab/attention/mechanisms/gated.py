@@ -1,11 +1,12 @@
-"""Gated attention (Qiu et al. 2025): each head's output times a sigmoid of the query's input, before the output projection.
+"""Gated attention (Qiu et al. 2025): each head's output times a sigmoid of the query's input,
+before the output projection.
 
     y = concat_h(O_h * sigmoid(x W_g)) W_o        O_h the multi-head outputs, x the query
 
-Cost: one more projection of the query; parameters: width^2 more (element-wise) or width H (head-wise). A gate near zero lets a head be
-silent, which a softmax cannot. At the start a gate is about one half.
-Source: Z. Qiu et al., "Gated Attention for Large Language Models: Non-linearity, Sparsity, and Attention-Sink-Free", 2025, its
-best position (G1). No bias, as there.
+Cost: one more projection of the query; parameters: width^2 more (element-wise) or width H
+(head-wise). A gate near zero lets a head be silent, which a softmax cannot. At the start a gate is
+about one half. Source: Z. Qiu et al., "Gated Attention for Large Language Models: Non-linearity,
+Sparsity, and Attention-Sink-Free", 2025, its best position (G1). No bias, as there.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import jax
 
 from attnlab.attention.cards import Card, Cost, dense
 from attnlab.attention.mechanisms.multihead import MultiHead
-from attnlab.attention.projections import Dense
+from attnlab.layers.dense import Dense
 
 
 class Gated(MultiHead):
-    """Multi-head attention with a gate on every output of a head, or on every head; other fields as there.
+    """Multi-head attention with a gate on every output of a head, or on every head; other fields as
+    there.
 
     Attributes:
       gate: "element" (one for each of the width) or "head" (one for each head).
@@ -29,7 +31,9 @@ class Gated(MultiHead):
 
     gate: Literal["element", "head"] = "element"
 
-    card = Card("heads", 2025, "Qiu et al., Gated Attention for LLMs, 2025", "T^2 d + T d^2", "T d K / H")
+    card = Card(
+        "heads", 2025, "Qiu et al., Gated Attention for LLMs, 2025", "T^2 d + T d^2", "T d K / H"
+    )
 
     def setup(self) -> None:
         super().setup()

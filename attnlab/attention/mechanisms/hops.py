@@ -1,14 +1,17 @@
-"""Structured self-attention, r hops over one source (Lin et al. 2017), each led by a learned vector instead of a query.
+"""Structured self-attention, r hops over one source (Lin et al. 2017), each led by a learned vector
+instead of a query.
 
     A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state        M = A S  [r,ds]        y = (M side by side) W_o
-                                                                                       or y = M side by side
+                                                                                       or y = M side
+                                                                                       by side
 
-Every query of a look gets the same r hops, restricted to what it may see. The penalty || A A^T - I ||_F^2, which keeps hops apart, is
-handed out as the loss "hops" of each query; it is raw: whoever trains decides its weight.
-Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums, 2 r^2 Tq Tk for the penalty. Parameters: ds A + A r + r ds width,
-without W_o ds A + A r.
-Source: Z. Lin et al., "A Structured Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), equations 5-8. The paper
-hands M itself to its classifier (`output="side_by_side"`); the projection to the width asked for is ours, so that this fits any slot.
+Every query of a look gets the same r hops, restricted to what it may see. The penalty || A A^T - I
+||_F^2, which keeps hops apart, is handed out as the loss "hops" of each query; it is raw: whoever
+trains decides its weight. Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums,
+2 r^2 Tq Tk for the penalty. Parameters: ds A + A r + r ds width, without W_o ds A + A r. Source: Z.
+Lin et al., "A Structured Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130),
+equations 5-8. The paper hands M itself to its classifier (`output="side_by_side"`); the projection
+to the width asked for is ours, so that this fits any slot.
 """
 
 from __future__ import annotations
@@ -24,12 +27,20 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels.plain import Look, plain
-from attnlab.attention.precision import widened
-from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
+from attnlab.attention.protocol import (
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    with_room,
+    written,
+)
 from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, kind, made
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.precision import widened
 
 
 @flax.struct.dataclass
@@ -60,7 +71,11 @@ class Hops(Attention):
     parts = {"alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True)
     card = Card(
-        "hops", 2017, "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017", "T^2 r (d + r) + T d (A + r d)", "T (d + r)"
+        "hops",
+        2017,
+        "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017",
+        "T^2 r (d + r) + T d (A + r d)",
+        "T (d + r)",
     )
 
     @nn.nowrap
@@ -87,16 +102,30 @@ class Hops(Attention):
         """[B,Tk,ds] to [B,r,Tk,1]."""
         return self.w_hops(jnp.tanh(self.w_hidden(source))).transpose(0, 2, 1)[..., None]
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> HopsMemory:
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> HopsMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
-        return HopsMemory(known, length, *(with_room(x, known.shape[1]) for x in (self.scored(source), source[:, None])))
+        return HopsMemory(
+            known,
+            length,
+            *(with_room(x, known.shape[1]) for x in (self.scored(source), source[:, None])),
+        )
 
-    def extend(self, memory: HopsMemory, source: jax.Array, valid: jax.Array | None = None) -> HopsMemory:
+    def extend(
+        self, memory: HopsMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> HopsMemory:
         """See `Attention.extend`."""
         return memory.appended(valid, scores=self.scored(source), values=source[:, None])
 
-    def read(self, query: jax.Array, memory: HopsMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+    def read(
+        self,
+        query: jax.Array,
+        memory: HopsMemory,
+        visibility: Visibility = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
         """See `Attention.read`; of the query only its place counts."""
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         batch, queries = query.shape[:2]
@@ -104,7 +133,9 @@ class Hops(Attention):
             queries=jnp.zeros((batch, self.hops, queries, 0), query.dtype),
             keys=memory.scores,
             values=memory.values,
-            score=lambda q, k, i, j: jnp.broadcast_to(widened(k.swapaxes(2, 3)), (*q.shape[:3], k.shape[2])),
+            score=lambda q, k, i, j: jnp.broadcast_to(
+                widened(k.swapaxes(2, 3)), (*q.shape[:3], k.shape[2])
+            ),
             memory=memory,
             visibility=visibility,
             align=self.align,
@@ -112,9 +143,14 @@ class Hops(Attention):
             drop=self.drop,
         )
         context, hops = plain(look)
-        joined = context.transpose(0, 2, 1, 3).reshape(batch, queries, self.hops * memory.values.shape[-1])
+        joined = context.transpose(0, 2, 1, 3).reshape(
+            batch, queries, self.hops * memory.values.shape[-1]
+        )
         if self.output == "side_by_side" and joined.shape[-1] != self.width:
-            raise UserError(f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is asked to be {self.width}")
+            raise UserError(
+                f"hops: hops={self.hops} side by side are {joined.shape[-1]} wide, the context is"
+                f" asked to be {self.width}"
+            )
         found = self.out(joined) if self.output == "projected" else joined
         return Reading(found, self.capture(hops, memory, weights), {"hops": overlap(hops)})
 
@@ -123,8 +159,14 @@ class Hops(Attention):
         """See `Attention.cost`."""
         at = Sizes(queries, keys, self.hops, self.hops, 0, 1, source_width, self.hops, query_width)
         scored = dense(keys, source_width, self.hidden) + dense(keys, self.hidden, self.hops)
-        products = Cost(flops=2 * at.pairs * (source_width + self.hops))  # the sums, and the penalty's A A^T
-        out = dense(queries, self.hops * source_width, self.width) if self.output == "projected" else Cost()
+        products = Cost(
+            flops=2 * at.pairs * (source_width + self.hops)
+        )  # the sums, and the penalty's A A^T
+        out = (
+            dense(queries, self.hops * source_width, self.width)
+            if self.output == "projected"
+            else Cost()
+        )
         return scored + of_parts(self, at) + products + out + memory(keys, self.hops + source_width)
 
 

@@ -1,17 +1,20 @@
-"""Attention over states that are cut into a part to be found by, a part to be taken and a part to predict from (Daniluk et al. 2017).
+"""Attention over states that are cut into a part to be found by, a part to be taken and a part to
+predict from (Daniluk et al. 2017).
 
     s_j = [k_j ; v_j]            x_i = [k_i ; v_i]                   key_value             own_i = v_i
     s_j = [k_j ; v_j ; p_j]      x_i = [k_i ; v_i ; p_i]             key_value_predict     own_i = p_i
     e_ij = score(k_i, k_j)        r_i = sum_j align(e_i)_j v_j        y_i = tanh(r_i W_r + own_i W_x)
 
-One head. States are cut in order into equal parts, nothing is projected before; query and source are cut alike, so in self-attention a
-state asks by the part it is found by. Between two sequences each has its own widths, and the parts of a source beside key and value go
-unread, as do the parts of a query beside the first and the last. In the paper the parts, the hidden layer of the score and y have one
-width, and there are no biases.
-Who is seen is the visibility's business: the paper's window holds earlier states only. Where it is empty the paper predicts from `own`
-alone; here, as in every mechanism, a query that may see nothing gets zeros.
-Cost and parameters: those of score and alignment, 2 Tq Tk (ds / n) FLOPs for the sum, and (ds + dq) / n width parameters of W_r and W_x.
-Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in Neural Language Modeling", ICLR 2017.
+One head. States are cut in order into equal parts, nothing is projected before; query and source
+are cut alike, so in self-attention a state asks by the part it is found by. Between two sequences
+each has its own widths, and the parts of a source beside key and value go unread, as do the parts
+of a query beside the first and the last. In the paper the parts, the hidden layer of the score and
+y have one width, and there are no biases. Who is seen is the visibility's business: the paper's
+window holds earlier states only. Where it is empty the paper predicts from `own` alone; here, as in
+every mechanism, a query that may see nothing gets zeros. Cost and parameters: those of score and
+alignment, 2 Tq Tk (ds / n) FLOPs for the sum, and (ds + dq) / n width parameters of W_r and W_x.
+Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in
+Neural Language Modeling", ICLR 2017.
 """
 
 from __future__ import annotations
@@ -24,19 +27,25 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.mechanisms.single import Single, SingleMemory
-from attnlab.attention.projections import Dense
 from attnlab.attention.protocol import Capabilities, Reading
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.config.registry import made
 from attnlab.errors import UserError
-from attnlab.registry import made
+from attnlab.layers.dense import Dense
 
 
 class KeyValue(Single):
-    """States of two parts, a key and a value; its fields are those of `Single`, with the key parts in place of query and source."""
+    """States of two parts, a key and a value; its fields are those of `Single`, with the key parts
+    in place of query and source.
+    """
 
     card = Card(
-        "one head", 2017, "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017", "T^2 (d + A) + T d (d + A)", "T (d + A)"
+        "one head",
+        2017,
+        "Daniluk et al., Frustratingly Short Attention Spans, ICLR 2017",
+        "T^2 (d + A) + T d (d + A)",
+        "T (d + A)",
     )
     capabilities = Capabilities(dropout=True, own=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
@@ -50,18 +59,28 @@ class KeyValue(Single):
         """[B,T,d] to its parts [B,T,d/n]."""
         width, count = x.shape[-1], len(self.names)
         if width % count:
-            near = " or ".join(str(count * part) for part in (width // count, width // count + 1) if part)
+            near = " or ".join(
+                str(count * part) for part in (width // count, width // count + 1) if part
+            )
             raise UserError(
-                f"{'_'.join(('key_value', *self.names[2:]))}: the {what} is {width} wide, which cannot be cut into "
-                f"{', '.join(self.names)} of one width; {near} can"
+                f"{'_'.join(('key_value', *self.names[2:]))}: the {what} is {width} wide, which"
+                f" cannot be cut into {', '.join(self.names)} of one width; {near} can"
             )
         return jnp.split(x, count, axis=-1)
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """See `Single.keys_and_values`; here both are the source, and give its parts [B,1,Tk,ds/n]."""
+        """See `Single.keys_and_values`; here both are the source, and give its parts
+        [B,1,Tk,ds/n].
+        """
         return self.cut(keys, "source")[0][:, None], self.cut(values, "source")[1][:, None]
 
-    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+    def read(
+        self,
+        query: jax.Array,
+        memory: SingleMemory,
+        visibility: Visibility = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
         """See `Attention.read`."""
         asks, *_, own = self.cut(query, "query")
         found, given = self.found(asks, query, memory, visibility, weights)
@@ -70,7 +89,10 @@ class KeyValue(Single):
         seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
         rules = visibility.allows(i, j)
         seen = seen if rules is None else seen & rules
-        return Reading(jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0), self.capture(given, memory, weights))
+        return Reading(
+            jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0),
+            self.capture(given, memory, weights),
+        )
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
@@ -79,7 +101,12 @@ class KeyValue(Single):
         at = Sizes(queries, keys, 1, 1, asks, found, found, 1, query_width)
         kept = made(SCORES, self.score)(parent=None).kept(found)
         merged = dense(queries, found, self.width) + dense(queries, asks, self.width)
-        return of_parts(self, at) + Cost(flops=2 * at.pairs * found) + merged + memory(keys, kept + found)
+        return (
+            of_parts(self, at)
+            + Cost(flops=2 * at.pairs * found)
+            + merged
+            + memory(keys, kept + found)
+        )
 
 
 class KeyValuePredict(KeyValue):

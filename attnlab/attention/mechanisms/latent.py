@@ -1,16 +1,19 @@
-"""Multi-head latent attention (DeepSeek-AI 2024): keys and values grow out of one small latent per token, which is all a cache keeps.
+"""Multi-head latent attention (DeepSeek-AI 2024): keys and values grow out of one small latent per
+token, which is all a cache keeps.
 
     c  = RMSNorm(s W_c)                        [C]      kept          kr = turn(s W_kr)     [R]      kept, one for all heads
     k_h = [c U_h ; kr]      v_h = c V_h        [D+R], [D]
     q_h = [x W_q,h ; turn(x W_qr,h)]           [D+R]                  x first through a latent of its own, if wanted
     A_h = softmax(q_h . k_h / sqrt(D + R))     y = concat_h(A_h v_h) W_o
 
-`turn` is the position scheme, rotary in the paper; it acts on R channels only, so that U_h is free to move to the other side:
-q_h . (c U_h) = (q_h U_h^T) . c. In that absorbed form no key or value of a head is ever made: heads attend to the latents themselves, and
-V_h comes after the sum. `read` takes the form that costs fewer FLOPs at the lengths at hand; the two are equal up to rounding.
-Memory for decoding: C + R numbers per token, against 2 H D of multi-head attention.
-Source: DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model", 2024 (arXiv 2405.04434),
-section 2.1. Its displayed equations leave out the norms of the two latents, which every released implementation has; so does this.
+`turn` is the position scheme, rotary in the paper; it acts on R channels only, so that U_h is free
+to move to the other side: q_h . (c U_h) = (q_h U_h^T) . c. In that absorbed form no key or value of
+a head is ever made: heads attend to the latents themselves, and V_h comes after the sum. `read`
+takes the form that costs fewer FLOPs at the lengths at hand; the two are equal up to rounding.
+Memory for decoding: C + R numbers per token, against 2 H D of multi-head attention. Source:
+DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
+2024 (arXiv 2405.04434), section 2.1. Its displayed equations leave out the norms of the two
+latents, which every released implementation has; so does this.
 """
 
 from __future__ import annotations
@@ -27,19 +30,29 @@ from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.projections import GLOROT, Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
+from attnlab.attention.protocol import (
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    with_room,
+    written,
+)
 from attnlab.attention.scores.products import inner
 from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, kind, made
+from attnlab.layers.dense import GLOROT, Dense, Dropout
 
 EPSILON = 1e-6
 
 
 @flax.struct.dataclass
 class LatentMemory(Memory):
-    """latents [B,1,Tk,C], after their norm; turned [B,1,Tk,R], the keys' shared channels at their positions."""
+    """latents [B,1,Tk,C], after their norm; turned [B,1,Tk,R], the keys' shared channels at their
+    positions.
+    """
 
     latents: jax.Array
     turned: jax.Array
@@ -70,7 +83,9 @@ class Latent(Attention):
 
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}))
-    card = Card("heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)")
+    card = Card(
+        "heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)"
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -101,23 +116,39 @@ class Latent(Attention):
         self.drop = Dropout(self.dropout)
 
     def kept(self, source: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source whose first token stands at position `first`."""
+        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source whose first token stands at
+        position `first`.
+        """
         latents = self.norm_latent(self.w_latent(source))[:, None].astype(source.dtype)
         if not self.rotary:
             return latents, latents[..., :0]
-        return latents, self.scheme.of_key(self.w_turned(source)[:, None], first + jnp.arange(source.shape[1]))
+        return latents, self.scheme.of_key(
+            self.w_turned(source)[:, None], first + jnp.arange(source.shape[1])
+        )
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> LatentMemory:
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> LatentMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
-        return LatentMemory(known, length, *(with_room(x, known.shape[1]) for x in self.kept(source, 0)))
+        return LatentMemory(
+            known, length, *(with_room(x, known.shape[1]) for x in self.kept(source, 0))
+        )
 
-    def extend(self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None) -> LatentMemory:
+    def extend(
+        self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> LatentMemory:
         """See `Attention.extend`."""
         latents, turned = self.kept(source, memory.length)
         return memory.appended(valid, latents=latents, turned=turned)
 
-    def read(self, query: jax.Array, memory: LatentMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+    def read(
+        self,
+        query: jax.Array,
+        memory: LatentMemory,
+        visibility: Visibility = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
         """See `Attention.read`."""
         content, turned = self.queries(query, memory, visibility)
         absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
@@ -125,26 +156,52 @@ class Latent(Attention):
         if absorb:
             content = jnp.einsum("bhqd,chd->bhqc", content, self.up_key)
         else:
-            keys, values = (jnp.einsum("bktc,chd->bhtd", memory.latents, up) for up in (self.up_key, self.up_value))
+            keys, values = (
+                jnp.einsum("bktc,chd->bhtd", memory.latents, up)
+                for up in (self.up_key, self.up_value)
+            )
         shared = jnp.broadcast_to(memory.turned, (*keys.shape[:3], self.rotary))
-        joined_queries, joined_keys = (jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared)))
-        context, found = attend(self, self.look(joined_queries, joined_keys, values, query, memory, visibility), self.kernel, weights)
+        joined_queries, joined_keys = (
+            jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
+        )
+        context, found = attend(
+            self,
+            self.look(joined_queries, joined_keys, values, query, memory, visibility),
+            self.kernel,
+            weights,
+        )
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
         joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
         return Reading(self.out(joined), self.capture(found, memory, weights))
 
-    def queries(self, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> tuple[jax.Array, jax.Array]:
-        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D + R)."""
+    def queries(
+        self, query: jax.Array, memory: LatentMemory, visibility: Visibility
+    ) -> tuple[jax.Array, jax.Array]:
+        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D
+        + R).
+        """
         size = self.width // self.heads
         i, _ = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
-        x = self.norm_query(self.w_query_latent(query)).astype(query.dtype) if self.query_latent else query
-        q = self.w_query(x).reshape(*query.shape[:2], self.heads, size + self.rotary).transpose(0, 2, 1, 3)
+        x = (
+            self.norm_query(self.w_query_latent(query)).astype(query.dtype)
+            if self.query_latent
+            else query
+        )
+        q = (
+            self.w_query(x)
+            .reshape(*query.shape[:2], self.heads, size + self.rotary)
+            .transpose(0, 2, 1, 3)
+        )
         scale = (size + self.rotary) ** -0.5
-        return q[..., :size] * scale, self.scheme.of_query(q[..., size:], i) * scale if self.rotary else q[..., size:]
+        return q[..., :size] * scale, (
+            self.scheme.of_query(q[..., size:], i) * scale if self.rotary else q[..., size:]
+        )
 
     def absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed form costs fewer FLOPs: it saves making keys and values, and pays with wider products."""
+        """Whether the absorbed form costs fewer FLOPs: it saves making keys and values, and pays
+        with wider products.
+        """
         made, absorbed = self.operations(queries, keys)
         return absorbed < made
 
@@ -153,9 +210,19 @@ class Latent(Attention):
         """Multiply-adds of one head in either form, made and absorbed."""
         size = self.width // self.heads
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
-        return made, 2 * queries * self.latent * size + queries * keys * (2 * self.latent + self.rotary)
+        return made, 2 * queries * self.latent * size + queries * keys * (
+            2 * self.latent + self.rotary
+        )
 
-    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, query: jax.Array, memory: LatentMemory, visibility: Visibility) -> Look:
+    def look(
+        self,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        query: jax.Array,
+        memory: LatentMemory,
+        visibility: Visibility,
+    ) -> Look:
         """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         return Look(
@@ -176,8 +243,23 @@ class Latent(Attention):
         """See `Attention.cost`."""
         size, c, r = self.width // self.heads, self.latent, self.rotary
         wide, asks = self.heads * (size + r), self.query_latent or query_width
-        first = dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks) if self.query_latent else Cost()
-        at = Sizes(queries, keys, self.heads, 1, r, r, size, self.heads, query_width)  # alignments do not ask how wide, schemes turn R
-        made_or_absorbed = Cost(2 * c * self.width, 2 * self.heads * min(self.operations(queries, keys)))
+        first = (
+            dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks)
+            if self.query_latent
+            else Cost()
+        )
+        at = Sizes(
+            queries, keys, self.heads, 1, r, r, size, self.heads, query_width
+        )  # alignments do not ask how wide, schemes turn R
+        made_or_absorbed = Cost(
+            2 * c * self.width, 2 * self.heads * min(self.operations(queries, keys))
+        )
         kept = dense(keys, source_width, c + r) + Cost(c, 4 * keys * c) + memory(keys, c + r)
-        return first + dense(queries, asks, wide) + kept + of_parts(self, at) + made_or_absorbed + dense(queries, self.width, self.width)
+        return (
+            first
+            + dense(queries, asks, wide)
+            + kept
+            + of_parts(self, at)
+            + made_or_absorbed
+            + dense(queries, self.width, self.width)
+        )

@@ -1,13 +1,14 @@
-"""Multi-step attention: the same memory is read several times, each time with what the last look found.
+"""Multi-step attention: the same memory is read several times, each time with what the last look
+found.
 
     q_0 = x W_q        q_{n+1} = q_n + context(q_n)        y = q_N - q_0 = sum of the contexts
 
-Source: S. Sukhbaatar, A. Szlam, J. Weston, R. Fergus, "End-To-End Memory Networks", NeurIPS 2015 (arXiv 1503.08895), section 2.2 (its
-layer-wise form without H); Z. Yang et al., "Stacked Attention Networks for Image Question Answering", CVPR 2016, adds the same way.
-Here any mechanism may look, every step has the same parameters, and the query itself is left out of the result: a residual
-connection adds it.
-The losses of all looks are added up. W_q, ours, makes queries as wide as contexts.
-Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
+Source: S. Sukhbaatar, A. Szlam, J. Weston, R. Fergus, "End-To-End Memory Networks", NeurIPS 2015
+(arXiv 1503.08895), section 2.2 (its layer-wise form without H); Z. Yang et al., "Stacked Attention
+Networks for Image Question Answering", CVPR 2016, adds the same way. Here any mechanism may look,
+every step has the same parameters, and the query itself is left out of the result: a residual
+connection adds it. The losses of all looks are added up. W_q, ours, makes queries as wide as
+contexts. Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.cards import Card, Cost, dense
-from attnlab.attention.projections import Dense
 from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking
 from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, made
+from attnlab.layers.dense import Dense
 
 
 class MultiStep(Attention):
-    """`steps` looks of one mechanism; the maps of all steps stand side by side as heads [B,steps*H,Tq,Tk].
+    """`steps` looks of one mechanism; the maps of all steps stand side by side as heads
+    [B,steps*H,Tq,Tk].
 
     Attributes:
       looks: the mechanism.
@@ -40,7 +42,13 @@ class MultiStep(Attention):
 
     parts = {"looks": MECHANISMS}
     capabilities = Capabilities()
-    card = Card("hops", 2015, "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015", "N (T^2 d + T d^2)", "T d")
+    card = Card(
+        "hops",
+        2015,
+        "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
+        "N (T^2 d + T d^2)",
+        "T d",
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -54,7 +62,9 @@ class MultiStep(Attention):
         self.w_query = Dense(self.width, use_bias=False)
         self.look = made(MECHANISMS, self.looks)(width=self.width)
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> Any:
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> Any:
         """See `Attention.remember`."""
         return self.look.remember(source, valid, capacity)
 
@@ -62,7 +72,13 @@ class MultiStep(Attention):
         """See `Attention.extend`."""
         return self.look.extend(memory, source, valid)
 
-    def read(self, query: jax.Array, memory: Any, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+    def read(
+        self,
+        query: jax.Array,
+        memory: Any,
+        visibility: Visibility = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
         """See `Attention.read`."""
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
@@ -72,13 +88,20 @@ class MultiStep(Attention):
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
-        given = None if maps[0] is None else self.capture(jnp.concatenate(maps, axis=1), memory, weights)
+        given = (
+            None
+            if maps[0] is None
+            else self.capture(jnp.concatenate(maps, axis=1), memory, weights)
+        )
         return Reading(total, given, losses)
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
         """See `Attention.cost`."""
         looks: Attention = made(MECHANISMS, self.looks)(width=self.width, parent=None)
-        remembered, once = looks.cost(0, keys, self.width, source_width), looks.cost(queries, keys, self.width, source_width)
+        remembered, once = (
+            looks.cost(0, keys, self.width, source_width),
+            looks.cost(queries, keys, self.width, source_width),
+        )
         again = Cost(flops=(self.steps - 1) * (once.flops - remembered.flops))
         return dense(queries, query_width, self.width) + once + again

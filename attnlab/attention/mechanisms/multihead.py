@@ -1,15 +1,17 @@
-"""Multi-head attention (Vaswani et al. 2017), with fewer key heads if wanted (MQA, GQA), any score, alignment and position scheme.
+"""Multi-head attention (Vaswani et al. 2017), with fewer key heads if wanted (MQA, GQA), any score,
+alignment and position scheme.
 
     q, k, v = x W_q, s W_k, s W_v      H query heads of width D = width / H;  K key and value heads
     A_h = align(score(q_h, k_g) + position bias),  g = floor(h K / H)        y = concat_h(A_h v_g) W_o
 
-By default score = q k^T / sqrt(D) and align = softmax: the paper's. K = 1 is multi-query attention (Shazeer 2019), 1 < K < H
-grouped-query attention (Ainslie et al. 2023): head h reads key head floor(h K / H), neighbours together.
-Cost: 4 Tq Tk width FLOPs for the two products, 2 n m per row of each projection. Parameters 2 width^2 (1 + K / H).
-Memory for decoding: 2 K D numbers per token.
-Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), section 3.2; N. Shazeer, "Fast Transformer
-Decoding: One Write-Head is All You Need", 2019; J. Ainslie et al., "GQA", EMNLP 2023. As in the first's formulas the projections
-have no biases unless asked for; a row with nothing to see gives zeros, which the papers leave open.
+By default score = q k^T / sqrt(D) and align = softmax: the paper's. K = 1 is multi-query attention
+(Shazeer 2019), 1 < K < H grouped-query attention (Ainslie et al. 2023): head h reads key head
+floor(h K / H), neighbours together. Cost: 4 Tq Tk width FLOPs for the two products, 2 n m per row
+of each projection. Parameters 2 width^2 (1 + K / H). Memory for decoding: 2 K D numbers per token.
+Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), section
+3.2; N. Shazeer, "Fast Transformer Decoding: One Write-Head is All You Need", 2019; J. Ainslie et
+al., "GQA", EMNLP 2023. As in the first's formulas the projections have no biases unless asked for;
+a row with nothing to see gives zeros, which the papers leave open.
 """
 
 from __future__ import annotations
@@ -27,25 +29,36 @@ from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import Relation
-from attnlab.attention.precision import widened
-from attnlab.attention.projections import Dense, Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
+from attnlab.attention.protocol import (
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    with_room,
+    written,
+)
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, kind, made
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.precision import widened
 
 
 @flax.struct.dataclass
 class MultiHeadMemory(Memory):
-    """keys [B,K,Tk,A], as score and positions made them; values [B,K,Tk,D]. Heads first: the two products run fastest so."""
+    """keys [B,K,Tk,A], as score and positions made them; values [B,K,Tk,D]. Heads first: the two
+    products run fastest so.
+    """
 
     keys: jax.Array
     values: jax.Array
 
 
 class MultiHead(Attention):
-    """H independent heads; queries, keys, values and context are H * D = width wide, keys and values K * D.
+    """H independent heads; queries, keys, values and context are H * D = width wide, keys and
+    values K * D.
 
     Attributes:
       heads: H; must divide the width.
@@ -68,11 +81,14 @@ class MultiHead(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
-    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key", "score", "value"}), values=True)
+    capabilities = Capabilities(
+        dropout=True, positions=frozenset({"query_key", "score", "value"}), values=True
+    )
     card = Card(
         "heads",
         2017,
-        "Vaswani et al., Attention Is All You Need, NeurIPS 2017 (K = 1: Shazeer 2019; 1 < K < H: Ainslie et al. 2023)",
+        "Vaswani et al., Attention Is All You Need, NeurIPS 2017 (K = 1: Shazeer 2019; 1 < K < H:"
+        " Ainslie et al. 2023)",
         "T^2 d + T d^2",
         "T d K / H",
     )
@@ -85,11 +101,15 @@ class MultiHead(Attention):
     def setup(self) -> None:
         if self.heads < 1 or self.width % self.heads:
             raise UserError(
-                f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could be {_near(self.width, self.heads)}"
+                f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could"
+                f" be {_near(self.width, self.heads)}"
             )
         if self.key_heads < 0 or self.heads % (self.key_heads or 1):
             near = _near(self.heads, self.key_heads)
-            raise UserError(f"multihead: heads={self.heads} is not divisible by key_heads={self.key_heads}; key_heads could be {near}")
+            raise UserError(
+                f"multihead: heads={self.heads} is not divisible by key_heads={self.key_heads};"
+                f" key_heads could be {near}"
+            )
         shared = (self.key_heads or self.heads) * (self.width // self.heads)
         self.w_query = Dense(self.width, self.bias)
         self.w_key = Dense(shared, self.bias)
@@ -109,39 +129,71 @@ class MultiHead(Attention):
         """Projected values [B,T,K*D], heads first."""
         return self.split(x)
 
-    def key_value(self, looked_at: jax.Array, taken: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, the first of it at position `first`."""
+    def key_value(
+        self, looked_at: jax.Array, taken: jax.Array, first: jax.Array | int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, the first of it at
+        position `first`.
+        """
         keys = self.fit.of_key(self.split(self.w_key(looked_at)))
-        return self.scheme.of_key(keys, first + jnp.arange(looked_at.shape[1])), self.split_values(self.w_value(taken))
+        return self.scheme.of_key(keys, first + jnp.arange(looked_at.shape[1])), self.split_values(
+            self.w_value(taken)
+        )
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> MultiHeadMemory:
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> MultiHeadMemory:
         """See `Attention.remember`."""
         return self.remember_pairs(source, source, valid, capacity)
 
-    def extend(self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None) -> MultiHeadMemory:
+    def extend(
+        self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> MultiHeadMemory:
         """See `Attention.extend`."""
         return self.extend_pairs(memory, source, source, valid)
 
     def remember_pairs(
-        self, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
     ) -> MultiHeadMemory:
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
-        return MultiHeadMemory(known, length, *(with_room(x, known.shape[1]) for x in self.key_value(keys, values, 0)))
+        return MultiHeadMemory(
+            known, length, *(with_room(x, known.shape[1]) for x in self.key_value(keys, values, 0))
+        )
 
-    def extend_pairs(self, memory: MultiHeadMemory, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None) -> MultiHeadMemory:
+    def extend_pairs(
+        self,
+        memory: MultiHeadMemory,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+    ) -> MultiHeadMemory:
         """See `Attention.extend_pairs`."""
         more_keys, more_values = self.key_value(keys, values, memory.length)
         return memory.appended(valid, keys=more_keys, values=more_values)
 
-    def read(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+    def read(
+        self,
+        query: jax.Array,
+        memory: MultiHeadMemory,
+        visibility: Visibility = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
         """See `Attention.read`."""
         context, found = attend(self, self.look(query, memory, visibility), self.kernel, weights)
         return Reading(self.out(self.join(context, query)), self.capture(found, memory, weights))
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
-        """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection gets."""
-        return context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], context.shape[1] * context.shape[3])
+        """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection
+        gets.
+        """
+        return context.transpose(0, 2, 1, 3).reshape(
+            *query.shape[:2], context.shape[1] * context.shape[3]
+        )
 
     def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
         """What a kernel needs to know of a query [B,Tq,dq] and a memory."""
@@ -150,16 +202,26 @@ class MultiHead(Attention):
         scale, width = self.fit.scale(q.shape[-1]), q.shape[-1]
         raised = self.fit.of_query(q, width)
 
-        def score(queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+        def score(
+            queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array
+        ) -> jax.Array:
             scores = unfold(self.fit.pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
             more = bias(queries, i, j)
             return scores if more is None else scores + widened(more)
 
-        def bias(queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array) -> jax.Array | None:
-            return self.scheme.bias(queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees))
+        def bias(
+            queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array
+        ) -> jax.Array | None:
+            return self.scheme.bias(
+                queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees)
+            )
 
         def relative(weights: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array | None:
-            return self.scheme.values(weights, Relation(i, j, visibility.is_causal, scale, visibility.trees), memory.values.shape[-1])
+            return self.scheme.values(
+                weights,
+                Relation(i, j, visibility.is_causal, scale, visibility.trees),
+                memory.values.shape[-1],
+            )
 
         return Look(
             queries=(self.scheme.of_query(raised, i) * scale, q),
@@ -180,16 +242,30 @@ class MultiHead(Attention):
     def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
         """What the parts meet."""
         size = self.width // self.heads
-        return Sizes(queries, keys, self.heads, self.key_heads or self.heads, size, size, size, self.heads, query_width)
+        return Sizes(
+            queries,
+            keys,
+            self.heads,
+            self.key_heads or self.heads,
+            size,
+            size,
+            size,
+            self.heads,
+            query_width,
+        )
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
         """See `Attention.cost`."""
         at = self.sizes(queries, keys, query_width)
         size, shared = at.key_width, at.key_heads
-        asked = dense(queries, query_width, self.width, self.bias) + dense(queries, self.width, self.width, self.bias)
+        asked = dense(queries, query_width, self.width, self.bias) + dense(
+            queries, self.width, self.width, self.bias
+        )
         kept = made(SCORES, self.score)(parent=None).kept(size)
-        both = dense(keys, source_width, 2 * shared * size, self.bias) + memory(keys, shared * (kept + size))
+        both = dense(keys, source_width, 2 * shared * size, self.bias) + memory(
+            keys, shared * (kept + size)
+        )
         return asked + both + of_parts(self, at) + Cost(flops=2 * at.pairs * size)
 
 

@@ -1,12 +1,14 @@
-"""Single-head attention over the source itself, any score and any alignment (the general form of Luong et al. 2015).
+"""Single-head attention over the source itself, any score and any alignment (the general form of
+Luong et al. 2015).
 
     e_ij = score(q_i, s_j)        a_i = align(e_i)        c_i = sum_j a_ij s_j
 
-With the additive score and softmax this is the attention of RNNsearch (Bahdanau et al. 2015); with dot, general, concat or location
-scores, and local alignments, that of Luong et al. 2015. The source is not projected: keys and values are the source itself.
-Cost and parameters: those of score and alignment, and 2 Tq Tk d FLOPs for the sum.
-Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR 2015;
-M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015.
+With the additive score and softmax this is the attention of RNNsearch (Bahdanau et al. 2015); with
+dot, general, concat or location scores, and local alignments, that of Luong et al. 2015. The source
+is not projected: keys and values are the source itself. Cost and parameters: those of score and
+alignment, and 2 Tq Tk d FLOPs for the sum. Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine
+Translation by Jointly Learning to Align and Translate", ICLR 2015; M.-T. Luong, H. Pham, C. D.
+Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015.
 """
 
 from __future__ import annotations
@@ -21,17 +23,26 @@ from attnlab.attention.cards import Card, Cost, Sizes, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look
-from attnlab.attention.projections import Dropout
-from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, Rows, with_room, written
+from attnlab.attention.protocol import (
+    Attention,
+    Capabilities,
+    Memory,
+    Reading,
+    Rows,
+    with_room,
+    written,
+)
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, kind, made
+from attnlab.layers.dense import Dropout
 
 
 @flax.struct.dataclass
 class SingleMemory(Memory):
-    """keys [B,1,Tk,A], what the score made of the source, or of its key parts; values [B,1,Tk,Dv], the source, or its value parts.
+    """keys [B,1,Tk,A], what the score made of the source, or of its key parts; values [B,1,Tk,Dv],
+    the source, or its value parts.
 
     `key_width` is how wide a key was before the score got it.
     """
@@ -58,7 +69,13 @@ class Single(Attention):
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
     capabilities = Capabilities(dropout=True, values=True, unprojected=True)
-    card = Card("one head", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2 (d + A) + T d A", "T (d + A)")
+    card = Card(
+        "one head",
+        2015,
+        "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
+        "T^2 (d + A) + T d A",
+        "T (d + A)",
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -71,21 +88,34 @@ class Single(Attention):
         self.drop = Dropout(self.dropout)
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What is looked at and what is taken, [B,1,Tk,dk] and [B,1,Tk,Dv]; values have the context's width, for nothing is projected."""
+        """What is looked at and what is taken, [B,1,Tk,dk] and [B,1,Tk,Dv]; values have the
+        context's width, for nothing is projected.
+        """
         if values.shape[-1] != self.width:
-            raise UserError(f"single: the source is {values.shape[-1]} wide, the context is asked to be {self.width}; they must agree")
+            raise UserError(
+                f"single: the source is {values.shape[-1]} wide, the context is asked to be"
+                f" {self.width}; they must agree"
+            )
         return keys[:, None], values[:, None]
 
-    def remember(self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None) -> SingleMemory:
+    def remember(
+        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+    ) -> SingleMemory:
         """See `Attention.remember`."""
         return self.remember_pairs(source, source, valid, capacity)
 
-    def extend(self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
+    def extend(
+        self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None
+    ) -> SingleMemory:
         """See `Attention.extend`."""
         return self.extend_pairs(memory, source, source, valid)
 
     def remember_pairs(
-        self, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
     ) -> SingleMemory:
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
@@ -93,20 +123,39 @@ class Single(Attention):
         scored, taken = (with_room(x, known.shape[1]) for x in (self.fit.of_key(keys), values))
         return SingleMemory(known, length, scored, taken, keys.shape[-1])
 
-    def extend_pairs(self, memory: SingleMemory, keys: jax.Array, values: jax.Array, valid: jax.Array | None = None) -> SingleMemory:
+    def extend_pairs(
+        self,
+        memory: SingleMemory,
+        keys: jax.Array,
+        values: jax.Array,
+        valid: jax.Array | None = None,
+    ) -> SingleMemory:
         """See `Attention.extend_pairs`."""
         keys, values = self.keys_and_values(keys, values)
         return memory.appended(valid, keys=self.fit.of_key(keys), values=values)
 
-    def read(self, query: jax.Array, memory: SingleMemory, visibility: Visibility = EVERYTHING, weights: bool = False) -> Reading:
+    def read(
+        self,
+        query: jax.Array,
+        memory: SingleMemory,
+        visibility: Visibility = EVERYTHING,
+        weights: bool = False,
+    ) -> Reading:
         """See `Attention.read`."""
         found, given = self.found(query, query, memory, visibility, weights)
         return Reading(found, self.capture(given, memory, weights))
 
     def found(
-        self, asks: jax.Array, query: jax.Array, memory: SingleMemory, visibility: Visibility, weights: bool
+        self,
+        asks: jax.Array,
+        query: jax.Array,
+        memory: SingleMemory,
+        visibility: Visibility,
+        weights: bool,
     ) -> tuple[jax.Array, jax.Array | None]:
-        """The sum of values [B,Tq,Dv], and weights where they or maps are asked for; `asks` [B,Tq,A'] is what of a query the score gets."""
+        """The sum of values [B,Tq,Dv], and weights where they or maps are asked for; `asks`
+        [B,Tq,A'] is what of a query the score gets.
+        """
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         q = asks[:, None]
         look = Look(
@@ -129,4 +178,8 @@ class Single(Attention):
         """See `Attention.cost`."""
         at = Sizes(queries, keys, 1, 1, query_width, source_width, source_width, 1, query_width)
         kept = made(SCORES, self.score)(parent=None).kept(source_width)
-        return of_parts(self, at) + Cost(flops=2 * at.pairs * source_width) + memory(keys, kept + source_width)
+        return (
+            of_parts(self, at)
+            + Cost(flops=2 * at.pairs * source_width)
+            + memory(keys, kept + source_width)
+        )

@@ -1,11 +1,13 @@
-"""Talking-heads attention (Shazeer et al. 2020): heads exchange scores before the softmax and weights after it.
+"""Talking-heads attention (Shazeer et al. 2020): heads exchange scores before the softmax and
+weights after it.
 
     E' = sum_h E_h P_hl        A = softmax(E')        A' = sum_l A_l Q_lm        y = concat_m(A'_m v_m) W_o
 
-Masks apply after the first mix, so that no head's mask leaks into another. The rows of A' need not sum to one, nor be positive.
-Cost: multi-head attention, and 2 H^2 FLOPs for each pair and mix; all heads' scores are needed at once. Parameters: 2 H^2 more.
-Source: N. Shazeer, Z. Lan, Y. Cheng, N. Ding, L. Hou, "Talking-Heads Attention", 2020 (arXiv 2003.02436), section 3. Here both
-mixes are H x H and start at the identity, where the mechanism is multi-head attention.
+Masks apply after the first mix, so that no head's mask leaks into another. The rows of A' need not
+sum to one, nor be positive. Cost: multi-head attention, and 2 H^2 FLOPs for each pair and mix; all
+heads' scores are needed at once. Parameters: 2 H^2 more. Source: N. Shazeer, Z. Lan, Y. Cheng, N.
+Ding, L. Hou, "Talking-Heads Attention", 2020 (arXiv 2003.02436), section 3. Here both mixes are H x
+H and start at the identity, where the mechanism is multi-head attention.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
-from attnlab.attention.precision import widened
 from attnlab.attention.protocol import Rows
 from attnlab.attention.visibility import Visibility
+from attnlab.layers.precision import widened
 
 
 def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = float) -> jax.Array:
@@ -34,7 +36,13 @@ class TalkingHeads(MultiHead):
     """Multi-head attention with two learned mixes across heads; fields as there."""
 
     kernels = ("auto", "plain")
-    card = Card("heads", 2020, "Shazeer et al., Talking-Heads Attention, 2020", "T^2 (d + H^2) + T d^2", "T d K / H")
+    card = Card(
+        "heads",
+        2020,
+        "Shazeer et al., Talking-Heads Attention, 2020",
+        "T^2 (d + H^2) + T d^2",
+        "T d K / H",
+    )
 
     @nn.nowrap
     def rows(self) -> Rows:

@@ -1,6 +1,8 @@
-"""Position schemes: where a token stands, told to a model through the hooks of `protocol`. A new one is one file and one line here."""
+"""Position schemes: where a token stands, told to a model through the hooks of `protocol`. A new
+one is one file and one line here.
+"""
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 POSITIONS = Table(
     "position scheme",

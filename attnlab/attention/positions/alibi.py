@@ -2,11 +2,12 @@
 
     e_ij = score(q_i, k_j) - m_h |i - j|                m_h = 2^(-8 h / H), h = 1..H, where H is a power of two
 
-Any other H: the slopes of the next smaller power of two n, then every other one of those of 2n, from its first.
-Axis letters: H heads, Tq queries, Tk keys. Cost: one product and one sum for each pair; no parameters.
-Source: O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
-ICLR 2022 (arXiv 2108.12409), section 3, and the authors' code for H that are no power of two. The paper is causal, where |i - j| is
-i - j; to the right of a query there is no agreed form, and the distance is ours. The bias is not scaled.
+Any other H: the slopes of the next smaller power of two n, then every other one of those of 2n,
+from its first. Axis letters: H heads, Tq queries, Tk keys. Cost: one product and one sum for each
+pair; no parameters. Source: O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention
+with Linear Biases Enables Input Length Extrapolation", ICLR 2022 (arXiv 2108.12409), section 3, and
+the authors' code for H that are no power of two. The paper is causal, where |i - j| is i - j; to
+the right of a query there is no agreed form, and the distance is ours. The bias is not scaled.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
-from attnlab.attention.precision import inner_dtype
+from attnlab.layers.precision import inner_dtype
 
 
 class Alibi(PositionScheme):
@@ -35,7 +36,9 @@ class Alibi(PositionScheme):
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
         """See `PositionScheme.bias`: -m_h |i - j|, float32 [1,H,Tq,Tk]."""
         slope = jnp.asarray(slopes(q.shape[1]), inner_dtype(q))[:, None, None] * self.strength
-        return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(slope.dtype))[None]
+        return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(slope.dtype))[
+            None
+        ]
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

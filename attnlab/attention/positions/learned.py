@@ -1,8 +1,9 @@
 """Learned absolute positions: one trained vector for each place, x_p + E[p].
 
-Axis letters: B batch, T length, d model width. Cost: a gather; length * d parameters.
-Source: J. Gehring et al., "Convolutional Sequence to Sequence Learning", ICML 2017, section 3.1; compared with sinusoids in
-A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, table 3 row E. The standard deviation of 0.02 is that of GPT-2 and BERT.
+Axis letters: B batch, T length, d model width. Cost: a gather; length * d parameters. Source: J.
+Gehring et al., "Convolutional Sequence to Sequence Learning", ICML 2017, section 3.1; compared with
+sinusoids in A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, table 3 row E. The
+standard deviation of 0.02 is that of GPT-2 and BERT.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Learned(PositionScheme):
     stddev: float = 0.02
 
     hooks = frozenset({"embedding"})
-    card = Card("absolute", 2017, "Gehring et al., Convolutional Sequence to Sequence, ICML 2017", "T d")
+    card = Card(
+        "absolute", 2017, "Gehring et al., Convolutional Sequence to Sequence, ICML 2017", "T d"
+    )
 
     def setup(self) -> None:
         if self.length < 1:
@@ -39,17 +42,27 @@ class Learned(PositionScheme):
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,T,d] + E[positions], in the dtype of x.
 
-        Positions that only a compiled program knows (one step of decoding) cannot be checked: beyond the table they give NaN.
+        Positions that only a compiled program knows (one step of decoding) cannot be checked:
+        beyond the table they give NaN.
 
         Raises:
-          UserError: T positions [T], the same for every row, or a position already known do not fit the table.
+          UserError: T positions [T], the same for every row, or a position already known do not fit
+            the table.
         """
         longest = max(x.shape[1] if positions.ndim == 1 else 0, _longest(positions))
         if longest > self.length:
-            wanted = f"position scheme learned: length={self.length}, but a sequence is {longest} long"
-            raise UserError(f"{wanted}; set length={longest} or choose 'sinusoidal', which has no end")
+            wanted = (
+                f"position scheme learned: length={self.length}, but a sequence is {longest} long"
+            )
+            raise UserError(
+                f"{wanted}; set length={longest} or choose 'sinusoidal', which has no end"
+            )
         table = self.param("table", nn.initializers.normal(self.stddev), (self.length, x.shape[-1]))
-        rows = jnp.asarray(table).at[positions].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        rows = (
+            jnp.asarray(table)
+            .at[positions]
+            .get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+        )
         return x + rows.astype(x.dtype)
 
     @nn.nowrap
@@ -59,6 +72,8 @@ class Learned(PositionScheme):
 
 
 def _longest(positions: jax.Array) -> int:
-    """The table rows that positions want, 0 where their values are not known before the program runs."""
+    """The table rows that positions want, 0 where their values are not known before the program
+    runs.
+    """
     unknown = isinstance(positions, jax.core.Tracer) or positions.size == 0
     return 0 if unknown else int(np.asarray(positions).max()) + 1

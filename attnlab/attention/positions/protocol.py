@@ -3,7 +3,8 @@
 None at all is a scheme too: under a causal mask the first layer can count the keys it sees.
 
 Axis letters: B batch, H heads, T length (Tq, Tk), D head width, Dv value width, d model width.
-Source of none at all: A. Kazemnejad et al., "The Impact of Positional Encoding on Length Generalization in Transformers", NeurIPS 2023.
+Source of none at all: A. Kazemnejad et al., "The Impact of Positional Encoding on Length
+Generalization in Transformers", NeurIPS 2023.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Relation:
     Attributes:
       i, j: positions of queries [Tq] and keys [Tk], int32, from 0; any block of either.
       causal: no query sees a later key (a scheme may spend its range on the past).
-      scale: what the score multiplies inner products with; a bias that is one of query and key parts wants it too.
+      scale: what the score multiplies inner products with; a bias that is one of query and key
+        parts wants it too.
       trees: see `Visibility.trees`.
     """
 
@@ -38,7 +40,8 @@ class Relation:
 class PositionScheme(nn.Module):
     """No positions at all: every hook hands back what it got. The base of every scheme.
 
-    Hooks (`hooks` names those that do something; a mechanism or system refuses what it does not offer):
+    Hooks; `hooks` names those that do something, a mechanism or system refuses what it does not
+    offer:
       "embedding": `embed`, on embeddings.
       "query_key": `of_query` and `of_key`, on the two sides of an inner product.
       "score": `bias`, added to scores after their scale.
@@ -47,10 +50,17 @@ class PositionScheme(nn.Module):
 
     hooks: ClassVar[frozenset[str]] = frozenset()
     trees: ClassVar[bool] = False  # whether it is about dependency trees, which few systems have
-    card: ClassVar[Card] = Card("none", 2023, "Kazemnejad et al., Positional Encoding and Length Generalization, NeurIPS 2023", "0")
+    card: ClassVar[Card] = Card(
+        "none",
+        2023,
+        "Kazemnejad et al., Positional Encoding and Length Generalization, NeurIPS 2023",
+        "0",
+    )
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """Hook "embedding": x [B,T,d] at absolute positions [T] or [B,T], 0 at the first token, to [B,T,d]."""
+        """Hook "embedding": x [B,T,d] at absolute positions [T] or [B,T], 0 at the first token,
+        to [B,T,d].
+        """
         return x
 
     def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
@@ -58,15 +68,21 @@ class PositionScheme(nn.Module):
         return q
 
     def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
-        """Hook "query_key": k [B,K,Tk,D] at positions j [Tk] to [B,K,Tk,D]; it is what a memory keeps."""
+        """Hook "query_key": k [B,K,Tk,D] at positions j [Tk] to [B,K,Tk,D]; it is what a memory
+        keeps.
+        """
         return k
 
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array | None:
-        """Hook "score": q [B,H,Tq,D], unscaled and before `of_query`, to a bias broadcastable to [B,H,Tq,Tk]; None for none."""
+        """Hook "score": q [B,H,Tq,D], unscaled and before `of_query`, to a bias broadcastable to
+        [B,H,Tq,Tk]; None for none.
+        """
         return None
 
     def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
-        """Hook "value": weights [B,H,Tq,Tk] to what is added to the context [B,H,Tq,width]; None for none."""
+        """Hook "value": weights [B,H,Tq,Tk] to what is added to the context [B,H,Tq,width]; None
+        for none.
+        """
         return None
 
     @nn.nowrap

@@ -2,13 +2,15 @@
 
     (y_a, y_b) = (x_a cos t - x_b sin t, x_b cos t + x_a sin t)        t = p f_m, f_m = base^(-2m/R), m = 0..R/2-1
 
-for the R/2 pairs (a, b) of the first R channels of every query and key at position p; the other channels stay. A product of a query
-and a key then depends on their positions through i - j alone. Values are not turned.
-Layouts: "interleaved" pairs channels (2m, 2m+1), as the paper and the original Llama do; "half" pairs (m, m + R/2), as GPT-NeoX and most
-released weights do. One is the other with the channels of queries and keys permuted.
-Axis letters: B batch, H heads, K key heads, T length, D head width, R = share * D. Cost: 3 R FLOPs for each query and key; no parameters.
-Source: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021 (arXiv 2104.09864), section 3.2; a share of the
-channels as in GPT-J and GPT-NeoX; scalings for longer sequences: `rope_scaling`.
+for the R/2 pairs (a, b) of the first R channels of every query and key at position p; the other
+channels stay. A product of a query and a key then depends on their positions through i - j alone.
+Values are not turned. Layouts: "interleaved" pairs channels (2m, 2m+1), as the paper and the
+original Llama do; "half" pairs (m, m + R/2), as GPT-NeoX and most released weights do. One is the
+other with the channels of queries and keys permuted. Axis letters: B batch, H heads, K key heads, T
+length, D head width, R = share * D. Cost: 3 R FLOPs for each query and key; no parameters. Source:
+J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021 (arXiv
+2104.09864), section 3.2; a share of the channels as in GPT-J and GPT-NeoX; scalings for longer
+sequences: `rope_scaling`.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.rope_scaling import Unscaled
-from attnlab.attention.precision import inner_dtype, widened
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, made
+from attnlab.layers.precision import inner_dtype, widened
 
 
 class Rope(PositionScheme):
@@ -49,7 +51,9 @@ class Rope(PositionScheme):
 
     def setup(self) -> None:
         if not 0.0 < self.share <= 1.0:
-            raise UserError(f"position scheme rope: share={self.share}, must be above 0 and at most 1")
+            raise UserError(
+                f"position scheme rope: share={self.share}, must be above 0 and at most 1"
+            )
         if self.base <= 1.0:
             raise UserError(f"position scheme rope: base={self.base}, must be above 1")
         self.scaled: Unscaled = made(SCALINGS, self.scaling)()
@@ -63,23 +67,34 @@ class Rope(PositionScheme):
         return self.turned(k, j)
 
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,n,T,D] at positions [T]; angles, sines and products in float32, the result in the dtype of x."""
+        """x [B,n,T,D] at positions [T]; angles, sines and products in float32, the result in the
+        dtype of x.
+        """
         count = self.channels(x.shape[-1])
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
         angle = positions.astype(frequencies.dtype)[:, None] * frequencies
         cosine, sine = (self.scaled.temperature * wave for wave in (jnp.cos(angle), jnp.sin(angle)))
-        shape, axis = ((count // 2, 2), -1) if self.layout == "interleaved" else ((2, count // 2), -2)
+        shape, axis = (
+            ((count // 2, 2), -1) if self.layout == "interleaved" else ((2, count // 2), -2)
+        )
         a, b = jnp.unstack(widened(x[..., :count]).reshape(*x.shape[:-1], *shape), axis=axis)
         pairs = jnp.stack([a * cosine - b * sine, b * cosine + a * sine], axis=axis)
-        return jnp.concatenate([pairs.reshape(*x.shape[:-1], count).astype(x.dtype), x[..., count:]], axis=-1)
+        return jnp.concatenate(
+            [pairs.reshape(*x.shape[:-1], count).astype(x.dtype), x[..., count:]], axis=-1
+        )
 
     def channels(self, width: int) -> int:
         """R of a head width; `UserError` if it is odd or nothing."""
         count = round(self.share * width)
         if count % 2 or not count:
             near = " or ".join(str(n) for n in (count - 1, count + 1) if n > 1)
-            where = f"position scheme rope: share={self.share} of a head width of {width} is {count}"
-            raise UserError(f"{where}, but channels turn in pairs; choose share, width and heads so that it is {near or 2}")
+            where = (
+                f"position scheme rope: share={self.share} of a head width of {width} is {count}"
+            )
+            raise UserError(
+                f"{where}, but channels turn in pairs; choose share, width and heads so that it is"
+                f" {near or 2}"
+            )
         return count
 
     @nn.nowrap

@@ -1,20 +1,24 @@
 """Frequencies of rotary positions for sequences longer than those trained on.
 
-With f_m = base^(-2m/R), m = 0..R/2-1, R turned channels, s the factor by which sequences grow, L0 the length trained on:
+With f_m = base^(-2m/R), m = 0..R/2-1, R turned channels, s the factor by which sequences grow, L0
+the length trained on:
 
     none      f_m
     linear    f_m / s                                                            Chen et al. 2023, position interpolation
     ntk       (base s^(R/(R-2)))^(-2m/R)                                         bloc97 2023: f_0 stays, the lowest is divided by s
     yarn      f_m (1 - r_m) + (f_m / s) r_m,  r_m = clip((m - low) / (high - low), 0, 1);  sines and cosines times 0.1 ln s + 1
-              low = max(floor(c(fast)), 0),  high = min(ceil(c(slow)), R - 1),  c(n) = R ln(L0 / (2 pi n)) / (2 ln base)
+              low = max(floor(c(fast)), 0),  high = min(ceil(c(slow)), R - 1),  c(n) = R ln(L0 / (2
+              pi n)) / (2 ln base)
     llama3    f_m where the wavelength w = 2 pi / f_m < L0 / high, f_m / s where w > L0 / low, else g f_m + (1 - g) f_m / s,
               g = (L0 / w - low) / (high - low)
 
-Cost: nothing in the compiled program; frequencies are constants, computed in float64. s = 1 changes nothing.
-Source: S. Chen et al., "Extending Context Window of Large Language Models via Positional Interpolation", 2023 (arXiv 2306.15595); B. Peng
-et al., "YaRN: Efficient Context Window Extension of Large Language Models", 2023 (arXiv 2309.00071), sections 3.1 to 3.4, its bounds as in
-the authors' code (R - 1 where m < R / 2 would be natural); the released code of Llama 3.1. Where low >= high, which takes an L0 far
-beyond the longest wavelength, the ramp is one step wide and keeps every f_m.
+Cost: nothing in the compiled program; frequencies are constants, computed in float64. s = 1 changes
+nothing. Source: S. Chen et al., "Extending Context Window of Large Language Models via Positional
+Interpolation", 2023 (arXiv 2306.15595); B. Peng et al., "YaRN: Efficient Context Window Extension
+of Large Language Models", 2023 (arXiv 2309.00071), sections 3.1 to 3.4, its bounds as in the
+authors' code (R - 1 where m < R / 2 would be natural); the released code of Llama 3.1. Where low >=
+high, which takes an L0 far beyond the longest wavelength, the ramp is one step wide and keeps every
+f_m.
 """
 
 from __future__ import annotations
@@ -53,7 +57,10 @@ class Linear(Unscaled):
 
     def __post_init__(self) -> None:
         if self.factor < 1.0:
-            raise UserError(f"rope scaling {type(self).__name__.lower()}: factor={self.factor}, must be at least 1")
+            raise UserError(
+                f"rope scaling {type(self).__name__.lower()}: factor={self.factor}, must be at"
+                " least 1"
+            )
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
         """See `Unscaled.frequencies`."""
@@ -66,7 +73,9 @@ class Ntk(Linear):
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
         """See `Unscaled.frequencies`."""
-        return Unscaled.frequencies(self, base, width) * self.factor ** -(np.arange(0, width, 2) / max(width - 2, 1))
+        return Unscaled.frequencies(self, base, width) * self.factor ** -(
+            np.arange(0, width, 2) / max(width - 2, 1)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +84,8 @@ class Yarn(Linear):
 
     Attributes:
       length: L0, the length trained on.
-      fast, slow: turns within L0 from which on a frequency stays, and up to which it is divided whole.
+      fast, slow: turns within L0 from which on a frequency stays, and up to which it is divided
+        whole.
     """
 
     length: int = 2048
@@ -87,7 +97,10 @@ class Yarn(Linear):
         _ordered("yarn", self.length, slow=self.slow, fast=self.fast)
         least = math.ceil(2 * math.pi * self.slow)
         if self.length < least:
-            raise UserError(f"rope scaling yarn: length={self.length} with slow={self.slow}, must be at least {least}")
+            raise UserError(
+                f"rope scaling yarn: length={self.length} with slow={self.slow}, must be at least"
+                f" {least}"
+            )
 
     def frequencies(self, base: float, width: int) -> np.ndarray:
         """See `Unscaled.frequencies`."""
@@ -98,7 +111,10 @@ class Yarn(Linear):
 
     def bounds(self, base: float, width: int) -> tuple[int, int]:
         """low and high, in pairs of channels."""
-        low, high = (width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (self.fast, self.slow))
+        low, high = (
+            width * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))
+            for turns in (self.fast, self.slow)
+        )
         return max(math.floor(low), 0), min(math.ceil(high), width - 1)
 
     @property
@@ -134,9 +150,13 @@ class Llama3(Linear):
 
 
 def _ordered(name: str, length: int, **turns: float) -> None:
-    """Raise `UserError` unless length >= 1 and the first of two fields is above 0 and below the second."""
+    """Raise `UserError` unless length >= 1 and the first of two fields is above 0 and below the
+    second.
+    """
     (less, small), (more, large) = turns.items()
     if length < 1:
         raise UserError(f"rope scaling {name}: length={length}, must be at least 1")
     if not 0.0 < small < large:
-        raise UserError(f"rope scaling {name}: {less}={small} must be above 0 and below {more}={large}")
+        raise UserError(
+            f"rope scaling {name}: {less}={small} must be above 0 and below {more}={large}"
+        )

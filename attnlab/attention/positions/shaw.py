@@ -3,11 +3,12 @@
     r(i,j) = clip(j - i, -k, k) + k                      a row in 0..2k, key minus query
     e_ij   = q_i . (k_j + a^K[r(i,j)]) * scale           z_i = sum_j w_ij (v_j + a^V[r(i,j)])
 
-Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, Dv value width, k the clip.
-Cost: no [Tq,Tk,D] array is made. Keys: all 2k+1 products of a query, 2 B H Tq (2k+1) D FLOPs, then one of them picked for each pair.
-Values: the weights summed by row, B H Tq Tk additions, then 2 B H Tq (2k+1) Dv FLOPs. Parameters: (2k+1) D and (2k+1) Dv.
-Source: P. Shaw, J. Uszkoreit, A. Vaswani, "Self-Attention with Relative Position Representations", NAACL 2018 (arXiv 1803.02155),
-equations 3, 4 and 5. As there the tables are shared by the heads of a layer; `sides="key"` leaves a^V out.
+Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, Dv value width, k the clip. Cost:
+no [Tq,Tk,D] array is made. Keys: all 2k+1 products of a query, 2 B H Tq (2k+1) D FLOPs, then one of
+them picked for each pair. Values: the weights summed by row, B H Tq Tk additions, then 2 B H Tq
+(2k+1) Dv FLOPs. Parameters: (2k+1) D and (2k+1) Dv. Source: P. Shaw, J. Uszkoreit, A. Vaswani,
+"Self-Attention with Relative Position Representations", NAACL 2018 (arXiv 1803.02155), equations 3,
+4 and 5. As there the tables are shared by the heads of a layer; `sides="key"` leaves a^V out.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
-from attnlab.attention.precision import inner_dtype, widened
-from attnlab.attention.projections import GLOROT
 from attnlab.errors import UserError
+from attnlab.layers.dense import GLOROT
+from attnlab.layers.precision import inner_dtype, widened
 
 
 class Shaw(PositionScheme):
@@ -37,7 +38,12 @@ class Shaw(PositionScheme):
     sides: Literal["key", "both"] = "both"
 
     hooks = frozenset({"score", "value"})
-    card = Card("relative", 2018, "Shaw et al., Relative Position Representations, NAACL 2018", "T^2 + T k D")
+    card = Card(
+        "relative",
+        2018,
+        "Shaw et al., Relative Position Representations, NAACL 2018",
+        "T^2 + T k D",
+    )
 
     def __post_init__(self) -> None:
         if self.sides == "key":  # an instance names only what it does; the class, all it can do
@@ -59,7 +65,11 @@ class Shaw(PositionScheme):
 
     def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
         """See `PositionScheme.values`: sum_j w_ij a^V[r(i,j)], float32 [B,H,Tq,width]."""
-        return value_part(weights, self.table("values", width), self.rows(relation)) if self.sides == "both" else None
+        return (
+            value_part(weights, self.table("values", width), self.rows(relation))
+            if self.sides == "both"
+            else None
+        )
 
     def rows(self, relation: Relation) -> jax.Array:
         """r [Tq,Tk], int32."""
@@ -69,7 +79,9 @@ class Shaw(PositionScheme):
     def cost(self, at: Sizes) -> Cost:
         """See `PositionScheme.cost`."""
         rows = 2 * self.clip + 1
-        keys = Cost(rows * at.query_width, 2 * at.heads * at.queries * rows * at.query_width + 2 * at.pairs)
+        keys = Cost(
+            rows * at.query_width, 2 * at.heads * at.queries * rows * at.query_width + 2 * at.pairs
+        )
         sums = at.value_heads * at.queries * (2 * rows * at.value_width + at.keys)
         return keys + Cost(rows * at.value_width, sums) if self.sides == "both" else keys
 
@@ -86,7 +98,13 @@ def key_part(q: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def value_part(weights: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """sum_j weights_ij table[rows_ij]: weights [...,Tq,Tk], table [R,Dv], rows [Tq,Tk] to float32 [...,Tq,Dv]."""
+    """sum_j weights_ij table[rows_ij]: weights [...,Tq,Tk], table [R,Dv], rows [Tq,Tk] to float32
+    [...,Tq,Dv].
+    """
     sums = jnp.zeros((*weights.shape[:-1], table.shape[0]), inner_dtype(weights))
-    sums = sums.at[..., jnp.arange(rows.shape[0])[:, None], rows].add(widened(weights), mode="promise_in_bounds")
-    return jnp.einsum("...qr,rd->...qd", sums, table, preferred_element_type=inner_dtype(sums, table))
+    sums = sums.at[..., jnp.arange(rows.shape[0])[:, None], rows].add(
+        widened(weights), mode="promise_in_bounds"
+    )
+    return jnp.einsum(
+        "...qr,rd->...qd", sums, table, preferred_element_type=inner_dtype(sums, table)
+    )

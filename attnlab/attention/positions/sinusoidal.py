@@ -2,10 +2,10 @@
 
     PE[p, 2i] = sin(p / 10000^(2i/d))        PE[p, 2i+1] = cos(p / 10000^(2i/d))
 
-Added to the embeddings. Sines and cosines interleave as in the paper (its released code puts them in two halves on a slightly
-different frequency grid: weights do not carry over). An odd width drops the last cosine.
-Axis letters: B batch, T length, d model width. Cost: d sines for each position; no parameters.
-Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.5.
+Added to the embeddings. Sines and cosines interleave as in the paper (its released code puts them
+in two halves on a slightly different frequency grid: weights do not carry over). An odd width drops
+the last cosine. Axis letters: B batch, T length, d model width. Cost: d sines for each position; no
+parameters. Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.5.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.precision import inner_dtype
+from attnlab.layers.precision import inner_dtype
 
 
 class Sinusoidal(PositionScheme):
@@ -34,17 +34,25 @@ class Sinusoidal(PositionScheme):
     card = Card("absolute", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T d")
 
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,T,d] + PE[positions]; the table is computed in the inner precision and added in the dtype of x."""
+        """x [B,T,d] + PE[positions]; the table is computed in the inner precision and added in the
+        dtype of x.
+        """
         return x + sinusoid(positions, x.shape[-1], self.base, inner_dtype(x)).astype(x.dtype)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `PositionScheme.cost`."""
-        return Cost(flops=5 * at.queries * at.width // 2)  # half as many angles as sines and cosines
+        return Cost(
+            flops=5 * at.queries * at.width // 2
+        )  # half as many angles as sines and cosines
 
 
-def sinusoid(positions: jax.Array, width: int, base: float = 10000.0, dtype: Any = jnp.float32) -> jax.Array:
+def sinusoid(
+    positions: jax.Array, width: int, base: float = 10000.0, dtype: Any = jnp.float32
+) -> jax.Array:
     """PE at positions [...]: [..., width], computed in a dtype."""
     frequency = base ** -(jnp.arange(0, width, 2, dtype=dtype) / width)
     angle = positions.astype(dtype)[..., None] * frequency
-    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(*positions.shape, 2 * len(frequency))[..., :width]
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(
+        *positions.shape, 2 * len(frequency)
+    )[..., :width]

@@ -1,21 +1,26 @@
-"""Positions in a dependency tree (Wang, Tu, Wang, Shi 2019): how deep a word hangs, and how two words are related.
+"""Positions in a dependency tree (Wang, Tu, Wang, Shi 2019): how deep a word hangs, and how two
+words are related.
 
     x_t + tanh(W [PE(t); PE(depth_t)])                 absolute: PE the sinusoid, depth the steps up to the root, 0 at the root itself
     depth_i - depth_j         where one word is an ancestor of the other, or the same word
     sgn(i - j) (depth_i + depth_j)         for all other pairs                         relative: `structural_distance`
 
-The trees come as the index of each word's head, so all functions here are pure functions of integer arrays. `tree_distance` is
-the number of edges between two words, beside the paper's signed form.
+The trees come as the index of each word's head, so all functions here are pure functions of integer
+arrays. `tree_distance` is the number of edges between two words, beside the paper's signed form.
 
-The relative form is Shaw's once more with another distance: its vectors are added to those of the place in the sentence. The distances of
-a batch come with the visibility, `Visibility(rule, trees=structural_distance(heads, valid))`, and are looked up by position, so that
-they cover the whole sequence in cached decoding too. Where none are given, as beyond them, all words hang from the one root: distance 0.
+The relative form is Shaw's once more with another distance: its vectors are added to those of the
+place in the sentence. The distances of a batch come with the visibility, `Visibility(rule,
+trees=structural_distance(heads, valid))`, and are looked up by position, so that they cover the
+whole sequence in cached decoding too. Where none are given, as beyond them, all words hang from the
+one root: distance 0.
 
-Axis letters: B batch, T words, d model width. Cost: depths B T log T steps, relations B T^2 log T, tree distances 2 B T^3 FLOPs, once for a
-batch and not for each layer. Parameters of the absolute form: 2 d^2.
-Source: X. Wang, Z. Tu, L. Wang, S. Shi, "Self-Attention with Structural Position Representations", EMNLP 2019 (D19-1145, arXiv
-1909.00383). The paper merges both positions by a non-linear function; that it is tanh without a bias is our choice, as is reading
-"related" as ancestry (`mode="edge"`: joined by an edge). Words with no tree above them hang from one root that is no word.
+Axis letters: B batch, T words, d model width. Cost: depths B T log T steps, relations B T^2 log T,
+tree distances 2 B T^3 FLOPs, once for a batch and not for each layer. Parameters of the absolute
+form: 2 d^2. Source: X. Wang, Z. Tu, L. Wang, S. Shi, "Self-Attention with Structural Position
+Representations", EMNLP 2019 (D19-1145, arXiv 1909.00383). The paper merges both positions by a
+non-linear function; that it is tanh without a bias is our choice, as is reading "related" as
+ancestry (`mode="edge"`: joined by an edge). Words with no tree above them hang from one root that
+is no word.
 """
 
 from __future__ import annotations
@@ -30,13 +35,14 @@ from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.positions.protocol import PositionScheme, Relation
 from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
 from attnlab.attention.positions.sinusoidal import sinusoid
-from attnlab.attention.precision import inner_dtype, widened
-from attnlab.attention.projections import GLOROT, matmul
 from attnlab.errors import UserError
+from attnlab.layers.dense import GLOROT, matmul
+from attnlab.layers.precision import inner_dtype, widened
 
 
 class Syntax(PositionScheme):
-    """Place in the sentence and depth in its tree, each as a sinusoid, merged by a trained layer and added to embeddings.
+    """Place in the sentence and depth in its tree, each as a sinusoid, merged by a trained layer
+    and added to embeddings.
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength of both.
@@ -45,21 +51,33 @@ class Syntax(PositionScheme):
     base: float = 10000.0
 
     hooks = frozenset({"embedding"})
-    card = Card("structural", 2019, "Wang et al., Structural Position Representations, EMNLP 2019", "T d^2")
+    card = Card(
+        "structural", 2019, "Wang et al., Structural Position Representations, EMNLP 2019", "T d^2"
+    )
 
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,T,d], whole sentences, at depths `positions` [B,T] (see `depth`), to [B,T,d] in the dtype of x.
+        """x [B,T,d], whole sentences, at depths `positions` [B,T] (see `depth`), to [B,T,d] in the
+        dtype of x.
 
         Raises:
-          UserError: positions [T]: places in a sentence, where a depth for each word of each sentence is wanted.
+          UserError: positions [T]: places in a sentence, where a depth for each word of each
+            sentence is wanted.
         """
         batch, length, width = x.shape
         if positions.shape != (batch, length):
-            wanted = f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was given positions {positions.shape}"
-            raise UserError(f"{wanted}; a system without dependency trees can use 'sinusoidal' or 'learned'")
+            wanted = (
+                f"position scheme syntax: wants a depth for each word, {(batch, length)}, and was"
+                f" given positions {positions.shape}"
+            )
+            raise UserError(
+                f"{wanted}; a system without dependency trees can use 'sinusoidal' or 'learned'"
+            )
         places = jnp.broadcast_to(jnp.arange(length), (batch, length))
-        both = jnp.concatenate([sinusoid(where, width, self.base, inner_dtype(x)) for where in (places, positions)], axis=-1)
+        both = jnp.concatenate(
+            [sinusoid(where, width, self.base, inner_dtype(x)) for where in (places, positions)],
+            axis=-1,
+        )
         kernel = jnp.asarray(self.param("merge", GLOROT, (2 * width, width)))
         return x + jnp.tanh(matmul(both, widened(kernel))).astype(x.dtype)
 
@@ -70,7 +88,8 @@ class Syntax(PositionScheme):
 
 
 class SyntaxRelative(Shaw):
-    """Shaw's vectors for the distance in the sentence, and others, added to them, for the one in the dependency tree.
+    """Shaw's vectors for the distance in the sentence, and others, added to them, for the one in
+    the dependency tree.
 
     Attributes:
       clip: k, the distance from which on all are one, of both kinds.
@@ -78,11 +97,20 @@ class SyntaxRelative(Shaw):
     """
 
     trees = True
-    card = Card("structural", 2019, "Wang et al., Structural Position Representations, EMNLP 2019", "T^2 + T k D")
+    card = Card(
+        "structural",
+        2019,
+        "Wang et al., Structural Position Representations, EMNLP 2019",
+        "T^2 + T k D",
+    )
 
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
-        """See `PositionScheme.bias`: scale * q_i . (a^K of the sentence + b^K of the tree), float32 [B,H,Tq,Tk]."""
-        of_tree = jax.vmap(key_part, (0, None, 0))(q, self.table("tree_keys", q.shape[-1]), self.tree_rows(relation, len(q)))
+        """See `PositionScheme.bias`: scale * q_i . (a^K of the sentence + b^K of the tree), float32
+        [B,H,Tq,Tk].
+        """
+        of_tree = jax.vmap(key_part, (0, None, 0))(
+            q, self.table("tree_keys", q.shape[-1]), self.tree_rows(relation, len(q))
+        )
         return super().bias(q, relation) + relation.scale * of_tree
 
     def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
@@ -91,15 +119,21 @@ class SyntaxRelative(Shaw):
         if of_sentence is None:
             return None
         rows = self.tree_rows(relation, len(weights))
-        return of_sentence + jax.vmap(value_part, (0, None, 0))(weights, self.table("tree_values", width), rows)
+        return of_sentence + jax.vmap(value_part, (0, None, 0))(
+            weights, self.table("tree_values", width), rows
+        )
 
     def tree_rows(self, relation: Relation, batch: int) -> jax.Array:
         """The rows of the tables [B,Tq,Tk], int32."""
         shape = (batch, len(relation.i), len(relation.j))
         if relation.trees is None:
             return jnp.full(shape, self.clip)
-        known = jnp.pad(relation.trees, ((0, 0), (0, 1), (0, 1)))  # beyond its end the last entry, 0
-        picked = jnp.take(jnp.take(known, relation.i, axis=1, mode="clip"), relation.j, axis=2, mode="clip")
+        known = jnp.pad(
+            relation.trees, ((0, 0), (0, 1), (0, 1))
+        )  # beyond its end the last entry, 0
+        picked = jnp.take(
+            jnp.take(known, relation.i, axis=1, mode="clip"), relation.j, axis=2, mode="clip"
+        )
         return jnp.broadcast_to(clipped(picked, self.clip), shape)
 
     @nn.nowrap
@@ -112,7 +146,8 @@ def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
     """Steps up to the root, [B,T] int32; 0 at a root and at padding.
 
     Args:
-      heads: [B,T] int, the place of each word's head in its sentence; negative or the word's own place at a root. No circles.
+      heads: [B,T] int, the place of each word's head in its sentence; negative or the word's own
+        place at a root. No circles.
       valid: [B,T] bool, True at real words; None means all are.
     """
     above = _above(heads, valid)
@@ -127,20 +162,30 @@ def ancestors(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
     """[B,T,T] bool, True at (i, j) where j is i or above i; arguments as of `depth`."""
     above = _above(heads, valid)
     seen = jnp.broadcast_to(jnp.eye(heads.shape[1], dtype=bool), (*heads.shape, heads.shape[1]))
-    for _ in range(_doublings(heads)):  # `above` is 1, 2, 4, ... steps up, `seen` holds all that are fewer
+    for _ in range(
+        _doublings(heads)
+    ):  # `above` is 1, 2, 4, ... steps up, `seen` holds all that are fewer
         seen = seen | jnp.take_along_axis(seen, above[:, :, None], axis=1)
         above = jnp.take_along_axis(above, above, axis=1)
     return seen
 
 
-def structural_distance(heads: jax.Array, valid: jax.Array | None = None, mode: Literal["ancestor", "edge"] = "ancestor") -> jax.Array:
-    """The paper's signed distance of words i and j, [B,T,T] int32; 0 where either is padding. Arguments as of `depth`, and:
+def structural_distance(
+    heads: jax.Array, valid: jax.Array | None = None, mode: Literal["ancestor", "edge"] = "ancestor"
+) -> jax.Array:
+    """The paper's signed distance of words i and j, [B,T,T] int32; 0 where either is padding.
+    Arguments as of `depth`, and:
 
     Args:
-      mode: which pairs get the difference of depths: "ancestor" (one above the other), "edge" (one the other's head).
+      mode: which pairs get the difference of depths: "ancestor" (one above the other), "edge" (one
+        the other's head).
     """
     place = jnp.arange(heads.shape[1])
-    up = ancestors(heads, valid) if mode == "ancestor" else (_above(heads, valid)[:, :, None] == place) | jnp.eye(len(place), dtype=bool)
+    up = (
+        ancestors(heads, valid)
+        if mode == "ancestor"
+        else (_above(heads, valid)[:, :, None] == place) | jnp.eye(len(place), dtype=bool)
+    )
     deep = depth(heads, valid)
     mine, others = deep[:, :, None], deep[:, None, :]
     apart = jnp.sign(place[:, None] - place) * (mine + others)
@@ -148,12 +193,15 @@ def structural_distance(heads: jax.Array, valid: jax.Array | None = None, mode: 
 
 
 def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Edges on the way from i to j, depth_i + depth_j - 2 depth of their lowest common ancestor: [B,T,T] int32; else as above.
+    """Edges on the way from i to j, depth_i + depth_j - 2 depth of their lowest common ancestor:
+    [B,T,T] int32; else as above.
 
     Words of different trees of one sentence are joined by a root above both.
     """
     up, deep = ancestors(heads, valid).astype(jnp.float32), depth(heads, valid)
-    shared = jnp.einsum("bin,bjn->bij", up, up).astype(jnp.int32)  # common ancestors: the lowest is at depth shared - 1
+    shared = jnp.einsum("bin,bjn->bij", up, up).astype(
+        jnp.int32
+    )  # common ancestors: the lowest is at depth shared - 1
     return _between_words(deep[:, :, None] + deep[:, None, :] - 2 * (shared - 1), valid)
 
 
@@ -169,4 +217,6 @@ def _doublings(heads: jax.Array) -> int:
 
 
 def _between_words(distance: jax.Array, valid: jax.Array | None) -> jax.Array:
-    return distance if valid is None else jnp.where(valid[:, :, None] & valid[:, None, :], distance, 0)
+    return (
+        distance if valid is None else jnp.where(valid[:, :, None] & valid[:, None, :], distance, 0)
+    )

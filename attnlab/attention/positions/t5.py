@@ -2,13 +2,15 @@
 
     e_ij = score(q_i, k_j) + b_h[bucket(j - i)]
 
-A bucket for each short distance, then buckets that widen logarithmically up to `max_distance`, and one for all beyond. Of n buckets on
-a side, with x = n // 2, distance m is in bucket m if m < x, else in min(x + floor(ln(m/x) / ln(max_distance/x) (n - x)), n - 1).
-Causal: all buckets are for the past, keys to the right share bucket 0. Otherwise half are for keys to the left and the query itself,
-half for keys to the right (the first of which is never used, as in the authors' code).
-Axis letters: H heads, Tq queries, Tk keys. Cost: a gather for each pair and head, none for each row of a batch. Parameters: buckets * H.
-Source: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", JMLR 2020, section 2.1,
-and the authors' code. Here every layer has its own table; the paper's layers of one stack share that of the first. T5 multiplies
+A bucket for each short distance, then buckets that widen logarithmically up to `max_distance`, and
+one for all beyond. Of n buckets on a side, with x = n // 2, distance m is in bucket m if m < x,
+else in min(x + floor(ln(m/x) / ln(max_distance/x) (n - x)), n - 1). Causal: all buckets are for the
+past, keys to the right share bucket 0. Otherwise half are for keys to the left and the query
+itself, half for keys to the right (the first of which is never used, as in the authors' code). Axis
+letters: H heads, Tq queries, Tk keys. Cost: a gather for each pair and head, none for each row of a
+batch. Parameters: buckets * H. Source: C. Raffel et al., "Exploring the Limits of Transfer Learning
+with a Unified Text-to-Text Transformer", JMLR 2020, section 2.1, and the authors' code. Here every
+layer has its own table; the paper's layers of one stack share that of the first. T5 multiplies
 scores with no scale: combine with the score "dot" to be exact.
 """
 
@@ -38,21 +40,41 @@ class T5(PositionScheme):
     max_distance: int = 128
 
     hooks = frozenset({"score"})
-    card = Card("relative", 2020, "Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020", "T^2")
+    card = Card(
+        "relative",
+        2020,
+        "Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020",
+        "T^2",
+    )
 
     def setup(self) -> None:
         if self.buckets < 4 or self.buckets % 2:
-            raise UserError(f"position scheme t5: buckets={self.buckets}, must be even and at least 4; {max(4, self.buckets + 1)} would do")
+            raise UserError(
+                f"position scheme t5: buckets={self.buckets}, must be even and at least 4;"
+                f" {max(4, self.buckets + 1)} would do"
+            )
         if self.max_distance <= self.buckets // 2:
             least = self.buckets // 2 + 1
-            raise UserError(f"position scheme t5: max_distance={self.max_distance} with buckets={self.buckets} must be at least {least}")
+            raise UserError(
+                f"position scheme t5: max_distance={self.max_distance} with buckets={self.buckets}"
+                f" must be at least {least}"
+            )
 
     @nn.compact
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
         """See `PositionScheme.bias`: b_h[bucket(j - i)], [1,H,Tq,Tk]."""
         heads, width = q.shape[1], q.shape[3]
-        table = jnp.asarray(self.param("table", nn.initializers.normal((heads * width) ** -0.5), (self.buckets, heads)))
-        rows = bucket(relation.j[None, :] - relation.i[:, None], relation.causal, self.buckets, self.max_distance)
+        table = jnp.asarray(
+            self.param(
+                "table", nn.initializers.normal((heads * width) ** -0.5), (self.buckets, heads)
+            )
+        )
+        rows = bucket(
+            relation.j[None, :] - relation.i[:, None],
+            relation.causal,
+            self.buckets,
+            self.max_distance,
+        )
         return table.T[:, rows][None]
 
     @nn.nowrap
@@ -61,11 +83,15 @@ class T5(PositionScheme):
         return Cost(self.buckets * at.heads, at.pairs)
 
 
-def bucket(distance: jax.Array, causal: bool, buckets: int = 32, max_distance: int = 128) -> jax.Array:
+def bucket(
+    distance: jax.Array, causal: bool, buckets: int = 32, max_distance: int = 128
+) -> jax.Array:
     """The bucket, int32, of distances key minus query of any shape."""
     if causal:
         return _side(jnp.maximum(-distance, 0), buckets, max_distance)
-    return _side(jnp.abs(distance), buckets // 2, max_distance) + jnp.where(distance > 0, buckets // 2, 0)
+    return _side(jnp.abs(distance), buckets // 2, max_distance) + jnp.where(
+        distance > 0, buckets // 2, 0
+    )
 
 
 def _side(distance: jax.Array, count: int, max_distance: int) -> jax.Array:
@@ -76,7 +102,8 @@ def _side(distance: jax.Array, count: int, max_distance: int) -> jax.Array:
 
 @functools.cache
 def starts(count: int, max_distance: int) -> tuple[int, ...]:
-    """The first distance of each bucket of a side, in whole numbers: a logarithm is off by one where a distance sits on an edge.
+    """The first distance of each bucket of a side, in whole numbers: a logarithm is off by one
+    where a distance sits on an edge.
 
     x + floor(ln(m/x) / ln(M/x) s) >= x + b, with s = count - x, says m^s >= x^(s-b) M^b.
     """

@@ -4,12 +4,14 @@
     f_m = 10000^(-2m/d)
 
 Axis letters: B batch, H heads, Tq queries, Tk keys, D head width, d = H D width of the sinusoid.
-Cost, queries and keys each at consecutive positions: the Tq + Tk - 1 distances that occur are projected once, 2 (Tq + Tk) d^2 FLOPs, and
-multiplied with every query, 2 B H Tq (Tq + Tk) D; reading them off along diagonals (the paper's shift) is free. At any other
-positions: 2 B H Tq Tk d instead, H times as much. Parameters: d^2 + 2 d.
-Source: Z. Dai et al., "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context", ACL 2019 (arXiv 1901.02860), section 3.3
-and appendix B. Here every layer has its own u and w, which the paper shares, and distances may be negative (a key to the
-right). The memory of the previous segment is no business of a position scheme.
+Cost, queries and keys each at consecutive positions: the Tq + Tk - 1 distances that occur are
+projected once, 2 (Tq + Tk) d^2 FLOPs, and multiplied with every query, 2 B H Tq (Tq + Tk) D;
+reading them off along diagonals (the paper's shift) is free. At any other positions: 2 B H Tq Tk d
+instead, H times as much. Parameters: d^2 + 2 d. Source: Z. Dai et al., "Transformer-XL: Attentive
+Language Models Beyond a Fixed-Length Context", ACL 2019 (arXiv 1901.02860), section 3.3 and
+appendix B. Here every layer has its own u and w, which the paper shares, and distances may be
+negative (a key to the right). The memory of the previous segment is no business of a position
+scheme.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ import numpy as np
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.positions.protocol import PositionScheme, Relation
-from attnlab.attention.precision import inner_dtype, widened
-from attnlab.attention.projections import GLOROT
+from attnlab.layers.dense import GLOROT
+from attnlab.layers.precision import inner_dtype, widened
 
 _SMALL = nn.initializers.normal(0.02)
 
 
 class TransformerXL(PositionScheme):
-    """Queries meet keys and a projected sinusoid of the distance, each with a trained offset of its own.
+    """Queries meet keys and a projected sinusoid of the distance, each with a trained offset of its
+    own.
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength, 10000 in the paper.
@@ -43,7 +46,13 @@ class TransformerXL(PositionScheme):
     def weights(self, heads: int, width: int) -> tuple[jax.Array, jax.Array, jax.Array]:
         """u and w, each [H,D], and W_r [d,H,D]."""
         u, w = (jnp.asarray(self.param(name, _SMALL, (heads, width))) for name in ("u", "w"))
-        return u, w, jnp.asarray(self.param("w_distance", GLOROT, (heads * width, heads * width))).reshape(-1, heads, width)
+        return (
+            u,
+            w,
+            jnp.asarray(self.param("w_distance", GLOROT, (heads * width, heads * width))).reshape(
+                -1, heads, width
+            ),
+        )
 
     def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
         """See `PositionScheme.of_query`: q + u."""
@@ -53,12 +62,24 @@ class TransformerXL(PositionScheme):
     def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
         """See `PositionScheme.bias`: scale * (q_i + w) . (R_{i-j} W_r), float32 [B,H,Tq,Tk]."""
         _, w, projection = self.weights(q.shape[1], q.shape[3])
-        frequency = jnp.asarray(self.base ** -(np.arange(0, projection.shape[0], 2) / projection.shape[0]), inner_dtype(q, projection))
+        frequency = jnp.asarray(
+            self.base ** -(np.arange(0, projection.shape[0], 2) / projection.shape[0]),
+            inner_dtype(q, projection),
+        )
         if not (len(relation.i) and len(relation.j)):
             return jnp.zeros((*q.shape[:3], len(relation.j)), frequency.dtype)
         whole = _consecutive(relation.i) & _consecutive(relation.j)
         asked = widened(q) + w[:, None]
-        both = jax.lax.cond(whole, by_diagonals, by_pairs, asked, widened(projection), frequency, relation.i, relation.j)
+        both = jax.lax.cond(
+            whole,
+            by_diagonals,
+            by_pairs,
+            asked,
+            widened(projection),
+            frequency,
+            relation.i,
+            relation.j,
+        )
         return relation.scale * both
 
     @nn.nowrap
@@ -69,13 +90,17 @@ class TransformerXL(PositionScheme):
         return Cost(width**2 + 2 * width, flops)
 
 
-def by_diagonals(asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
+def by_diagonals(
+    asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
+) -> jax.Array:
     """asked_i . (R_{i-j} W_r) [B,H,Tq,Tk] for consecutive i and consecutive j, all float32.
 
     Args:
       asked: [B,H,Tq,D]; projection: W_r [d,H,D]; frequency: f [ceil(d/2)]; i: [Tq]; j: [Tk].
     """
-    distance = i[-1] - j[0] - jnp.arange(len(i) + len(j) - 1)  # from the last query's to the first key to the shortest
+    distance = (
+        i[-1] - j[0] - jnp.arange(len(i) + len(j) - 1)
+    )  # from the last query's to the first key to the shortest
     angle = distance[:, None] * frequency
     table = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)[:, : projection.shape[0]]
     products = jnp.einsum("bhqd,nhd->bhqn", asked, jnp.einsum("ne,ehd->nhd", table, projection))
@@ -85,18 +110,32 @@ def by_diagonals(asked: jax.Array, projection: jax.Array, frequency: jax.Array, 
 def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
     """[...,Tq,Tq+Tk-1] to [...,Tq,Tk]: row a from its column Tq-1-a on, by reshaping alone."""
     *lead, rows, columns = products.shape
-    flat = jnp.pad(products, [(0, 0)] * (len(lead) + 1) + [(0, 1)]).reshape(*lead, rows * (columns + 1))
+    flat = jnp.pad(products, [(0, 0)] * (len(lead) + 1) + [(0, 1)]).reshape(
+        *lead, rows * (columns + 1)
+    )
     return flat[..., rows - 1 : rows - 1 + rows * columns].reshape(*lead, rows, columns)[..., :keys]
 
 
-def by_pairs(asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array:
-    """The same for any i and j, by sin(i-j) = sin i cos j - cos i sin j and cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D]."""
-    of_sines, of_cosines = jnp.split(jnp.einsum("bhqd,ehd->bhqe", asked, projection), [len(frequency)], axis=-1)
-    of_cosines = jnp.pad(of_cosines, [(0, 0)] * 3 + [(0, len(frequency) - of_cosines.shape[-1])])  # an odd d has one cosine fewer
+def by_pairs(
+    asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
+) -> jax.Array:
+    """The same for any i and j, by sin(i-j) = sin i cos j - cos i sin j and cos(i-j) = cos i cos j
+    + sin i sin j; no [Tq,Tk,D].
+    """
+    of_sines, of_cosines = jnp.split(
+        jnp.einsum("bhqd,ehd->bhqe", asked, projection), [len(frequency)], axis=-1
+    )
+    of_cosines = jnp.pad(
+        of_cosines, [(0, 0)] * 3 + [(0, len(frequency) - of_cosines.shape[-1])]
+    )  # an odd d has one cosine fewer
     sine, cosine = jnp.sin(i[:, None] * frequency), jnp.cos(i[:, None] * frequency)
-    turned = jnp.concatenate([of_cosines * sine - of_sines * cosine, of_sines * sine + of_cosines * cosine], axis=-1)
+    turned = jnp.concatenate(
+        [of_cosines * sine - of_sines * cosine, of_sines * sine + of_cosines * cosine], axis=-1
+    )
     angle = j[:, None] * frequency
-    return jnp.einsum("bhqe,ke->bhqk", turned, jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1))
+    return jnp.einsum(
+        "bhqe,ke->bhqk", turned, jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+    )
 
 
 def _consecutive(positions: jax.Array) -> jax.Array:

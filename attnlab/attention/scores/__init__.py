@@ -1,6 +1,8 @@
-"""Scores: how well a query and a key fit, one number for each pair (see `protocol`). A new one is one file and one line here."""
+"""Scores: how well a query and a key fit, one number for each pair (see `protocol`). A new one is
+one file and one line here.
+"""
 
-from attnlab.registry import Table
+from attnlab.config.registry import Table
 
 SCORES = Table(
     "score",

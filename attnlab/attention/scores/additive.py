@@ -1,9 +1,10 @@
 """The additive score (Bahdanau, Cho, Bengio 2015): e_ij = v . tanh(q_i W_a + k_j U_a).
 
-Cost: `hidden` tanh evaluations for each pair; k U_a is computed once per source. Parameters: (dq + dk + 1) hidden.
-Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate", ICLR
-2015 (arXiv 1409.0473), section 3.1 and appendix A.1.2. As there, no biases; W_a and U_a start at N(0, 0.001^2), v at zero,
-so that attention starts exactly uniform.
+Cost: `hidden` tanh evaluations for each pair; k U_a is computed once per source. Parameters: (dq +
+dk + 1) hidden. Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly
+Learning to Align and Translate", ICLR 2015 (arXiv 1409.0473), section 3.1 and appendix A.1.2. As
+there, no biases; W_a and U_a start at N(0, 0.001^2), v at zero, so that attention starts exactly
+uniform.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.precision import inner_dtype
-from attnlab.attention.projections import Dense
 from attnlab.attention.scores.protocol import Score, at_least
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import inner_dtype
 
 
 class Additive(Score):
@@ -27,7 +28,13 @@ class Additive(Score):
 
     hidden: int = 256
 
-    card = Card("perceptron", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2 A + T D A", "T A")
+    card = Card(
+        "perceptron",
+        2015,
+        "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
+        "T^2 A + T D A",
+        "T A",
+    )
 
     def setup(self) -> None:
         at_least(1, "additive", "hidden", self.hidden)
@@ -56,7 +63,9 @@ class Additive(Score):
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Score.cost`."""
-        raised = dense(at.heads * at.queries, at.query_width, self.hidden) + dense(at.key_heads * at.keys, at.key_width, self.hidden)
+        raised = dense(at.heads * at.queries, at.query_width, self.hidden) + dense(
+            at.key_heads * at.keys, at.key_width, self.hidden
+        )
         return raised + perceptron_cost(at, self.hidden)
 
 

@@ -3,13 +3,15 @@
     concat           e_ij = v . tanh([q_i ; k_j] W_a)        W_a [2 d, A], the rows of the query first, v [A]
     concat_identity  e_ij = v . tanh(q_i W_a + k_j)          W_a [dq, dk], v [dk]
 
-[q ; k] W_a is q times the upper half of W_a plus k times the lower: `concat` is the additive score with its two matrices in one, equal to
-it exactly, and each half is applied once per query and once per source. The two differ in how they start: here W_a is Glorot uniform as
-one matrix and v N(0, 1 / A), there attention starts uniform.
-Cost: A tanh evaluations for each pair (dk of them for `concat_identity`). Parameters: (2 d + 1) A; (dq + 1) dk.
-Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section
-3.1. Their released code fixes the half of W_a that meets the source to the identity (`concat_identity`); a footnote names this
-simplification as the likely reason for the poor perplexities of concat. Neither has biases. They start everything at U(-0.1, 0.1).
+[q ; k] W_a is q times the upper half of W_a plus k times the lower: `concat` is the additive score
+with its two matrices in one, equal to it exactly, and each half is applied once per query and once
+per source. The two differ in how they start: here W_a is Glorot uniform as one matrix and v N(0, 1
+/ A), there attention starts uniform. Cost: A tanh evaluations for each pair (dk of them for
+`concat_identity`). Parameters: (2 d + 1) A; (dq + 1) dk. Source: M.-T. Luong, H. Pham, C. D.
+Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section
+3.1. Their released code fixes the half of W_a that meets the source to the identity
+(`concat_identity`); a footnote names this simplification as the likely reason for the poor
+perplexities of concat. Neither has biases. They start everything at U(-0.1, 0.1).
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.precision import widened
-from attnlab.attention.projections import GLOROT, Dense, matmul
 from attnlab.attention.scores.additive import Additive, perceptron_cost
 from attnlab.attention.scores.protocol import Score, at_least, same_width
+from attnlab.layers.dense import GLOROT, Dense, matmul
+from attnlab.layers.precision import widened
 
 
 class Stacked(nn.Module):
@@ -43,13 +45,20 @@ class Stacked(nn.Module):
 
 
 class Concat(Additive):
-    """e_ij = v . tanh([q_i ; k_j] W_a); both sides equally wide (for others the additive score is the same function).
+    """e_ij = v . tanh([q_i ; k_j] W_a); both sides equally wide (for others the additive score is
+    the same function).
 
     Attributes:
       hidden: A, the columns of W_a.
     """
 
-    card = Card("perceptron", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 A + T D A", "T A")
+    card = Card(
+        "perceptron",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
+        "T^2 A + T D A",
+        "T A",
+    )
 
     def setup(self) -> None:
         at_least(1, "concat", "hidden", self.hidden)
@@ -72,7 +81,8 @@ class ConcatIdentity(Score):
     card = Card(
         "perceptron",
         2015,
-        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015 (their released code)",
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015 (their released"
+        " code)",
         "T^2 D + T D^2",
         "T D",
     )
@@ -92,4 +102,6 @@ class ConcatIdentity(Score):
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Score.cost`."""
-        return dense(at.heads * at.queries, at.query_width, at.key_width) + perceptron_cost(at, at.key_width)
+        return dense(at.heads * at.queries, at.query_width, at.key_width) + perceptron_cost(
+            at, at.key_width
+        )

@@ -1,13 +1,15 @@
-"""The content-based score of the Neural Turing Machine (Graves et al. 2014): cosine similarity, sharpened.
+"""The content-based score of the Neural Turing Machine (Graves et al. 2014): cosine similarity,
+sharpened.
 
     e_ij = beta q_i . k_j / (|q_i| |k_j|),  beta > 0
 
-Under a softmax a larger beta makes attention sharper; the score stays within [-beta, beta]. |x| is taken as sqrt(max(x . x, epsilon^2)), so
-that a zero vector has the similarity 0 to everything and a finite gradient.
-Cost: 2 D FLOPs for each pair, 3 D for each query and key. Parameters: none, 1, or D + 1 (`strength`).
-Source: A. Graves, G. Wayne, I. Danihelka, "Neural Turing Machines", 2014 (arXiv 1410.5401), section 3.3.1, equations 5 and 6. There the
-controller emits beta at each step, which is `strength="emitted"`, beta_i = softplus(q_i w + b), the query standing for the controller's
-state; with "learned" it is one number for all queries, softplus(b), with "fixed" a constant.
+Under a softmax a larger beta makes attention sharper; the score stays within [-beta, beta]. |x| is
+taken as sqrt(max(x . x, epsilon^2)), so that a zero vector has the similarity 0 to everything and a
+finite gradient. Cost: 2 D FLOPs for each pair, 3 D for each query and key. Parameters: none, 1, or
+D + 1 (`strength`). Source: A. Graves, G. Wayne, I. Danihelka, "Neural Turing Machines", 2014 (arXiv
+1410.5401), section 3.3.1, equations 5 and 6. There the controller emits beta at each step, which is
+`strength="emitted"`, beta_i = softplus(q_i w + b), the query standing for the controller's state;
+with "learned" it is one number for all queries, softplus(b), with "fixed" a constant.
 """
 
 from __future__ import annotations
@@ -19,18 +21,19 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.precision import widened
-from attnlab.attention.projections import Dense
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.products import Dot
 from attnlab.attention.scores.protocol import above_zero, same_width
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
 
 
 class Cosine(Dot):
     """e_ij = beta q_i . k_j / (|q_i| |k_j|); both sides equally wide.
 
     Attributes:
-      beta: the strength, or what it starts at where it is not fixed ("emitted": at a query of zeros).
+      beta: the strength, or what it starts at where it is not fixed ("emitted": at a query of
+        zeros).
       strength: "learned" (one number), "emitted" (from each query) or "fixed".
       epsilon: norms are at least this.
     """
@@ -68,11 +71,17 @@ class Cosine(Dot):
     def cost(self, at: Sizes) -> Cost:
         """See `Score.cost`."""
         norms = 3 * (at.heads * at.queries * at.query_width + at.key_heads * at.keys * at.key_width)
-        emitted = dense(at.heads * at.queries, at.query_width, 1) if self.strength == "emitted" else Cost()
+        emitted = (
+            dense(at.heads * at.queries, at.query_width, 1)
+            if self.strength == "emitted"
+            else Cost()
+        )
         return super().cost(at) + emitted + Cost(int(self.strength != "fixed"), norms)
 
 
 def unit(x: jax.Array, epsilon: float) -> jax.Array:
-    """x [...,D] / sqrt(max(x . x, epsilon^2)) in float32: length 1, and at the zero vector zero with a finite gradient."""
+    """x [...,D] / sqrt(max(x . x, epsilon^2)) in float32: length 1, and at the zero vector zero
+    with a finite gradient.
+    """
     x = widened(x)
     return x / jnp.sqrt(jnp.maximum((x * x).sum(axis=-1, keepdims=True), epsilon**2))

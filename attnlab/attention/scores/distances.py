@@ -1,14 +1,17 @@
-"""Scores that fall with the distance of query and key: Euclidean, and the logarithm of a Gaussian kernel (RBF).
+"""Scores that fall with the distance of query and key: Euclidean, and the logarithm of a Gaussian
+kernel (RBF).
 
     euclidean  e_ij = -|q_i - k_j|                   gaussian  e_ij = -|q_i - k_j|^2 / (2 tau),  tau > 0
 
-A softmax over the second gives kernel regression, weights exp(-|q - k|^2 / (2 tau)) over their sum. As |q|^2 is the same for a whole row it
-also equals a softmax over (q . k - |k|^2 / 2) / tau, and, where all keys are equally long, attention with dot products.
-Differences are taken before they are squared and in float32: |q|^2 + |k|^2 - 2 q . k would be a matrix product, but where query and key are
-close it loses the digits that count.
-Cost: 3 D FLOPs for each pair, no matrix product. Parameters: none; 1 for a learned tau.
-Source: G. Brauwers, F. Frasincar, "A General Survey on Attention Mechanisms in Deep Learning", IEEE TKDE 2023 (scores by similarity);
-E. A. Nadaraya, "On Estimating Regression", 1964, and G. S. Watson, "Smooth Regression Analysis", 1964 (kernel regression).
+A softmax over the second gives kernel regression, weights exp(-|q - k|^2 / (2 tau)) over their sum.
+As |q|^2 is the same for a whole row it also equals a softmax over (q . k - |k|^2 / 2) / tau, and,
+where all keys are equally long, attention with dot products. Differences are taken before they are
+squared and in float32: |q|^2 + |k|^2 - 2 q . k would be a matrix product, but where query and key
+are close it loses the digits that count. Cost: 3 D FLOPs for each pair, no matrix product.
+Parameters: none; 1 for a learned tau. Source: G. Brauwers, F. Frasincar, "A General Survey on
+Attention Mechanisms in Deep Learning", IEEE TKDE 2023 (scores by similarity); E. A. Nadaraya, "On
+Estimating Regression", 1964, and G. S. Watson, "Smooth Regression Analysis", 1964 (kernel
+regression).
 """
 
 from __future__ import annotations
@@ -20,16 +23,24 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.precision import widened
 from attnlab.attention.scores.positive import Positive
 from attnlab.attention.scores.protocol import Score, above_zero, same_width
+from attnlab.layers.precision import widened
 
 
 class Euclidean(Score):
-    """e_ij = -|q_i - k_j|; both sides equally wide. Where query and key are equal, the gradient is 0."""
+    """e_ij = -|q_i - k_j|; both sides equally wide. Where query and key are equal, the gradient
+    is 0.
+    """
 
     rotary = True
-    card = Card("distance", 2023, "Brauwers, Frasincar, General Survey on Attention Mechanisms, IEEE TKDE 2023", "T^2 D", "T D")
+    card = Card(
+        "distance",
+        2023,
+        "Brauwers, Frasincar, General Survey on Attention Mechanisms, IEEE TKDE 2023",
+        "T^2 D",
+        "T D",
+    )
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
@@ -60,7 +71,13 @@ class Gaussian(Score):
     spread: Literal["learned", "fixed"] = "learned"
 
     rotary = True
-    card = Card("distance", 1964, "Nadaraya, On Estimating Regression, 1964; Watson, Smooth Regression Analysis, 1964", "T^2 D", "T D")
+    card = Card(
+        "distance",
+        1964,
+        "Nadaraya, On Estimating Regression, 1964; Watson, Smooth Regression Analysis, 1964",
+        "T^2 D",
+        "T D",
+    )
 
     def setup(self) -> None:
         above_zero("gaussian", "tau", self.tau)
@@ -74,12 +91,16 @@ class Gaussian(Score):
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
-        return squared_distance(q, k) / (-2.0 * (self.tau if self.spread == "fixed" else self.positive()))
+        return squared_distance(q, k) / (
+            -2.0 * (self.tau if self.spread == "fixed" else self.positive())
+        )
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Score.cost`."""
-        return Cost(parameters=int(self.spread == "learned"), flops=(3 * at.key_width + 1) * at.pairs)
+        return Cost(
+            parameters=int(self.spread == "learned"), flops=(3 * at.key_width + 1) * at.pairs
+        )
 
 
 def squared_distance(q: jax.Array, k: jax.Array) -> jax.Array:

@@ -1,18 +1,21 @@
-"""Products with a matrix between query and key: general (bilinear), biased general, activated general.
+"""Products with a matrix between query and key: general (bilinear), biased general, activated
+general.
 
     general            e_ij = (q_i W) . k_j                      W [dq,dk]
     biased general     e_ij = (q_i W + b) . k_j                  b [dk]
     activated general  e_ij = act((q_i W) . k_j + b)             b a scalar; act = tanh in the source
 
-Cost: 2 dq dk FLOPs per query for q W, which leaves the keys as they are (cheap in a decoder that looks at one source many times), and
-2 dk for each pair. Parameters: dq dk, and dk or 1 more for b. W starts Glorot uniform, b at zero.
-A tanh bounds the activated score to [-1, 1]: over N keys no weight of a softmax exceeds e / (e + (N - 1) / e), 0.28 for N = 20, so it
-cannot become sharp, however long it is trained.
-Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section
-3.1 (general); A. Sordoni, P. Bachman, A. Trischler, Y. Bengio, "Iterative Alternating Neural Attention for Machine Reading", 2016
-(biased); D. Ma, S. Li, X. Zhang, H. Wang, "Interactive Attention Networks for Aspect-Level Sentiment Classification", IJCAI 2017
-(activated); the last two as G. Brauwers and F. Frasincar, "A General Survey on Attention Mechanisms in Deep Learning", IEEE TKDE 2023,
-give them. Luong et al. start W at U(-0.1, 0.1).
+Cost: 2 dq dk FLOPs per query for q W, which leaves the keys as they are (cheap in a decoder that
+looks at one source many times), and
+2 dk for each pair. Parameters: dq dk, and dk or 1 more for b. W starts Glorot uniform, b at zero. A
+tanh bounds the activated score to [-1, 1]: over N keys no weight of a softmax exceeds e / (e + (N -
+1) / e), 0.28 for N = 20, so it cannot become sharp, however long it is trained. Source: M.-T.
+Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation",
+EMNLP 2015, section 3.1 (general); A. Sordoni, P. Bachman, A. Trischler, Y. Bengio, "Iterative
+Alternating Neural Attention for Machine Reading", 2016 (biased); D. Ma, S. Li, X. Zhang, H. Wang,
+"Interactive Attention Networks for Aspect-Level Sentiment Classification", IJCAI 2017 (activated);
+the last two as G. Brauwers and F. Frasincar, "A General Survey on Attention Mechanisms in Deep
+Learning", IEEE TKDE 2023, give them. Luong et al. start W at U(-0.1, 0.1).
 """
 
 from __future__ import annotations
@@ -25,10 +28,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.precision import widened
-from attnlab.attention.projections import Dense
 from attnlab.attention.scores.products import inner
 from attnlab.attention.scores.protocol import Score
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
 
 ACTS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "tanh": jnp.tanh,
@@ -43,7 +46,13 @@ class General(Score):
 
     product = True
     rotary = True
-    card = Card("product", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 D + T D^2", "T D")
+    card = Card(
+        "product",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
+        "T^2 D + T D^2",
+        "T D",
+    )
 
     @nn.compact
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
@@ -57,13 +66,21 @@ class General(Score):
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `Score.cost`."""
-        return dense(at.heads * at.queries, at.query_width, at.key_width) + Cost(flops=2 * at.pairs * at.key_width)
+        return dense(at.heads * at.queries, at.query_width, at.key_width) + Cost(
+            flops=2 * at.pairs * at.key_width
+        )
 
 
 class BiasedGeneral(General):
     """e_ij = (q_i W + b) . k_j: b prefers some keys whatever the query."""
 
-    card = Card("product", 2016, "Sordoni et al., Iterative Alternating Neural Attention, 2016", "T^2 D + T D^2", "T D")
+    card = Card(
+        "product",
+        2016,
+        "Sordoni et al., Iterative Alternating Neural Attention, 2016",
+        "T^2 D + T D^2",
+        "T D",
+    )
 
     @nn.compact
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
@@ -86,7 +103,13 @@ class ActivatedGeneral(General):
     act: Literal["tanh", "relu", "sigmoid", "identity"] = "tanh"
 
     product = False
-    card = Card("product", 2017, "Ma et al., Interactive Attention Networks, IJCAI 2017", "T^2 D + T D^2", "T D")
+    card = Card(
+        "product",
+        2017,
+        "Ma et al., Interactive Attention Networks, IJCAI 2017",
+        "T^2 D + T D^2",
+        "T D",
+    )
 
     def setup(self) -> None:
         self.b = self.param("b", nn.initializers.zeros, (1,))

@@ -7,7 +7,7 @@ import math
 import flax.linen as nn
 import jax
 
-from attnlab.attention.precision import widened
+from attnlab.layers.precision import widened
 
 
 class Positive(nn.Module):

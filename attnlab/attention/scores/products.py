@@ -1,9 +1,10 @@
-"""Inner products: e_ij = q_i . k_j (Luong et al. 2015) and e_ij = q_i . k_j / sqrt(D) (Vaswani et al. 2017).
+"""Inner products: e_ij = q_i . k_j (Luong et al. 2015) and e_ij = q_i . k_j / sqrt(D) (Vaswani et
+al. 2017).
 
-Cost: 2 D FLOPs for each pair, no parameters. With components of unit variance a product over D of them has variance D, which the
-root takes back to 1.
-Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP
-2015, section 3.1; A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, equation 1.
+Cost: 2 D FLOPs for each pair, no parameters. With components of unit variance a product over D of
+them has variance D, which the root takes back to 1. Source: M.-T. Luong, H. Pham, C. D. Manning,
+"Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.1; A.
+Vaswani et al., "Attention Is All You Need", NeurIPS 2017, equation 1.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.precision import inner_dtype
 from attnlab.attention.scores.protocol import Score, same_width
+from attnlab.layers.precision import inner_dtype
 
 
 class Dot(Score):
@@ -22,7 +23,13 @@ class Dot(Score):
 
     product = True
     rotary = True
-    card = Card("product", 2015, "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015", "T^2 D", "T D")
+    card = Card(
+        "product",
+        2015,
+        "Luong et al., Effective Approaches to Attention-based NMT, EMNLP 2015",
+        "T^2 D",
+        "T D",
+    )
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
@@ -42,7 +49,9 @@ class Dot(Score):
 class ScaledDot(Dot):
     """e_ij = q_i . k_j / sqrt(D), D the width of both."""
 
-    card = Card("product", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2 D", "T D")
+    card = Card(
+        "product", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2 D", "T D"
+    )
 
     def scale(self, width: int) -> float:
         """1 / sqrt(D)."""

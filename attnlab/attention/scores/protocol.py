@@ -1,6 +1,8 @@
-"""What a score is: a function of query and key that a mechanism can split into work per query, per key and per pair.
+"""What a score is: a function of query and key that a mechanism can split into work per query, per
+key and per pair.
 
-Axis letters: B batch, H heads, K key heads, T length (Tq, Tk), dq/dk widths of query and key, A width of what the pair sees.
+Axis letters: B batch, H heads, K key heads, T length (Tq, Tk), dq/dk widths of query and key, A
+width of what the pair sees.
 """
 
 from __future__ import annotations
@@ -14,17 +16,22 @@ import jax
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.errors import UserError
 
-NEVER = -1e30  # the score of a pair that gets no weight beside any other; finite, so that no alignment meets infinity - infinity
+# the score of a pair that gets no weight beside any other; finite, so that no alignment meets
+# infinity - infinity
+NEVER = -1e30
 
 
 class Score(nn.Module):
-    """Base of every score, e_ij = pairs(of_query(q_i), of_key(k_j)); its parameters are shared by all heads.
+    """Base of every score, e_ij = pairs(of_query(q_i), of_key(k_j)); its parameters are shared by
+    all heads.
 
     Attributes of the class (of the instance, where a score has another as its part):
       product: `pairs` is the inner product of what it gets, so that kernels for dot products apply.
-      rotary: between `of_query`/`of_key` and `pairs` a position scheme may turn queries and keys (rotary positions): `of_query` and
-        `of_key` keep the width, and `pairs` stays the same when both sides are turned alike.
-      places: a score depends on where in the memory its key stands, beyond how far that is from the query.
+      rotary: between `of_query`/`of_key` and `pairs` a position scheme may turn queries and keys
+        (rotary positions): `of_query` and `of_key` keep the width, and `pairs` stays the same when
+        both sides are turned alike.
+      places: a score depends on where in the memory its key stands, beyond how far that is from the
+        query.
       card: where it comes from.
     """
 
@@ -34,7 +41,9 @@ class Score(nn.Module):
     card: ClassVar[Card]
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
-        """q [B,H,Tq,dq] to [B,H,Tq,A], once per query; `key_width` is dk, for parameters between the two."""
+        """q [B,H,Tq,dq] to [B,H,Tq,A], once per query; `key_width` is dk, for parameters between
+        the two.
+        """
         return q
 
     def of_key(self, k: jax.Array) -> jax.Array:
@@ -42,13 +51,17 @@ class Score(nn.Module):
         return k
 
     def scale(self, width: int) -> float:
-        """What inner products over `width` are multiplied with; the mechanism does it, once per query."""
+        """What inner products over `width` are multiplied with; the mechanism does it, once per
+        query.
+        """
         return 1.0
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
-        """Scaled q [B,H,Tq,A] against k [B,H,Tk,A] whose keys stand at positions j [Tk]: e [B,H,Tq,Tk], float32.
+        """Scaled q [B,H,Tq,A] against k [B,H,Tk,A] whose keys stand at positions j [Tk]: e
+        [B,H,Tq,Tk], float32.
 
-        Kernels call it on blocks of either side: an entry may depend on its own query, key and position only.
+        Kernels call it on blocks of either side: an entry may depend on its own query, key and
+        position only.
         """
         raise NotImplementedError
 
@@ -64,9 +77,14 @@ class Score(nn.Module):
 
 
 def same_width(name: str, query: int, key: int) -> None:
-    """Raise `UserError` unless both are equally wide, as an inner product or a distance wants them."""
+    """Raise `UserError` unless both are equally wide, as an inner product or a distance wants
+    them.
+    """
     if query != key:
-        raise UserError(f"score {name}: the query is {query} wide, the key {key}; they must agree, or choose 'general' or 'additive'")
+        raise UserError(
+            f"score {name}: the query is {query} wide, the key {key}; they must agree, or choose"
+            " 'general' or 'additive'"
+        )
 
 
 def above_zero(name: str, field: str, value: float) -> None:

@@ -6,15 +6,17 @@
 
     LN(x) = s (x - mean(x)) / sqrt(var(x) + epsilon)        RMS(x) = s x / sqrt(mean(x^2) + epsilon)        over the D of a head
 
-g is a learned number, s a learned scale of each channel [D] (one for queries, one for keys) that starts at 1, without bias; all are shared
-by the heads. |e| <= |g|, and |e| <= sqrt(D) max|s_q| max|s_k|. Statistics in float32. Normalised before a position scheme turns queries and
-keys, for a scale of channels does not commute with a rotation; what a memory keeps is the normalised key.
-Cost: 2 D FLOPs for each pair, 3 D, 7 D and 4 D for each query and key. Parameters: 1; 2 D.
-Source: A. Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings of EMNLP 2020 (arXiv
-2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile of the lengths of the training sequences; M. Dehghani et al.,
-"Scaling Vision Transformers to 22 Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma writes its scale
-as 1 + w with w = 0 at the start: the same function, weights carry over by adding 1. Another function is the norm of OLMo 2, whose
-statistics run over all heads together.
+g is a learned number, s a learned scale of each channel [D] (one for queries, one for keys) that
+starts at 1, without bias; all are shared by the heads. |e| <= |g|, and |e| <= sqrt(D) max|s_q|
+max|s_k|. Statistics in float32. Normalised before a position scheme turns queries and keys, for a
+scale of channels does not commute with a rotation; what a memory keeps is the normalised key. Cost:
+2 D FLOPs for each pair, 3 D, 7 D and 4 D for each query and key. Parameters: 1; 2 D. Source: A.
+Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings of
+EMNLP 2020 (arXiv 2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile of
+the lengths of the training sequences; M. Dehghani et al., "Scaling Vision Transformers to 22
+Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma writes its
+scale as 1 + w with w = 0 at the start: the same function, weights carry over by adding 1. Another
+function is the norm of OLMo 2, whose statistics run over all heads together.
 """
 
 from __future__ import annotations
@@ -34,14 +36,21 @@ class QKNorm(Dot):
     """e_ij = g (q_i / |q_i|) . (k_j / |k_j|); both sides equally wide.
 
     Attributes:
-      length: n, how long the training sequences are (their 97.5th percentile); g starts at log2(n^2 - n).
+      length: n, how long the training sequences are (their 97.5th percentile); g starts at log2(n^2
+        - n).
       epsilon: norms are at least this.
     """
 
     length: int = 64
     epsilon: float = 1e-6
 
-    card = Card("normalised product", 2020, "Henry et al., Query-Key Normalization, Findings of EMNLP 2020", "T^2 D", "T D")
+    card = Card(
+        "normalised product",
+        2020,
+        "Henry et al., Query-Key Normalization, Findings of EMNLP 2020",
+        "T^2 D",
+        "T D",
+    )
 
     def setup(self) -> None:
         at_least(2, "qk_norm", "length", self.length)
@@ -65,7 +74,8 @@ class QKNorm(Dot):
 
 
 class QKLayerNorm(ScaledDot):
-    """e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D), with scales and without biases; both sides equally wide.
+    """e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D), with scales and without biases; both sides equally
+    wide.
 
     Attributes:
       epsilon: added to the variances.
@@ -73,12 +83,22 @@ class QKLayerNorm(ScaledDot):
 
     epsilon: float = 1e-6
 
-    card = Card("normalised product", 2023, "Dehghani et al., Scaling Vision Transformers, ICML 2023", "T^2 D", "T D")
+    card = Card(
+        "normalised product",
+        2023,
+        "Dehghani et al., Scaling Vision Transformers, ICML 2023",
+        "T^2 D",
+        "T D",
+    )
 
     def setup(self) -> None:
         above_zero("qk_layernorm", "epsilon", self.epsilon)
-        self.query_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float)
-        self.key_norm = nn.LayerNorm(epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float)
+        self.query_norm = nn.LayerNorm(
+            epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float
+        )
+        self.key_norm = nn.LayerNorm(
+            epsilon=self.epsilon, use_bias=False, use_fast_variance=False, param_dtype=float
+        )
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`: LN_q(q)."""
@@ -104,7 +124,9 @@ class QKRMSNorm(ScaledDot):
 
     epsilon: float = 1e-6
 
-    card = Card("normalised product", 2025, "technical reports of Qwen3 and Gemma 3, 2025", "T^2 D", "T D")
+    card = Card(
+        "normalised product", 2025, "technical reports of Qwen3 and Gemma 3, 2025", "T^2 D", "T D"
+    )
 
     def setup(self) -> None:
         above_zero("qk_rmsnorm", "epsilon", self.epsilon)

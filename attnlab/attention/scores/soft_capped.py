@@ -1,11 +1,13 @@
-"""Logit soft-capping (Gemma 2, 2024) of any other score: e_ij = c tanh(s_ij / c), s the score inside.
+"""Logit soft-capping (Gemma 2, 2024) of any other score: e_ij = c tanh(s_ij / c), s the score
+inside.
 
-The cap comes after the scale and before position biases and the mask: capped later, a mask's -1e30 would become -c and leak. For the same
-reason a score of `NEVER` inside (positions beyond the limit of the location score) stays what it is. The gradient is that of s times
-1 - tanh^2(s / c); for |s| well below c nothing changes.
-Cost: that of the score inside and one tanh for each pair; no longer an inner product, so kernels for dot products do not apply.
-Parameters: those of the score inside.
-Source: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 (arXiv 2408.00118), section 2: c = 50 for attention.
+The cap comes after the scale and before position biases and the mask: capped later, a mask's -1e30
+would become -c and leak. For the same reason a score of `NEVER` inside (positions beyond the limit
+of the location score) stays what it is. The gradient is that of s times 1 - tanh^2(s / c); for |s|
+well below c nothing changes. Cost: that of the score inside and one tanh for each pair; no longer
+an inner product, so kernels for dot products do not apply. Parameters: those of the score inside.
+Source: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 (arXiv
+2408.00118), section 2: c = 50 for attention.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import jax.numpy as jnp
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score, above_zero
-from attnlab.registry import Part, made
+from attnlab.config.registry import Part, made
 
 
 class SoftCapped(Score):

@@ -1,17 +1,19 @@
-"""Rules of the distance i - j alone: causal, sliding window, stride, and the dilated window made of the two last.
+"""Rules of the distance i - j alone: causal, sliding window, stride, and the dilated window made of
+the two last.
 
     Causal         j <= i
     Window(w)      |i - j| < w            w keys on each side, the query's own counted: 2 w - 1 in all
     Stride(r)      (i - j) mod r = 0
     dilated(w, r)  j = i + r m, |m| < w
 
-Under `Causal` the window is the usual one of w keys *including self*, 0 <= i - j < w (`local_window_size=(w - 1, 0)` of
-`jax.nn.dot_product_attention`). Two-sided conventions elsewhere: "W on each side and self", |i - j| <= W, is `Window(W + 1)`; Longformer's
-"w in total and self" is `Window(w // 2 + 1)`. A window per layer sees L (w - 1) + 1 positions after L causal layers, a dilated one
-L r (w - 1) + 1.
-Cost where a kernel skips what is not touched: 4 T w d FLOPs for a causal window or a dilated one, against 4 T^2 d.
-Source: I. Beltagy, M. E. Peters, A. Cohan, "Longformer: The Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated);
-A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.2.3 (causal).
+Under `Causal` the window is the usual one of w keys *including self*, 0 <= i - j < w
+(`local_window_size=(w - 1, 0)` of `jax.nn.dot_product_attention`). Two-sided conventions elsewhere:
+"W on each side and self", |i - j| <= W, is `Window(W + 1)`; Longformer's "w in total and self" is
+`Window(w // 2 + 1)`. A window per layer sees L (w - 1) + 1 positions after L causal layers, a
+dilated one L r (w - 1) + 1. Cost where a kernel skips what is not touched: 4 T w d FLOPs for a
+causal window or a dilated one, against 4 T^2 d. Source: I. Beltagy, M. E. Peters, A. Cohan,
+"Longformer: The Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated); A.
+Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.2.3 (causal).
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Causal(Rule):
 
 @flax.struct.dataclass
 class Window(Rule):
-    """A query sees the `width` last keys up to itself, its own included, and as many after it: |i - j| < width.
+    """A query sees the `width` last keys up to itself, its own included, and as many after it: |i -
+    j| < width.
 
     Attributes:
       width: from 1 (only its own).
@@ -109,7 +112,9 @@ class Stride(Rule):
 
 
 def dilated(width: int, dilation: int) -> Rule:
-    """The dilated window: `width` keys on each side at gaps of `dilation`, the query's own counted, j = i + dilation m, |m| < width."""
+    """The dilated window: `width` keys on each side at gaps of `dilation`, the query's own counted,
+    j = i + dilation m, |m| < width.
+    """
     at_least(1, "dilated: width", width)
     at_least(1, "dilated: dilation", dilation)
     return Window((width - 1) * dilation + 1) & Stride(dilation)

@@ -1,14 +1,17 @@
-"""BigBird: blocks of global tokens, a window of blocks, and random blocks (Zaheer et al. 2020, the ITC form).
+"""BigBird: blocks of global tokens, a window of blocks, and random blocks (Zaheer et al. 2020, the
+ITC form).
 
 With positions in blocks of b, block row I sees block column J if
 
     |I - J| <= 1   or   I or J is the first or the last block   or   J is one of r blocks drawn for (head, I)
 
-The r blocks are drawn without replacement from those that the row does not see anyway; all of these if there are no more than r. They
-are drawn once, with NumPy from the seed, when the rule is first asked: constants of the compiled program, the same in training and after.
-Cost where a kernel skips what is not touched: 4 T (5 + r) b d FLOPs.
-Source: M. Zaheer et al., "Big Bird: Transformers for Longer Sequences", NeurIPS 2020, section 2. For encoders: the last block is global, so
-the pattern depends on T and cannot be causal. The authors' code turns to full attention on short sequences; ours never does.
+The r blocks are drawn without replacement from those that the row does not see anyway; all of these
+if there are no more than r. They are drawn once, with NumPy from the seed, when the rule is first
+asked: constants of the compiled program, the same in training and after. Cost where a kernel skips
+what is not touched: 4 T (5 + r) b d FLOPs. Source: M. Zaheer et al., "Big Bird: Transformers for
+Longer Sequences", NeurIPS 2020, section 2. For encoders: the last block is global, so the pattern
+depends on T and cannot be causal. The authors' code turns to full attention on short sequences;
+ours never does.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from attnlab.attention.visibility.sparse_transformer import Local
 
 @flax.struct.dataclass
 class RandomBlocks(Rule):
-    """Each block of queries sees a few random blocks of keys: never its neighbours, never the first or the last, which draw none either.
+    """Each block of queries sees a few random blocks of keys: never its neighbours, never the first
+    or the last, which draw none either.
 
     Attributes:
       length: T; positions outside see and are seen by nothing.
@@ -77,7 +81,9 @@ class RandomBlocks(Rule):
 
 @functools.lru_cache(maxsize=64)
 def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
-    """[heads,blocks,blocks] bool, read-only: `count` random columns for each inner row, none near it, none first or last."""
+    """[heads,blocks,blocks] bool, read-only: `count` random columns for each inner row, none near
+    it, none first or last.
+    """
     rng = np.random.default_rng(seed)
     drawn = np.zeros((heads, blocks, blocks), bool)
     inner = np.arange(1, max(blocks - 1, 1))
@@ -88,7 +94,13 @@ def draw(blocks: int, count: int, heads: int, seed: int) -> np.ndarray:
 
 
 def bigbird(length: int, heads: int = 1, block: int = 64, random: int = 3, seed: int = 0) -> Rule:
-    """BigBird's pattern for sequences of `length`, with `random` blocks drawn for each row of blocks in each of the `heads`."""
+    """BigBird's pattern for sequences of `length`, with `random` blocks drawn for each row of
+    blocks in each of the `heads`.
+    """
     drawn = RandomBlocks(length, block, random, heads, seed)
     last = (length - 1) // block * block
-    return Local(block, reach=1) | Global((*range(min(block, length)), *range(max(last, block), length))) | drawn
+    return (
+        Local(block, reach=1)
+        | Global((*range(min(block, length)), *range(max(last, block), length)))
+        | drawn
+    )

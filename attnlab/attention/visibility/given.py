@@ -4,13 +4,14 @@
     Segments(ids)                     ids_i = ids_j
     Dense(allowed)                    allowed_ij
 
-Arrays are looked up by absolute position, so they cover the whole sequence, not one call: in cached decoding give the ids of all positions
-the cache has room for, and the step at position t finds row t. Where there are fewer or more rows than columns, the last row belongs to
-the query on the last column, as elsewhere the last query stands on the last key: so a cross-attention takes [Tq,Tk] arrays as they
-come. Positions that an array does not cover see nothing and are seen by nothing.
-Cost: that of full attention; blocks are never skipped, for the arrays may be traced.
-Source: prefix-LM: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", JMLR 2020,
-section 3.2.1.
+Arrays are looked up by absolute position, so they cover the whole sequence, not one call: in cached
+decoding give the ids of all positions the cache has room for, and the step at position t finds row
+t. Where there are fewer or more rows than columns, the last row belongs to the query on the last
+column, as elsewhere the last query stands on the last key: so a cross-attention takes [Tq,Tk]
+arrays as they come. Positions that an array does not cover see nothing and are seen by nothing.
+Cost: that of full attention; blocks are never skipped, for the arrays may be traced. Source:
+prefix-LM: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+Transformer", JMLR 2020, section 3.2.1.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ class Prefix(Rule):
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
         j = grid(i, j)[1]
-        return j < self.length if self.lengths is None else j < jnp.maximum(self.lengths, self.length)[:, None, None, None]
+        return (
+            j < self.length
+            if self.lengths is None
+            else j < jnp.maximum(self.lengths, self.length)[:, None, None, None]
+        )
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""
@@ -55,7 +60,8 @@ class Segments(Rule):
 
     Attributes:
       ids: [B or 1,T] integers, by position; of the queries only where `keys` is given.
-      keys: [B or 1,Tk] integers, by position, where the keys are another sequence; None where they are the same.
+      keys: [B or 1,Tk] integers, by position, where the keys are another sequence; None where they
+        are the same.
     """
 
     ids: jax.Array
@@ -64,7 +70,9 @@ class Segments(Rule):
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
         keys = self.ids if self.keys is None else self.keys
-        of_query, query_known = looked_up(self.ids, i, axis=1, first=keys.shape[1] - self.ids.shape[1])
+        of_query, query_known = looked_up(
+            self.ids, i, axis=1, first=keys.shape[1] - self.ids.shape[1]
+        )
         of_key, key_known = looked_up(keys, j, axis=1)
         same = of_query[:, :, None] == of_key[:, None, :]
         return (same & query_known[:, :, None] & key_known[:, None, :])[:, None]
@@ -97,9 +105,15 @@ def prefix_lm(length: int | jax.Array) -> Rule:
     return Causal() | (Prefix(length) if isinstance(length, int) else Prefix(lengths=length))
 
 
-def looked_up(x: jax.Array, at: jax.Array, axis: int, first: int = 0) -> tuple[jax.Array, jax.Array]:
-    """The entries of x at positions [t] along an axis, whose first entry stands at `first`; and which are known, broadcastable to them."""
+def looked_up(
+    x: jax.Array, at: jax.Array, axis: int, first: int = 0
+) -> tuple[jax.Array, jax.Array]:
+    """The entries of x at positions [t] along an axis, whose first entry stands at `first`; and
+    which are known, broadcastable to them.
+    """
     x = jnp.asarray(x)
     index = at - first
     known = (index >= 0) & (index < x.shape[axis])
-    return jnp.take(x, index, axis=axis, mode="clip"), known.reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+    return jnp.take(x, index, axis=axis, mode="clip"), known.reshape(
+        [-1 if a == axis else 1 for a in range(x.ndim)]
+    )

@@ -1,10 +1,12 @@
-"""Longformer: a sliding window, and a few global tokens that see all and are seen by all (Beltagy et al. 2020).
+"""Longformer: a sliding window, and a few global tokens that see all and are seen by all (Beltagy
+et al. 2020).
 
     i sees j   if   |i - j| <= w / 2   or   i is global   or   j is global
 
-w is the whole window, w / 2 on each side, beside the query itself: w + 1 keys. With dilation r the window is j = i + r m, |m| <= w / 2.
-Cost where a kernel skips what is not touched: 4 T (w + 1 + g) d FLOPs for the g global keys, and 4 g T d for the global queries.
-Source: I. Beltagy, M. E. Peters, A. Cohan, "Longformer: The Long-Document Transformer", 2020, section 3.1. Who sees whom is all of it
+w is the whole window, w / 2 on each side, beside the query itself: w + 1 keys. With dilation r the
+window is j = i + r m, |m| <= w / 2. Cost where a kernel skips what is not touched: 4 T (w + 1 + g)
+d FLOPs for the g global keys, and 4 g T d for the global queries. Source: I. Beltagy, M. E. Peters,
+A. Cohan, "Longformer: The Long-Document Transformer", 2020, section 3.1. Who sees whom is all of it
 here; the separate projections of global queries and keys are a mechanism's.
 """
 
@@ -27,7 +29,8 @@ class Global(Rule):
 
     Attributes:
       positions: static positions of global tokens.
-      marked: [B or 1,T] bool, more of them by position (True is global; positions outside are not); None for no more.
+      marked: [B or 1,T] bool, more of them by position (True is global; positions outside are not);
+        None for no more.
     """
 
     positions: tuple[int, ...] = flax.struct.field(pytree_node=False, default=())
@@ -35,7 +38,10 @@ class Global(Rule):
 
     def __post_init__(self) -> None:
         if not isinstance(self.positions, tuple):
-            raise UserError(f"Global: positions={self.positions!r} must be a tuple of static integers; arrays of [B,T] bool go to marked=")
+            raise UserError(
+                f"Global: positions={self.positions!r} must be a tuple of static integers; arrays"
+                " of [B,T] bool go to marked="
+            )
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
@@ -60,8 +66,13 @@ class Global(Rule):
 
 
 def longformer(window: int, tokens: tuple[int, ...] | jax.Array = (), dilation: int = 1) -> Rule:
-    """Longformer's pattern: an even `window` in total, and global `tokens`, a tuple of static positions or [B,T] bool."""
+    """Longformer's pattern: an even `window` in total, and global `tokens`, a tuple of static
+    positions or [B,T] bool.
+    """
     if window < 0 or window % 2:
-        raise UserError(f"longformer: window={window} is to be halved; the nearest even one is {max(window - 1, 0)}")
+        raise UserError(
+            f"longformer: window={window} is to be halved; the nearest even one is"
+            f" {max(window - 1, 0)}"
+        )
     rule = Global(tokens) if isinstance(tokens, tuple) else Global(marked=tokens)
     return dilated(window // 2 + 1, dilation) | rule

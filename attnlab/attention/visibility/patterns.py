@@ -1,10 +1,13 @@
-"""Rules that a config can name: numbers in, a rule out. Those that need arrays (segments, marked tokens, any mask) are for code only.
+"""Rules that a config can name: numbers in, a rule out. Those that need arrays (segments, marked
+tokens, any mask) are for code only.
 
 `all_of` and `any_of` join two rules, each a node of its own, and either may be a join again:
 
-    decoder_visibility = {"name": "any_of", "one": {"name": "window", "width": 64}, "other": {"name": "first", "length": 4}}
+    decoder_visibility = {"name": "any_of", "one": {"name": "window", "width": 64}, "other":
+    {"name": "first", "length": 4}}
 
-The formulas, the costs and the sources stand with the rules themselves: `bands`, `sparse_transformer`, `longformer`, `bigbird`, `given`.
+The formulas, the costs and the sources stand with the rules themselves: `bands`,
+`sparse_transformer`, `longformer`, `bigbird`, `given`.
 """
 
 from __future__ import annotations
@@ -19,16 +22,25 @@ from attnlab.attention.visibility.bands import Causal, Stride, Window
 from attnlab.attention.visibility.given import Prefix
 from attnlab.attention.visibility.longformer import Global
 from attnlab.attention.visibility.rule import Everything, PerHead, Rule, at_least
-from attnlab.attention.visibility.sparse_transformer import Local, Summary, sparse_fixed, sparse_strided
+from attnlab.attention.visibility.sparse_transformer import (
+    Local,
+    Summary,
+    sparse_fixed,
+    sparse_strided,
+)
+from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.registry import Part, made
 
 SPARSE = "Child et al., Generating Long Sequences with Sparse Transformers, 2019"
 LONG = "Beltagy et al., Longformer, 2020"
 LIMITS = "Raffel et al., Exploring the Limits of Transfer Learning, JMLR 2020"
 
 
-@carrying(Card("whole", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2"))
+@carrying(
+    Card(
+        "whole", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2"
+    )
+)
 def full() -> Rule:
     """Every query sees every key."""
     return Everything()
@@ -42,7 +54,9 @@ def causal() -> Rule:
 
 @carrying(Card("band", 2020, LONG, "T w"))
 def window(width: int = 128) -> Rule:
-    """Sliding window: `width` keys on each side, the query's own counted, |i - j| < width; under causal the last `width`."""
+    """Sliding window: `width` keys on each side, the query's own counted, |i - j| < width; under
+    causal the last `width`.
+    """
     return Window(width)
 
 
@@ -66,7 +80,9 @@ def local(block: int = 64, reach: int = 0) -> Rule:
 
 @carrying(Card("strided", 2019, SPARSE, "T^2 c / l"))
 def summary(stride: int = 32, width: int = 8, turn: int = 0) -> Rule:
-    """The last `width` keys of every block of `stride`; `turn` counts runs of `width` from the block's end."""
+    """The last `width` keys of every block of `stride`; `turn` counts runs of `width` from the
+    block's end.
+    """
     return Summary(stride, width, turn)
 
 
@@ -86,13 +102,17 @@ def prefix(length: int = 16) -> Rule:
 
 @carrying(Card("pattern", 2019, SPARSE, "T l + T^2 / l"))
 def strided(stride: int = 32) -> Rule:
-    """Sparse Transformer, strided: j <= i, the last `stride` keys and every `stride`-th before them."""
+    """Sparse Transformer, strided: j <= i, the last `stride` keys and every `stride`-th before
+    them.
+    """
     return sparse_strided(stride)
 
 
 @carrying(Card("pattern", 2019, SPARSE, "T l + T^2 c / l"))
 def fixed(stride: int = 32, summary: int = 8) -> Rule:
-    """Sparse Transformer, fixed: j <= i, the query's own block and the last `summary` keys of every block."""
+    """Sparse Transformer, fixed: j <= i, the query's own block and the last `summary` keys of every
+    block.
+    """
     return sparse_fixed(stride, summary)
 
 
@@ -109,10 +129,14 @@ def longformer(window: int = 128, tokens: tuple[int, ...] = (0,), dilation: int 
 
 
 @carrying(Card("pattern", 2020, "Zaheer et al., Big Bird, NeurIPS 2020", "T (5 + r) b"))
-def bigbird(length: int = 4096, heads: int = 1, block: int = 64, random: int = 3, seed: int = 0) -> Rule:
-    """BigBird for sequences of up to `length`: first and last block global, neighbouring blocks, `random` others for each head.
+def bigbird(
+    length: int = 4096, heads: int = 1, block: int = 64, random: int = 3, seed: int = 0
+) -> Rule:
+    """BigBird for sequences of up to `length`: first and last block global, neighbouring blocks,
+    `random` others for each head.
 
-    `length` decides where the last block is and which are drawn; it does not follow the batch, so padding changes nothing.
+    `length` decides where the last block is and which are drawn; it does not follow the batch, so
+    padding changes nothing.
     """
     return _bigbird(length, heads, block, random, seed)
 
@@ -143,5 +167,8 @@ for _join in (all_of, any_of, per_head):
 
 def _positions(name: str, positions: tuple[int, ...]) -> tuple[int, ...]:
     if not all(type(position) is int and position >= 0 for position in positions):
-        raise UserError(f"visibility {name}: global tokens {positions!r} must be positions, whole numbers from 0")
+        raise UserError(
+            f"visibility {name}: global tokens {positions!r} must be positions, whole numbers"
+            " from 0"
+        )
     return positions

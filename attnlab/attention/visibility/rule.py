@@ -1,12 +1,14 @@
-"""What a rule is, and how rules combine: `a & b` (both allow the pair), `a | b` (either does), `PerHead` (one rule for each head).
+"""What a rule is, and how rules combine: `a & b` (both allow the pair), `a | b` (either does),
+`PerHead` (one rule for each head).
 
-A rule is a function of absolute positions, so it may be asked about any block of queries and keys, in a full pass as in cached
-decoding. Its numbers are static: two rules with the same numbers are equal, hash alike and share a compiled program. Its arrays are
-leaves of the pytree, may be traced, and are looked up by position (see `given.py`).
+A rule is a function of absolute positions, so it may be asked about any block of queries and keys,
+in a full pass as in cached decoding. Its numbers are static: two rules with the same numbers are
+equal, hash alike and share a compiled program. Its arrays are leaves of the pytree, may be traced,
+and are looked up by position (see `given.py`).
 
-Axis letters: B batch, H heads, tq and tk the queries and keys asked about.
-Source of attention to everything: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and Translate",
-ICLR 2015.
+Axis letters: B batch, H heads, tq and tk the queries and keys asked about. Source of attention to
+everything: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align
+and Translate", ICLR 2015.
 """
 
 from __future__ import annotations
@@ -19,14 +21,20 @@ from attnlab.errors import UserError
 
 
 class Rule:
-    """Base of every rule. A subclass implements `allows`, and the other three where it knows better than "perhaps"."""
+    """Base of every rule. A subclass implements `allows`, and the other three where it knows better
+    than "perhaps".
+    """
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Whether queries at positions i [tq] may see keys at positions j [tk]: boolean [1 or B, 1 or H, 1 or tq, 1 or tk]."""
+        """Whether queries at positions i [tq] may see keys at positions j [tk]: boolean [1 or B, 1
+        or H, 1 or tq, 1 or tk].
+        """
         raise NotImplementedError
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
-        """False only if certainly no query at i0 <= i < i1 sees a key at j0 <= j < j1; both ranges hold something."""
+        """False only if certainly no query at i0 <= i < i1 sees a key at j0 <= j < j1; both ranges
+        hold something.
+        """
         return True
 
     def everywhere(self, i0: int, i1: int, j0: int, j1: int) -> bool:
@@ -42,7 +50,11 @@ class Rule:
         """Both rules must allow the pair."""
         if not isinstance(other, Rule):
             return NotImplemented
-        rules = [rule for rule in _parts(self, AllOf) + _parts(other, AllOf) if not isinstance(rule, Everything)]
+        rules = [
+            rule
+            for rule in _parts(self, AllOf) + _parts(other, AllOf)
+            if not isinstance(rule, Everything)
+        ]
         return AllOf(tuple(rules)) if len(rules) > 1 else (rules or [Everything()])[0]
 
     def __or__(self, other: Rule) -> Rule:
@@ -50,7 +62,11 @@ class Rule:
         if not isinstance(other, Rule):
             return NotImplemented
         rules = _parts(self, AnyOf) + _parts(other, AnyOf)
-        return Everything() if any(isinstance(rule, Everything) for rule in rules) else AnyOf(tuple(rules))
+        return (
+            Everything()
+            if any(isinstance(rule, Everything) for rule in rules)
+            else AnyOf(tuple(rules))
+        )
 
 
 @flax.struct.dataclass
@@ -130,7 +146,8 @@ class AnyOf(Rule):
 
 @flax.struct.dataclass
 class PerHead(Rule):
-    """Head h obeys the h-th rule: other dilations, or other halves of a factorised pattern, in other heads.
+    """Head h obeys the h-th rule: other dilations, or other halves of a factorised pattern, in
+    other heads.
 
     Attributes:
       rules: H rules, none of which tells heads apart itself.
@@ -142,7 +159,10 @@ class PerHead(Rule):
         """See `Rule.allows`."""
         heads = jnp.broadcast_arrays(*(rule.allows(i, j) for rule in self.rules))
         if heads[0].shape[1] != 1:
-            raise UserError(f"PerHead: a rule of it has {heads[0].shape[1]} heads of its own; each must have one")
+            raise UserError(
+                f"PerHead: a rule of it has {heads[0].shape[1]} heads of its own; each must"
+                " have one"
+            )
         return jnp.concatenate(heads, axis=1)
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:

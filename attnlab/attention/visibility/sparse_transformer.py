@@ -1,17 +1,19 @@
-"""Sparse Transformer: strided and fixed attention (Child et al. 2019), and the two rules of blocks they are made of.
+"""Sparse Transformer: strided and fixed attention (Child et al. 2019), and the two rules of blocks
+they are made of.
 
     strided(l)     j <= i and (i - j < l  or  (i - j) mod l = 0)
     fixed(l, c)    j <= i and (j // l = i // l  or  j mod l >= l - c)
 
-l is the stride, near sqrt(T); c the width of the summary at the end of every block of l. Both are the union of the paper's two parts
-("merged" in one head). To give the parts to different heads as the paper also does, name them:
-`CAUSAL & PerHead((Window(l), Stride(l)))` or `CAUSAL & PerHead((Local(l), Summary(l, c)))`. Every j <= i is reached in two steps of a
-union, and in two steps of the strided parts one after the other.
-Non-overlapping local blocks, i // b = j // b, are `Local(b)`; with `reach` the neighbouring blocks are seen too.
-Cost where a kernel skips what is not touched: about 8 T sqrt(T) d FLOPs at l = sqrt(T).
-Source: R. Child, S. Gray, A. Radford, I. Sutskever, "Generating Long Sequences with Sparse Transformers", 2019, section 4;
-local blocks: N. Parmar et al., "Image Transformer", ICML 2018. Re-implementations differ in the first column of a block, which some
-let everybody see beside the summary; we follow the paper.
+l is the stride, near sqrt(T); c the width of the summary at the end of every block of l. Both are
+the union of the paper's two parts ("merged" in one head). To give the parts to different heads as
+the paper also does, name them: `CAUSAL & PerHead((Window(l), Stride(l)))` or `CAUSAL &
+PerHead((Local(l), Summary(l, c)))`. Every j <= i is reached in two steps of a union, and in two
+steps of the strided parts one after the other. Non-overlapping local blocks, i // b = j // b, are
+`Local(b)`; with `reach` the neighbouring blocks are seen too. Cost where a kernel skips what is not
+touched: about 8 T sqrt(T) d FLOPs at l = sqrt(T). Source: R. Child, S. Gray, A. Radford, I.
+Sutskever, "Generating Long Sequences with Sparse Transformers", 2019, section 4; local blocks: N.
+Parmar et al., "Image Transformer", ICML 2018. Re-implementations differ in the first column of a
+block, which some let everybody see beside the summary; we follow the paper.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from attnlab.errors import UserError
 
 @flax.struct.dataclass
 class Local(Rule):
-    """A query sees the keys of its own block, and of the `reach` blocks on either side: |i // block - j // block| <= reach.
+    """A query sees the keys of its own block, and of the `reach` blocks on either side: |i // block
+    - j // block| <= reach.
 
     Attributes:
       block: positions of a block.
@@ -67,12 +70,14 @@ class Local(Rule):
 
 @flax.struct.dataclass
 class Summary(Rule):
-    """Everybody sees the last `width` keys of every block of `stride`: j mod stride >= stride - width.
+    """Everybody sees the last `width` keys of every block of `stride`: j mod stride >= stride -
+    width.
 
     Attributes:
       stride: positions of a block.
       width: columns of the summary, at most the stride.
-      turn: other heads may take other columns: the `turn`-th run of `width` columns, counted from the end of the block, 0 the last.
+      turn: other heads may take other columns: the `turn`-th run of `width` columns, counted from
+        the end of the block, 0 the last.
     """
 
     stride: int = flax.struct.field(pytree_node=False)
@@ -83,7 +88,10 @@ class Summary(Rule):
         at_least(1, "Summary: width", self.width)
         at_least(0, "Summary: turn", self.turn)
         if self._first < 0:
-            raise UserError(f"Summary: {self.width} columns at turn={self.turn} leave a block of stride={self.stride}; lower one of them")
+            raise UserError(
+                f"Summary: {self.width} columns at turn={self.turn} leave a block of"
+                f" stride={self.stride}; lower one of them"
+            )
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
         """See `Rule.allows`."""
@@ -109,10 +117,14 @@ class Summary(Rule):
 
 
 def sparse_strided(stride: int) -> Rule:
-    """Strided attention of the Sparse Transformer: the last `stride` keys, and every `stride`-th before them."""
+    """Strided attention of the Sparse Transformer: the last `stride` keys, and every `stride`-th
+    before them.
+    """
     return Causal() & (Window(stride) | Stride(stride))
 
 
 def sparse_fixed(stride: int, summary: int) -> Rule:
-    """Fixed attention of the Sparse Transformer: the keys of one's own block, and the last `summary` of every block before it."""
+    """Fixed attention of the Sparse Transformer: the keys of one's own block, and the last
+    `summary` of every block before it.
+    """
     return Causal() & (Local(stride) | Summary(stride, summary))

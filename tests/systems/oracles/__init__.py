@@ -1,9 +1,11 @@
-"""Whole forward passes in float64 NumPy with plain loops, written from the papers: one sentence, one position, one head at a time.
+"""Whole forward passes in float64 NumPy with plain loops, written from the papers: one sentence,
+one position, one head at a time.
 
-Each sequence-to-sequence oracle takes the system's parameters (float64), its settings, source ids [B,S] and decoder input [B,T] with
-padding 0, and returns the logits [B,T,V]. Padding is not masked but never read: a sentence is cut to its real length first.
-That of a language model takes its tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes one
-text, or two, [B,S] and [B,T], and returns the logits [B,C].
+Each sequence-to-sequence oracle takes the system's parameters (float64), its settings, source ids
+[B,S] and decoder input [B,T] with padding 0, and returns the logits [B,T,V]. Padding is not masked
+but never read: a sentence is cut to its real length first. That of a language model takes its
+tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
+one text, or two, [B,S] and [B,T], and returns the logits [B,C].
 """
 
 from tests.systems.oracles.attention_lm import attention_lm

@@ -13,7 +13,9 @@ PARTS = {"single": 1, "key_value": 2, "key_value_predict": 3}
 
 
 def attention_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
-    """Equations 1-10 of the paper; `settings["piece"]` words are read at once, and only with `carry` "window" is seen what was before."""
+    """Equations 1-10 of the paper; `settings["piece"]` words are read at once, and only with
+    `carry` "window" is seen what was before.
+    """
     logits = np.zeros((*tokens.shape, params["out"]["kernel"].shape[1]))
     piece = settings.get("piece", tokens.shape[1])
     for b, text in enumerate(texts(tokens)):
@@ -31,14 +33,21 @@ def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vecto
     """h*_t of a state and those before it."""
     count = PARTS[kind]
     parts = np.split(state, count)
-    key, own = parts[0], parts[-1]  # of one part, of two or of three: what asks is the first, what predicts the last
+    key, own = (
+        parts[0],
+        parts[-1],
+    )  # of one part, of two or of three: what asks is the first, what predicts the last
     taken = min(1, count - 1)  # what is taken of an earlier state is its second part, if it has one
     earlier = [np.split(one, count) for one in window]
     found = np.zeros_like(own)
     if earlier:
         fit = params["look"]["fit"]
         asks = key @ fit["w_query"]["kernel"]
-        weights = softmax(np.array([fit["v"] @ np.tanh(one[0] @ fit["w_key"]["kernel"] + asks) for one in earlier]))
+        weights = softmax(
+            np.array(
+                [fit["v"] @ np.tanh(one[0] @ fit["w_key"]["kernel"] + asks) for one in earlier]
+            )
+        )
         for weight, one in zip(weights, earlier, strict=True):
             found = found + weight * one[taken]
     merge = params if kind == "single" else params["look"]

@@ -9,12 +9,22 @@ import numpy as np
 from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start
 
 
-def bilstm_pooling(params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
-    """Conneau et al. 2017: mean, maximum or end of the states; of two texts [p ; h ; |p - h| ; p * h]."""
+def bilstm_pooling(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None
+) -> np.ndarray:
+    """Conneau et al. 2017: mean, maximum or end of the states; of two texts [p ; h ; |p - h| ; p
+    * h].
+    """
     logits = []
     for b in range(len(source)):
-        vectors = [_pooled(params, settings.get("pooling", "mean"), ids[b]) for ids in (source, target) if ids is not None]
-        logits.append(verdict(params["verdict"], vectors[0] if target is None else compared(*vectors)))
+        vectors = [
+            _pooled(params, settings.get("pooling", "mean"), ids[b])
+            for ids in (source, target)
+            if ids is not None
+        ]
+        logits.append(
+            verdict(params["verdict"], vectors[0] if target is None else compared(*vectors))
+        )
     return np.array(logits)
 
 
@@ -30,7 +40,9 @@ def _pooled(params: Tree, pooling: str, row: np.ndarray) -> Vector:
 
 
 def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
-    """The states [forward ; backward] of the real words of a row, and the last state of each direction side by side."""
+    """The states [forward ; backward] of the real words of a row, and the last state of each
+    direction side by side.
+    """
     words = [reader["embed"]["embedding"][word] for word in row[row != 0]]
     found, ends = {}, []
     for direction, order in (("forward", words), ("backward", words[::-1])):
@@ -42,7 +54,9 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
         found[direction] = states
         ends.append(state[1])
     found["backward"].reverse()
-    return [np.concatenate(pair) for pair in zip(found["forward"], found["backward"], strict=True)], np.concatenate(ends)
+    return [
+        np.concatenate(pair) for pair in zip(found["forward"], found["backward"], strict=True)
+    ], np.concatenate(ends)
 
 
 def compared(p: Vector, h: Vector) -> Vector:

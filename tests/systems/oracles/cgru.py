@@ -9,18 +9,33 @@ import numpy as np
 from tests.systems.oracles.parts import Tree, Vector, additive, sigmoid
 
 
-def cgru(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
-    """Sennrich et al. 2017; the parameters of z say which share of the state is new (the paper's, which is old, have the other sign)."""
+def cgru(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
+) -> np.ndarray:
+    """Sennrich et al. 2017; the parameters of z say which share of the state is new (the paper's,
+    which is old, have the other sign).
+    """
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b in range(len(source)):
-        annotations = _annotations(params["reader"], [params["embed_source"]["embedding"][word] for word in source[b][source[b] != 0]])
+        annotations = _annotations(
+            params["reader"],
+            [params["embed_source"]["embedding"][word] for word in source[b][source[b] != 0]],
+        )
         mean = sum(annotations) / len(annotations)
         s = np.tanh(mean @ params["first_state"]["kernel"] + params["first_state"]["bias"])
         for i, token in enumerate(target_in[b]):
             y = params["embed_target"]["embedding"][token]
-            between = _gru(params["before"]["past"], s, y @ params["of_word"]["kernel"] + params["of_word"]["bias"])
+            between = _gru(
+                params["before"]["past"],
+                s,
+                y @ params["of_word"]["kernel"] + params["of_word"]["bias"],
+            )
             c = additive(params["search"], between, annotations)
-            s = _gru(params["after"]["past"], between, c @ params["of_context"]["kernel"] + params["of_context"]["bias"])
+            s = _gru(
+                params["after"]["past"],
+                between,
+                c @ params["of_context"]["kernel"] + params["of_context"]["bias"],
+            )
             t = s @ params["out_state"]["kernel"] + params["out_state"]["bias"]
             t = np.tanh(t + y @ params["out_word"]["kernel"] + c @ params["out_context"]["kernel"])
             logits[b, i] = t @ params["out"]["kernel"] + params["out"]["bias"]
@@ -33,13 +48,21 @@ def _annotations(reader: Tree, words: list[Vector]) -> list[Vector]:
     for layer, order in ((reader["forward"], words), (reader["backward"], words[::-1])):
         found = [np.zeros(len(layer["cell"]["past"]))]
         for x in order:
-            found.append(_gru(layer["cell"]["past"], found[-1], x @ layer["of_input"]["kernel"] + layer["of_input"]["bias"]))
+            found.append(
+                _gru(
+                    layer["cell"]["past"],
+                    found[-1],
+                    x @ layer["of_input"]["kernel"] + layer["of_input"]["bias"],
+                )
+            )
         ways.append(found[1:])
     return [np.concatenate(pair) for pair in zip(ways[0], ways[1][::-1], strict=True)]
 
 
 def _gru(past: Vector, h: Vector, given: Vector) -> Vector:
-    """r, z = sigma(.), n = tanh(W x + r * (U h)), h' = (1 - z) h + z n; `given` is W x + b for r, z, n."""
+    """r, z = sigma(.), n = tanh(W x + r * (U h)), h' = (1 - z) h + z n; `given` is W x + b for
+    r, z, n.
+    """
     of_r, of_z, of_n = np.split(given, 3)
     u_r, u_z, u_n = np.split(past, 3, axis=1)
     r, z = sigmoid(of_r + h @ u_r), sigmoid(of_z + h @ u_z)

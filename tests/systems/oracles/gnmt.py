@@ -11,20 +11,32 @@ from tests.systems.oracles.parts import Tree, Vector, additive, lstm, lstm_start
 State = tuple[Vector, Vector]
 
 
-def gnmt(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
-    """Wu et al. 2016; `settings` has the depths, "query" and "first" as the system; the score is additive."""
+def gnmt(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
+) -> np.ndarray:
+    """Wu et al. 2016; `settings` has the depths, "query" and "first" as the system; the score is
+    additive.
+    """
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     asks_before = settings.get("query", "previous") == "previous"
     for b in range(len(source)):
         annotations, last = _read(params, settings["encoder_layers"], source[b][source[b] != 0])
-        layers = [params["lowest"], *(params[f"above_{number}"] for number in range(settings["decoder_layers"] - 1))]
-        states = last if settings.get("first") == "encoder" else [lstm_start(layer) for layer in layers]
+        layers = [
+            params["lowest"],
+            *(params[f"above_{number}"] for number in range(settings["decoder_layers"] - 1)),
+        ]
+        states = (
+            last if settings.get("first") == "encoder" else [lstm_start(layer) for layer in layers]
+        )
         context = np.zeros(len(annotations[0]))
         for t, word in enumerate(target_in[b]):
             embedded = params["embed_target"]["embedding"][word]
             if asks_before:
                 context = additive(params["search"], states[0][1], annotations)
-            given = embedded @ layers[0]["of_input"]["kernel"]["kernel"] + context @ params["of_context"]["kernel"]
+            given = (
+                embedded @ layers[0]["of_input"]["kernel"]["kernel"]
+                + context @ params["of_context"]["kernel"]
+            )
             following = [lstm(layers[0], states[0], given)]
             if not asks_before:
                 context = additive(params["search"], following[0][1], annotations)
@@ -39,11 +51,16 @@ def gnmt(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: 
 
 
 def _read(params: Tree, depth: int, words: np.ndarray) -> tuple[list[Vector], list[State]]:
-    """The annotations, and the last state of every layer, of the lowest that of its backward half."""
+    """The annotations, and the last state of every layer, of the lowest that of its backward
+    half.
+    """
     x = [params["embed_source"]["embedding"][word] for word in words]
     forward, _ = _pass(params["both_ways"]["forward"], x)
     backward, at_first = _pass(params["both_ways"]["backward"], x[::-1])
-    x, last = [np.concatenate(pair) for pair in zip(forward, backward[::-1], strict=True)], [at_first]
+    x, last = (
+        [np.concatenate(pair) for pair in zip(forward, backward[::-1], strict=True)],
+        [at_first],
+    )
     for number in range(2, depth + 1):
         y, state = _pass(params["reader"][f"layer_{number - 2}"], x)
         x = [one + below for one, below in zip(y, x, strict=True)] if number >= 3 else y

@@ -10,7 +10,9 @@ from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start
 
 
 def lstm_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
-    """Zaremba et al. 2014: the top layer's output to logits, by a matrix of its own or the embedding's."""
+    """Zaremba et al. 2014: the top layer's output to logits, by a matrix of its own or the
+    embedding's.
+    """
     table = params["embed"]["embedding"]
     matrix = table.T if settings.get("share") == "output" else params["out"]["kernel"]
     logits = np.zeros((*tokens.shape, len(table)))

@@ -21,7 +21,9 @@ def lstmn_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.n
     return logits
 
 
-def lstmn_classifier(params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
+def lstmn_classifier(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None
+) -> np.ndarray:
     """The classifier of one text: logits [B,C]."""
     width = len(params["reader_0"]["cell"]["past"])
     read = [[h for h, _ in _stack(params, settings, text)] for text in texts(source)]
@@ -30,18 +32,32 @@ def lstmn_classifier(params: Tree, settings: dict[str, Any], source: np.ndarray,
     return np.array([_verdict(params["verdict"], one) for one in found])
 
 
-def lstmn_pair(params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
+def lstmn_pair(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None
+) -> np.ndarray:
     """The classifier of two texts: logits [B,C]."""
     assert target is not None
     logits, width = [], len(params["readers"]["encoder"]["cell"]["past"])
     table = params["embed"]["embedding"]
     for one, other in zip(texts(source), texts(target), strict=True):
-        first, seen = _both(params["readers"], settings, [table[word] for word in one], [table[word] for word in other])
-        logits.append(_verdict(params["verdict"], np.concatenate([_mean([h for h, _ in first], width), _mean(seen, width)])))
+        first, seen = _both(
+            params["readers"],
+            settings,
+            [table[word] for word in one],
+            [table[word] for word in other],
+        )
+        logits.append(
+            _verdict(
+                params["verdict"],
+                np.concatenate([_mean([h for h, _ in first], width), _mean(seen, width)]),
+            )
+        )
     return np.array(logits)
 
 
-def lstmn_seq2seq(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
+def lstmn_seq2seq(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
+) -> np.ndarray:
     """The encoder-decoder: logits [B,T,V]."""
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b, words in enumerate(texts(source)):
@@ -61,14 +77,20 @@ def _stack(params: Tree, settings: dict[str, Any], text: np.ndarray) -> list[Sta
     return found
 
 
-def _both(readers: Tree, settings: dict[str, Any], y: list[Vector], x: list[Vector]) -> tuple[list[State], list[Vector]]:
+def _both(
+    readers: Tree, settings: dict[str, Any], y: list[Vector], x: list[Vector]
+) -> tuple[list[State], list[Vector]]:
     """The states of the first sequence, and z_t of the second."""
     width = len(readers["encoder"]["cell"]["past"])
     origin = settings.get("origin", "encoder")
-    first = _read(readers["encoder"], {**settings, "origin": "none" if origin == "none" else "zeros"}, y)
+    first = _read(
+        readers["encoder"], {**settings, "origin": "none" if origin == "none" else "zeros"}, y
+    )
     ended = first[-1] if first else (np.zeros(width), np.zeros(width))
     if settings.get("fusion", "deep") == "deep":
-        return first, [h for h, _ in _read(readers["decoder"], {**settings, "origin": origin}, x, ended, first)]
+        return first, [
+            h for h, _ in _read(readers["decoder"], {**settings, "origin": origin}, x, ended, first)
+        ]
     second = _read(readers["decoder"], {**settings, "origin": origin}, x, ended)
     seen = []
     for h, _ in second:
@@ -78,7 +100,11 @@ def _both(readers: Tree, settings: dict[str, Any], y: list[Vector], x: list[Vect
 
 
 def _read(
-    layer: Tree, settings: dict[str, Any], xs: list[Vector], ended: State | None = None, other: list[State] | None = None
+    layer: Tree,
+    settings: dict[str, Any],
+    xs: list[Vector],
+    ended: State | None = None,
+    other: list[State] | None = None,
 ) -> list[State]:
     """Section 3 (and, with another sequence, section 4.2) of the paper: h and c after each word."""
     width = len(layer["cell"]["past"])
@@ -93,23 +119,35 @@ def _read(
         slots = tape[:before] + (written if span is None else written[-span:])
         asks = x if settings.get("question") == "word" else np.concatenate([x, summary])
         summary, cell = _found(layer["look"]["fit"], asks, slots, width)
-        gates = x @ layer["of_input"]["kernel"]["kernel"] + layer["of_input"]["bias"] + summary @ layer["cell"]["past"]
+        gates = (
+            x @ layer["of_input"]["kernel"]["kernel"]
+            + layer["of_input"]["bias"]
+            + summary @ layer["cell"]["past"]
+        )
         i, f, o, g = np.split(gates, 4)
         c = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
         if other is not None:
             gamma, alpha = _found(layer["search"]["fit"], np.concatenate([x, gamma]), other, width)
-            gate = x @ layer["gate_word"]["kernel"] + layer["gate_word"]["bias"] + gamma @ layer["gate_found"]["kernel"]
+            gate = (
+                x @ layer["gate_word"]["kernel"]
+                + layer["gate_word"]["bias"]
+                + gamma @ layer["gate_found"]["kernel"]
+            )
             c = c + sigmoid(gate) * alpha
         tape.append((sigmoid(o) * np.tanh(c), c))
     return tape[before:]
 
 
 def _found(fit: Tree, asks: Vector, slots: list[State], width: int) -> State:
-    """s_i = softmax of v . tanh(h_i W_h + question W), sum_i s_i h_i and sum_i s_i c_i; zeros where there is no slot."""
+    """s_i = softmax of v . tanh(h_i W_h + question W), sum_i s_i h_i and sum_i s_i c_i; zeros where
+    there is no slot.
+    """
     h, c = np.zeros(width), np.zeros(width)
     if slots:
         query = asks @ fit["w_query"]["kernel"]
-        weights = softmax(np.array([fit["v"] @ np.tanh(one @ fit["w_key"]["kernel"] + query) for one, _ in slots]))
+        weights = softmax(
+            np.array([fit["v"] @ np.tanh(one @ fit["w_key"]["kernel"] + query) for one, _ in slots])
+        )
         for weight, (one, cell) in zip(weights, slots, strict=True):
             h, c = h + weight * one, c + weight * cell
     return h, c

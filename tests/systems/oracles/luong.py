@@ -10,15 +10,22 @@ from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start, sigmoid,
 from tests.systems.oracles.seq2seq import through
 
 
-def luong(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
-    """Luong, Pham, Manning 2015, section 3; `settings` has "order" and "feeding" as the system, "attention" a node of `single`."""
+def luong(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
+) -> np.ndarray:
+    """Luong, Pham, Manning 2015, section 3; `settings` has "order" and "feeding" as the system,
+    "attention" a node of `single`.
+    """
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b in range(len(source)):
         annotations, states = _read(params, settings, source[b][source[b] != 0])
         layers = [params["writer"][f"layer_{number}"] for number in range(settings["layers"])]
         a = np.zeros(len(annotations[0]))
         for t, word in enumerate(target_in[b]):
-            given = params["embed_target"]["embedding"][word] @ layers[0]["of_input"]["kernel"]["kernel"]
+            given = (
+                params["embed_target"]["embedding"][word]
+                @ layers[0]["of_input"]["kernel"]["kernel"]
+            )
             if settings.get("feeding", "input") == "input":
                 given = given + a @ params["of_last"]["kernel"]
             lowest = lstm(layers[0], states[0], given)
@@ -30,19 +37,34 @@ def luong(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in:
     return logits
 
 
-def _read(params: Tree, settings: dict[str, Any], words: np.ndarray) -> tuple[list[Vector], list[tuple[Vector, Vector]]]:
-    """The outputs of the top layer, in the order of the source whatever the order of reading, and the last states of all layers."""
+def _read(
+    params: Tree, settings: dict[str, Any], words: np.ndarray
+) -> tuple[list[Vector], list[tuple[Vector, Vector]]]:
+    """The outputs of the top layer, in the order of the source whatever the order of reading, and
+    the last states of all layers.
+    """
     layers = [params["reader"][f"layer_{number}"] for number in range(settings["layers"])]
-    states, backwards = [lstm_start(layer) for layer in layers], settings.get("order", "reversed") == "reversed"
+    states, backwards = (
+        [lstm_start(layer) for layer in layers],
+        settings.get("order", "reversed") == "reversed",
+    )
     found: dict[int, Vector] = {}
     for place in reversed(range(len(words))) if backwards else range(len(words)):
-        states, found[place] = through(layers, states, params["embed_source"]["embedding"][words[place]])
+        states, found[place] = through(
+            layers, states, params["embed_source"]["embedding"][words[place]]
+        )
     return [found[place] for place in range(len(words))], states
 
 
-def _context(params: Tree, settings: dict[str, Any], t: int, h: Vector, annotations: list[Vector]) -> Vector:
+def _context(
+    params: Tree, settings: dict[str, Any], t: int, h: Vector, annotations: list[Vector]
+) -> Vector:
     """c_t = sum_s a_t(s) hbar_s, equations 7 to 10; t counts from 0."""
-    fit, score, alignment = params.get("fit", {}), settings["score"], settings.get("alignment", {"name": "softmax"})
+    fit, score, alignment = (
+        params.get("fit", {}),
+        settings["score"],
+        settings.get("alignment", {"name": "softmax"}),
+    )
     scores = np.array([_score(fit, score["name"], h, one, s) for s, one in enumerate(annotations)])
     count, weights = len(annotations), np.zeros(len(annotations))
     if alignment["name"] == "softmax":
@@ -50,11 +72,17 @@ def _context(params: Tree, settings: dict[str, Any], t: int, h: Vector, annotati
     else:
         place = float(min(t, count - 1))  # local-m
         if alignment["name"] == "local_p":
-            place = count * sigmoid(np.tanh(h @ params["align"]["w_position"]["kernel"]) @ params["align"]["v"][:, 0])
+            place = count * sigmoid(
+                np.tanh(h @ params["align"]["w_position"]["kernel"]) @ params["align"]["v"][:, 0]
+            )
         reach = alignment["reach"]
         window = [s for s in range(count) if abs(s - int(np.floor(place))) <= reach]
         for s, weight in zip(window, softmax(scores[window]), strict=True):
-            bell = np.exp(-((s - place) ** 2) / (2 * (reach / 2) ** 2)) if alignment["name"] == "local_p" else 1.0
+            bell = (
+                np.exp(-((s - place) ** 2) / (2 * (reach / 2) ** 2))
+                if alignment["name"] == "local_p"
+                else 1.0
+            )
             weights[s] = weight * bell
     context = np.zeros_like(annotations[0])
     for weight, one in zip(weights, annotations, strict=True):
@@ -69,5 +97,7 @@ def _score(params: Tree, name: str, h: Vector, annotation: Vector, s: int) -> fl
     if name == "general":
         return float(h @ params["w"]["kernel"] @ annotation)
     if name == "concat":
-        return float(params["v"] @ np.tanh(np.concatenate([h, annotation]) @ params["w_a"]["kernel"]))
+        return float(
+            params["v"] @ np.tanh(np.concatenate([h, annotation]) @ params["w_a"]["kernel"])
+        )
     return float((h @ params["w_l"]["kernel"])[s])

@@ -17,7 +17,9 @@ def ngram_rnn(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.
     for b, text in enumerate(texts(tokens)):
         states = [np.split(one, count) for one in outputs(params, text)]
         for t in range(len(states)):
-            parts = [states[t - i][i] if t >= i else np.zeros_like(states[t][i]) for i in range(count)]
+            parts = [
+                states[t - i][i] if t >= i else np.zeros_like(states[t][i]) for i in range(count)
+            ]
             star = np.tanh(np.concatenate(parts) @ params["merge"]["kernel"])
             logits[b, t] = star @ params["out"]["kernel"] + params["out"]["bias"]
     return logits

@@ -25,7 +25,11 @@ def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
     """e_j = v . tanh(W s + U h_j), c = sum_j softmax(e)_j h_j."""
     params = params["fit"]
     query = state @ params["w_query"]["kernel"]
-    weights = softmax(np.array([params["v"] @ np.tanh(query + one @ params["w_key"]["kernel"]) for one in annotations]))
+    weights = softmax(
+        np.array(
+            [params["v"] @ np.tanh(query + one @ params["w_key"]["kernel"]) for one in annotations]
+        )
+    )
     context = np.zeros_like(annotations[0])
     for weight, one in zip(weights, annotations, strict=True):
         context += weight * one
@@ -39,7 +43,9 @@ def lstm_start(layer: Tree) -> tuple[Vector, Vector]:
 
 
 def lstm(layer: Tree, state: tuple[Vector, Vector], given: Vector) -> tuple[Vector, Vector]:
-    """i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g, h' = o tanh(c'); `given` is x W, the state (c, h)."""
+    """i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g, h' = o tanh(c');
+    `given` is x W, the state (c, h).
+    """
     c, h = state
     i, f, o, g = np.split(given + h @ layer["cell"]["past"] + layer["of_input"]["bias"], 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)

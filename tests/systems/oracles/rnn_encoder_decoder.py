@@ -9,23 +9,34 @@ import numpy as np
 from tests.systems.oracles.parts import Tree, Vector, sigmoid
 
 
-def rnn_encoder_decoder(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
-    """Cho et al. 2014, appendix A.1, by its letters: z is the share of the *old* state, so all that leads to our z is negated."""
+def rnn_encoder_decoder(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
+) -> np.ndarray:
+    """Cho et al. 2014, appendix A.1, by its letters: z is the share of the *old* state, so all that
+    leads to our z is negated.
+    """
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b in range(len(source)):
         layer = params["reader"]
         state = np.zeros(len(layer["cell"]["candidate"]))
         for token in source[b][source[b] != 0]:
-            inputs = params["embed_source"]["embedding"][token] @ layer["of_input"]["kernel"] + layer["of_input"]["bias"]
+            inputs = (
+                params["embed_source"]["embedding"][token] @ layer["of_input"]["kernel"]
+                + layer["of_input"]["bias"]
+            )
             state = _cho_encoder(layer["cell"], state, inputs)
         c = np.tanh(state @ params["summary"]["kernel"])
         state = np.tanh(c @ params["first_state"]["kernel"])
         for i, token in enumerate(target_in[b]):
             word = params["embed_target"]["embedding"][token]
             of_word = word @ params["of_word"]["kernel"] + params["of_word"]["bias"]
-            state = _cho_decoder(params["cell"]["past"], state, of_word, c @ params["of_context"]["kernel"])
+            state = _cho_decoder(
+                params["cell"]["past"], state, of_word, c @ params["of_context"]["kernel"]
+            )
             units = state @ params["out_state"]["kernel"] + params["out_state"]["bias"]
-            units = units + word @ params["out_word"]["kernel"] + c @ params["out_context"]["kernel"]
+            units = (
+                units + word @ params["out_word"]["kernel"] + c @ params["out_context"]["kernel"]
+            )
             hidden = np.array([max(units[2 * k], units[2 * k + 1]) for k in range(len(units) // 2)])
             logits[b, i] = hidden @ params["out"]["kernel"] + params["out"]["bias"]
     return logits
@@ -40,9 +51,13 @@ def _cho_encoder(cell: Tree, state: Vector, inputs: Vector) -> Vector:
 
 
 def _cho_decoder(past: np.ndarray, state: Vector, of_word: Vector, of_context: Vector) -> Vector:
-    """h' = z h + (1 - z) tanh(W y + r * (U h + C c)): the reset gate closes the way of the context too."""
+    """h' = z h + (1 - z) tanh(W y + r * (U h + C c)): the reset gate closes the way of the
+    context too.
+    """
     width = len(state)
     of_r, of_z, of_n = (slice(k * width, (k + 1) * width) for k in range(3))
     r = sigmoid(of_word[of_r] + state @ past[:, of_r] + of_context[of_r])
     z = sigmoid(-of_word[of_z] - state @ past[:, of_z] - of_context[of_z])
-    return z * state + (1.0 - z) * np.tanh(of_word[of_n] + r * (state @ past[:, of_n] + of_context[of_n]))
+    return z * state + (1.0 - z) * np.tanh(
+        of_word[of_n] + r * (state @ past[:, of_n] + of_context[of_n])
+    )

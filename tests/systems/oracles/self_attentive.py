@@ -10,15 +10,22 @@ from tests.systems.oracles.bilstm_pooling import read, verdict
 from tests.systems.oracles.parts import Tree, Vector, softmax
 
 
-def self_attentive(params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None) -> np.ndarray:
-    """Lin et al. 2017, equations 5-8; of two texts every row of both matrices by its own weights, and their product."""
+def self_attentive(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None
+) -> np.ndarray:
+    """Lin et al. 2017, equations 5-8; of two texts every row of both matrices by its own weights,
+    and their product.
+    """
     logits = []
     for b in range(len(source)):
         matrices = [_matrix(params, ids[b])[1] for ids in (source, target) if ids is not None]
         rows = matrices[0]
         if target is not None:
             gates = (params["gate_source"]["kernel"], params["gate_target"]["kernel"])
-            rows = [(p @ gates[0][i]) * (h @ gates[1][i]) for i, (p, h) in enumerate(zip(*matrices, strict=True))]
+            rows = [
+                (p @ gates[0][i]) * (h @ gates[1][i])
+                for i, (p, h) in enumerate(zip(*matrices, strict=True))
+            ]
         logits.append(verdict(params["verdict"], np.concatenate(rows)))
     return np.array(logits)
 
@@ -42,6 +49,13 @@ def _matrix(params: Tree, row: np.ndarray) -> tuple[list[Vector], list[Vector]]:
     hops = params["look"]["w_hops"]["kernel"]
     if not states:
         return [np.zeros(0)] * hops.shape[1], [np.zeros_like(ends)] * hops.shape[1]
-    scores = np.array([np.tanh(state @ params["look"]["w_hidden"]["kernel"]) @ hops for state in states])  # [S,r]
+    scores = np.array(
+        [np.tanh(state @ params["look"]["w_hidden"]["kernel"]) @ hops for state in states]
+    )  # [S,r]
     weights = [softmax(scores[:, hop]) for hop in range(hops.shape[1])]
-    return weights, [sum((weight * state for weight, state in zip(one, states, strict=True)), np.zeros_like(ends)) for one in weights]
+    return weights, [
+        sum(
+            (weight * state for weight, state in zip(one, states, strict=True)), np.zeros_like(ends)
+        )
+        for one in weights
+    ]

@@ -9,7 +9,9 @@ import numpy as np
 from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start
 
 
-def seq2seq(params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray) -> np.ndarray:
+def seq2seq(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
+) -> np.ndarray:
     """Sutskever, Vinyals, Le 2014; `settings` has "order", "reversed" unless it says "plain"."""
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b in range(len(source)):
@@ -27,8 +29,12 @@ def seq2seq(params: Tree, settings: dict[str, Any], source: np.ndarray, target_i
     return logits
 
 
-def through(layers: list[Tree], states: list[tuple[Vector, Vector]], x: Vector) -> tuple[list[tuple[Vector, Vector]], Vector]:
-    """One step of layers, each of which reads what the one below puts out: their states (c, h), and the output of the top one."""
+def through(
+    layers: list[Tree], states: list[tuple[Vector, Vector]], x: Vector
+) -> tuple[list[tuple[Vector, Vector]], Vector]:
+    """One step of layers, each of which reads what the one below puts out: their states (c, h), and
+    the output of the top one.
+    """
     following = []
     for layer, state in zip(layers, states, strict=True):
         following.append(lstm(layer, state, x @ layer["of_input"]["kernel"]["kernel"]))

@@ -1,0 +1,46 @@
+"""`compare DIR DIR`: two sweeps side by side, and what differs between them; reads records only."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The two folders, and a file."""
+    parser.add_argument("first", metavar="DIR", type=Path, help="the folder of a sweep")
+    parser.add_argument(
+        "second",
+        metavar="DIR2",
+        type=Path,
+        help="another with the same measure; differences are its minus the first's",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="write FILE.md (both tables) or FILE.csv (the first, nothing rounded) too",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the tables, and write them where that is asked for; needs neither jax nor a network.
+
+    Returns:
+      0, whatever differs.
+
+    Raises:
+      UserError: a folder holds no sweep, or a damaged record; the sweeps cannot be compared; a file
+        of another kind is asked for.
+    """
+    from attnlab.errors import UserError
+    from attnlab.experiments import report
+
+    if arguments.out is not None and arguments.out.suffix not in (".md", ".csv"):
+        raise UserError(
+            f"--out={arguments.out}: the name of a file that ends in .md or .csv is needed"
+        )
+    if arguments.first.resolve() == arguments.second.resolve():
+        raise UserError(f"{arguments.first} is named twice; name two sweeps")
+    report.write_across(arguments.first, arguments.second, arguments.out)
+    return 0

@@ -1,0 +1,48 @@
+"""`stop DIR TRIAL`: stop one trial of a sweep for good, from any terminal that sees its folder."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EPILOG = """\
+The trial saves and leaves within seconds; one that has not begun never does. The choice is then made without it, and choice.json and
+the report say so. --undo lets it run again, as long as the choice of its variant is not frozen."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The folder, the trial, and why."""
+    parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
+    parser.add_argument(
+        "trial", metavar="TRIAL", help="its name as 'status' shows it: CANDIDATE/seedN"
+    )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="kept beside the choice")
+    parser.add_argument(
+        "--undo", action="store_true", help="let a trial that was stopped run again"
+    )
+    parser.epilog = EPILOG
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write down that the trial is stopped, or no longer.
+
+    Returns:
+      0.
+
+    Raises:
+      UserError: no such sweep or trial, one that has settled, or one that was not stopped.
+    """
+    from attnlab.experiments.run import read, stop_trial, take_back
+
+    read(arguments.directory)
+    if arguments.undo:
+        take_back(arguments.directory, arguments.trial)
+        print(f"{arguments.trial} may run again: the next launcher takes it")
+        return 0
+    before = stop_trial(arguments.directory, arguments.trial, arguments.reason)
+    print(
+        f"{arguments.trial} is asked to save and leave"
+        if before.state == "running"
+        else f"{arguments.trial} will not run"
+    )
+    return 0

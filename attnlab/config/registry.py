@@ -1,0 +1,402 @@
+"""Names to things: explicit tables, dotted paths for a user's own, and fields that are the
+configuration.
+
+A *component* is a class or function whose parameters with a default are its configuration;
+parameters without a default are handed over by the code that uses it (a vocabulary size, say). A
+config node that names a component is a mapping `{"name": ..., field: value, ...}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import importlib
+import inspect
+import os
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attnlab import errors
+from attnlab.errors import UserError, nearest
+
+_NOT_CONFIG = {"parent", "name"}  # linen adds these two to every module
+_BY_CODE = {
+    "learning_rate"
+}  # supplied by the schedule, even where an optimizer has a default of its own
+
+
+class Table:
+    """An ordered table of components: `name -> "module:attribute"`, imported on first use.
+
+    Attributes:
+      kind: what the entries are, in the singular ("mechanism"); used in messages.
+      entries: the table itself.
+      base: "module:Class" from which a component must be derived; "" for any class or function.
+      given: the parameters that code supplies. Without a base a component must take them.
+      declares: attributes that a component must have, of the types that the base annotates them
+        with.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, str],
+        base: str = "",
+        given: Sequence[str] = (),
+        declares: Sequence[str] = (),
+    ) -> None:
+        self.kind = kind
+        self.entries = dict(entries)
+        self.base, self.given, self.declares = base, tuple(given), tuple(declares)
+
+    def names(self) -> list[str]:
+        """The registered names, in the order of the table."""
+        return list(self.entries)
+
+    def resolve(self, name: str) -> Any:
+        """The component called `name`, or the object at the dotted path `package.module:Attribute`.
+
+        Raises:
+          UserError: see `find` and `check`.
+        """
+        component = self.find(name)
+        self.check(component, name, f"{self.kind} {name!r}")
+        return component
+
+    def find(self, name: str) -> Any:
+        """What `name` leads to, whatever it is.
+
+        Raises:
+          UserError: no such name (with near names), or nothing importable at the dotted path, with
+            file and line where it went wrong.
+        """
+        if not isinstance(name, str) or not name:
+            raise UserError(
+                f"{self.kind} {name!r}: a name is needed; choose from: {', '.join(self.entries)}"
+            )
+        path = name if ":" in name else self.entries.get(name)
+        if path is None:
+            raise UserError(f"unknown {self.kind} {name!r}; {nearest(name, self.entries)}")
+        module, _, attribute = path.partition(":")
+        if ":" in name:
+            errors.own_module(module)
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a user's module may raise anything, and leave
+            raise UserError(f"{self.kind} {name!r}: {_reason(error, module, attribute)}") from error
+
+    def check(self, component: Any, name: str, where: str) -> None:
+        """Whether what a dotted path has led to can be one of these components; what the table
+        names itself always can.
+
+        Args:
+          component: what `find` has found.
+          name: by which.
+          where: how messages begin.
+
+        Raises:
+          UserError: it cannot, why, and the file and line where it stands.
+        """
+        if ":" not in name:
+            return
+        this = f"{_sort(component)}{source(component) or _file(name)}"
+        base = _at(self.base) if self.base else None
+        if base is not None and not (isinstance(component, type) and issubclass(component, base)):
+            raise UserError(
+                f"{where}: expected a class derived from {base.__module__}.{base.__name__}, this is"
+                f" {this}"
+            )
+        if not callable(component):
+            raise UserError(f"{where}: expected a class or a function, this is {this}")
+        for attribute in self.declares:
+            _check_declared(
+                component,
+                attribute,
+                hints(base).get(attribute) if base else None,
+                f"{where}: {this}",
+            )
+        try:
+            known = fields(component)
+        except (TypeError, ValueError) as error:
+            if not self.given:
+                return
+            raise UserError(
+                f"{where}: its parameters cannot be told ({error}); call it in a function of"
+                " your own"
+            ) from error
+        takes_any = any(
+            one.kind is one.VAR_KEYWORD for one in inspect.signature(component).parameters.values()
+        )
+        if (
+            base is None
+            and not takes_any
+            and (lacking := [one for one in self.given if one not in known])
+        ):
+            raise UserError(
+                f"{where}: {this} does not take {lacking[0]!r}, which every {self.kind} gets; it"
+                f" takes: {', '.join(known)}"
+            )
+        settled = {*self.given, *getattr(component, "parts", ())}
+        if needed := [
+            one
+            for one, default in known.items()
+            if default is inspect.Parameter.empty and one not in settled
+        ]:
+            raise UserError(
+                f"{where}: {this} has the field {needed[0]!r} without a default, which nobody"
+                " supplies; give it one"
+            )
+
+    def defaults(self, name: str) -> dict[str, Any]:
+        """The configuration fields of `name` with their default values."""
+        return {
+            field: value
+            for field, value in fields(self.resolve(name)).items()
+            if value is not inspect.Parameter.empty
+        }
+
+
+def fields(component: Callable[..., Any]) -> dict[str, Any]:
+    """Parameters of a component and their defaults; `inspect.Parameter.empty` where the code must
+    supply one.
+    """
+    return {
+        parameter.name: inspect.Parameter.empty if parameter.name in _BY_CODE else parameter.default
+        for parameter in inspect.signature(component).parameters.values()
+        if parameter.name not in _NOT_CONFIG
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+
+
+def hints(component: Any) -> dict[str, Any]:
+    """The annotations of a component's parameters; what only a type checker can resolve is left
+    out, and so goes unchecked.
+    """
+    with contextlib.suppress(Exception):  # an annotation may raise anything
+        return typing.get_type_hints(component)
+    found: dict[str, Any] = {}
+    inner = component.func if isinstance(component, functools.partial) else component
+    for one in reversed(getattr(inner, "__mro__", (inner,))):
+        names = (
+            vars(sys.modules[one.__module__])
+            if getattr(one, "__module__", None) in sys.modules
+            else {}
+        )
+        names = getattr(inspect.unwrap(one), "__globals__", names)
+        for field, annotation in (
+            vars(one).get("__annotations__") or getattr(one, "__annotations__", {})
+        ).items():
+            found.pop(field, None)
+            if not isinstance(annotation, str):
+                found[field] = annotation  # its inner names may stay unknown, its form is not
+            with contextlib.suppress(Exception):
+                found[field] = typing.get_type_hints(
+                    types.SimpleNamespace(__annotations__={field: annotation}), names
+                )[field]
+    return found
+
+
+def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., Any]:
+    """A factory for the component that `spec` names, its fields bound and its parts built.
+
+    Args:
+      table: where `spec["name"]` is looked up.
+      spec: a config node, `{"name": ..., field: value, ...}`.
+      where: the node's place in the config, for messages ("system.attention").
+
+    Returns:
+      `functools.partial(component, **fields)`. A field for which the component's `parts` (a mapping
+      of field to table) names a table is itself built into a factory.
+
+    Raises:
+      UserError: unknown name, unknown field or a value of the wrong type, naming the place and the
+        near names.
+    """
+    component = table.find(spec.get("name", ""))
+    table.check(component, spec["name"], f"{where}={spec['name']}")
+    known = fields(component)
+    parts: Mapping[str, Table] = getattr(component, "parts", {})
+    annotations = hints(component)
+    values: dict[str, Any] = {}
+    for field, value in spec.items():
+        if field == "name":
+            continue
+        if (
+            field not in parts
+            and known.get(field, inspect.Parameter.empty) is inspect.Parameter.empty
+        ):
+            settable = [
+                name
+                for name, default in known.items()
+                if name in parts or default is not inspect.Parameter.empty
+            ]
+            raise UserError(
+                f"{where}: {spec['name']} has no field {field!r} to set; {nearest(field, settable)}"
+            )
+        if field in parts:
+            values[field] = build(
+                parts[field],
+                {"name": value} if isinstance(value, str) else value,
+                f"{where}.{field}",
+            )
+            continue
+        check_type(value, annotations.get(field, Any), f"{where}.{field}")
+        values[field] = tuple(value) if isinstance(value, list) else value
+    return functools.partial(component, **values)
+
+
+Part = str | Mapping[str, Any] | Callable[..., Any]
+"""A field that holds a component: a name or a node in configs and defaults, a factory once built."""
+
+
+def made(table: Table, part: Part) -> Callable[..., Any]:
+    """The factory of a `Part`, built if it is still a name or a node."""
+    if callable(part):
+        return part
+    return build(table, {"name": part} if isinstance(part, str) else part, table.kind)
+
+
+def source(component: Any) -> str:
+    """Where a class or function stands, " (file.py:12)"; "" where that is not known."""
+    with contextlib.suppress(TypeError, OSError):
+        return f" ({errors.short(inspect.getsourcefile(component) or '')}:{inspect.getsourcelines(component)[1]})"
+    return ""
+
+
+def kind(factory: Callable[..., Any]) -> Any:
+    """The class or function behind a factory."""
+    return factory.func if isinstance(factory, functools.partial) else factory
+
+
+def holds(factory: Any, wanted: type) -> bool:
+    """Whether a factory makes a `wanted` or, at any depth, has a factory of one among its parts."""
+    made_here = isinstance(kind(factory), type) and issubclass(kind(factory), wanted)
+    return made_here or any(
+        holds(part, wanted) for part in getattr(factory, "keywords", {}).values()
+    )
+
+
+def check_type(value: Any, hint: Any, where: str) -> None:
+    """Raise `UserError` unless `value` fits an annotation made of int, float, bool, str, None,
+    tuple, Literal and unions of them.
+
+    An int fits a float, a list fits a tuple, only a function the Callable of a union; anything else
+    in an annotation is not checked.
+    """
+    if not _fits(value, hint):
+        wanted = " or ".join(_named(hint))
+        words = [one for one in typing.get_args(hint) if isinstance(one, str)]
+        if words and isinstance(value, str):
+            raise UserError(f"{where}={value!r}; {nearest(value, words)}")
+        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {wanted}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        args = typing.get_args(hint)
+        if any(
+            typing.get_origin(one) is Callable for one in args
+        ):  # "a mask or a function of one": a config can hold neither
+            return callable(value) or any(
+                _fits(value, one)
+                for one in args
+                if one is not Any and typing.get_origin(one) is not Callable
+            )
+        return any(_fits(value, one) for one in args)
+    if origin is typing.Literal:
+        return any(value == one and type(value) is type(one) for one in typing.get_args(hint))
+    kind = origin or hint
+    if kind is None or kind is type(None):
+        return value is None
+    accepted: Any = {bool: bool, int: int, float: (int, float), str: str, tuple: (tuple, list)}.get(
+        kind
+    )
+    return accepted is None or (
+        isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
+    )
+
+
+def _named(hint: Any) -> list[str]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [name for one in typing.get_args(hint) for name in _named(one)]
+    if typing.get_origin(hint) is typing.Literal:
+        return [repr(one) for one in typing.get_args(hint)]
+    return [
+        "None"
+        if hint in (None, type(None))
+        else getattr(typing.get_origin(hint) or hint, "__name__", str(hint))
+    ]
+
+
+def _at(path: str) -> Any:
+    """The object at "module:attribute" of our own."""
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _reason(error: BaseException, module: str, attribute: str) -> str:
+    """Why there is nothing at a dotted path: the module is not to be found, or raises in which
+    line, or has no such attribute.
+    """
+    loaded = sys.modules.get(module)
+    if (
+        isinstance(error, AttributeError)
+        and loaded is not None
+        and error.obj is loaded
+        and error.name == attribute
+    ):
+        near = difflib.get_close_matches(
+            attribute, [name for name in vars(loaded) if not name.startswith("_")], n=1
+        )
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"{module!r} has no attribute {attribute!r}{_file(module)}{hint}"
+    where = errors.place(error)
+    if isinstance(error, ModuleNotFoundError) and not where:
+        return (
+            f"cannot import {module!r}: {error}; looked for it among what is installed and in"
+            f" {os.getcwd()}"
+        )
+    if isinstance(error, (ImportError, UserError)) and not where:
+        return f"cannot import {module!r}: {error}"
+    return f"cannot import {module!r}: {f'{where}: ' if where else ''}{errors.said(error)}"
+
+
+def _sort(value: Any) -> str:
+    """What something is, in words."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, types.ModuleType):
+        return f"the module {value.__name__}"
+    return (
+        f"the function {value.__name__}"
+        if inspect.isroutine(value)
+        else f"of type {type(value).__name__}"
+    )
+
+
+def _file(path: str) -> str:
+    """The file of the module of a dotted path, " (file.py)"; "" where it has none."""
+    file = getattr(sys.modules.get(path.partition(":")[0]), "__file__", None)
+    return f" ({errors.short(file)})" if file else ""
+
+
+def _check_declared(component: Any, attribute: str, hint: Any, begin: str) -> None:
+    """Raise `UserError` unless a component has the attribute, of the type that its base annotates
+    it with.
+    """
+    wanted = next(iter(typing.get_args(hint)), None)
+    name = f"{attribute} = {wanted.__name__}(...)" if isinstance(wanted, type) else attribute
+    if not hasattr(component, attribute):
+        raise UserError(f"{begin} declares no {attribute}; write {name}")
+    value = getattr(component, attribute)
+    if isinstance(wanted, type) and not isinstance(value, wanted):
+        raise UserError(
+            f"{begin} declares {attribute} of type {type(value).__name__}; write {name}"
+        )

@@ -1,0 +1,215 @@
+"""The tree of a config: its nodes, the components they configure, and its plain, flat and hashed
+forms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.config.registry import Table, fields, hints
+from attnlab.errors import UserError
+
+TABLES: Mapping[str, str] = {
+    "system": "attnlab.systems:SYSTEMS",
+    "data": "attnlab.data:SOURCES",
+    "optimizer": "attnlab.training.optimizers:OPTIMIZERS",
+    "schedule": "attnlab.training.optimizers:SCHEDULES",
+}
+"""Which table the components at the top of the tree come from; below them, a component's `parts` say it."""
+
+NODES: Mapping[str, str] = {
+    "decoding": "attnlab.decoding.settings:Settings",
+    "reinforce": "attnlab.tasks.auxiliary:Reinforce",
+}
+"""Nodes at the top of the tree that are always the fields of one and the same class, so they need no name."""
+
+HINTS: Mapping[str, Any] = {"auxiliary": float | None}
+"""What the values of a node may be whose keys are anybody's; None is a weight that is left out on purpose."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A node of the tree and what is known about its keys.
+
+    Attributes:
+      node: the node itself.
+      where: its dotted name; "" for the root.
+      tables: the keys that hold components, with the table each comes from.
+      component: the class or function the node configures, or None.
+    """
+
+    node: ConfigDict
+    where: str
+    tables: Mapping[str, Table]
+    component: Callable[..., Any] | None = None
+
+    @classmethod
+    def root(cls, config: ConfigDict, tables: Mapping[str, Table] | None) -> Place:
+        """The whole tree; imports only the tables it needs."""
+        if tables is None:
+            tables = {key: _imported(path) for key, path in TABLES.items() if key in config}
+        return cls(config, "", {key: table for key, table in tables.items() if key in config})
+
+    def name(self, key: str) -> str:
+        """The full dotted name of `key` in this node."""
+        return f"{self.where}.{key}" if self.where else key
+
+    def child(self, key: str) -> Place | None:
+        """The node at `key`, or None where there is none; raises `UserError` for a component
+        nobody knows.
+        """
+        node = self.node.get(key)
+        if not isinstance(node, ConfigDict):
+            return None
+        if key not in self.tables:
+            fixed = None if self.where else NODES.get(key)
+            return Place(node, self.name(key), {}, _imported(fixed) if fixed else None)
+        table, name = self.tables[key], node.get("name", "")
+        try:
+            component = table.find(name)
+        except UserError as error:
+            raise UserError(f"config.{self.name(key)}: {error}") from error
+        table.check(component, name, f"config.{self.name(key)}={name}")
+        return Place(node, self.name(key), getattr(component, "parts", {}), component)
+
+    def children(self) -> Iterator[Place]:
+        """All nodes directly below."""
+        places = (self.child(key) for key in list(self.node))
+        return (place for place in places if place is not None)
+
+    @functools.cached_property
+    def hints(self) -> dict[str, Any]:
+        """The annotations of the component's fields."""
+        return hints(self.component) if self.component else {}
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The component's fields with a plain default, see `defaults`."""
+        return defaults(self.component) if self.component else {}
+
+    def hint(self, key: str) -> Any:
+        """The annotation of a component's field, or of a key of a node in `HINTS`; `Any` where
+        there is none.
+        """
+        return self.hints.get(key, Any) if self.component else HINTS.get(self.where, Any)
+
+
+def _imported(path: str) -> Any:
+    """The object at "module:attribute"."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def separate(config: ConfigDict) -> ConfigDict:
+    """A copy in which no two places are one object, as they are where a file uses one dictionary
+    twice; references stay.
+    """
+    items = config.items(preserve_field_references=True)
+    return ConfigDict(
+        {key: separate(value) if isinstance(value, ConfigDict) else value for key, value in items}
+    )
+
+
+def defaults(component: Callable[..., Any]) -> dict[str, Any]:
+    """The fields of a component whose default is a plain value; a dataclass's default factories are
+    called.
+    """
+    made = dataclasses.fields(component) if dataclasses.is_dataclass(component) else ()
+    factories = {
+        field.name: field.default_factory
+        for field in made
+        if field.default_factory is not dataclasses.MISSING
+    }
+    values = {
+        name: factories[name]() if name in factories else value
+        for name, value in fields(component).items()
+    }
+    return {name: value for name, value in values.items() if is_plain(value)}
+
+
+def is_plain(value: Any) -> bool:
+    """True for what a config may hold: None, bool, int, float, str, and tuples, lists or
+    string-keyed mappings of these.
+    """
+    if isinstance(value, (Mapping, ConfigDict)):
+        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def complete(place: Place) -> None:
+    """Fills in what the config leaves to the components, in place: own defaults, "name" for
+    {"name": "name"}.
+    """
+    if place.component:
+        for field, default in place.defaults.items():
+            if field not in place.node:
+                place.node[field] = default
+            elif (
+                isinstance(default, float)
+                and type(place.node[field]) is int
+                and abs(place.node[field]) < 2**1000
+            ):
+                place.node[field] = float(place.node[field])
+    for key, value in list(place.node.items()):
+        if isinstance(value, str) and key in place.tables:
+            del place.node[key]  # a ConfigDict keeps the type of what it holds
+            place.node[key] = ConfigDict({"name": value})
+        elif isinstance(value, list):
+            del place.node[key]  # a ConfigDict turns a tuple set over a list back into a list
+            place.node[key] = _frozen(value)
+    for child in place.children():
+        complete(child)
+
+
+def from_dict(tree: Mapping[str, Any]) -> ConfigDict:
+    """The config stored as `tree` (of `to_dict`, through JSON if need be: lists become tuples
+    again), not yet locked.
+    """
+    return ConfigDict(
+        {
+            key: from_dict(value) if isinstance(value, Mapping) else _frozen(value)
+            for key, value in tree.items()
+        }
+    )
+
+
+def to_dict(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config as nested plain dictionaries, ready for JSON; tuples stay tuples."""
+    return {
+        key: to_dict(value) if isinstance(value, (ConfigDict, Mapping)) else _frozen(value)
+        for key, value in config.items()
+    }
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value by its full dotted name, `{"system.attention.hidden": 256, ...}`, in the order of
+    the tree.
+    """
+    found: dict[str, Any] = {}
+    for key, value in to_dict(config).items():
+        below = flat(value) if isinstance(value, dict) else {}
+        found |= {f"{key}.{name}": leaf for name, leaf in below.items()} or {key: value}
+    return found
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """12 hex digits: sha256 of the canonical JSON (sorted keys, no spaces); the same for lists and
+    tuples.
+    """
+    canonical = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _frozen(value: Any) -> Any:
+    """Lists to tuples, all the way down."""
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,66 @@
+"""What an experiment file states, and how it is read. The way into this room; needs nothing beyond
+Python.
+
+`attnlab.experiments` hands on the words that a file is written in; planning takes the checked
+experiment as plain values (`definition`).
+"""
+
+from attnlab.experiments.define.axes import Axis, Point, cross, flattened, grid, rows, text, zipped
+from attnlab.experiments.define.derived import (
+    COUNTED,
+    check_derived,
+    forms,
+    is_derived,
+    is_timed,
+    reached,
+)
+from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, better
+from attnlab.experiments.define.inline import Words
+from attnlab.experiments.define.loading import (
+    AS_IT_IS,
+    MOST_LOOKS,
+    Changes,
+    definition,
+    definition_hash,
+    load_experiment,
+)
+from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
+from attnlab.experiments.define.typed import same, spelt, typed
+
+__all__ = [
+    "AS_IT_IS",
+    "COUNTED",
+    "MOST_LOOKS",
+    "Axis",
+    "Budget",
+    "Changes",
+    "Claim",
+    "Contrast",
+    "Experiment",
+    "Point",
+    "Range",
+    "Search",
+    "Words",
+    "better",
+    "check_derived",
+    "choice",
+    "cross",
+    "definition",
+    "definition_hash",
+    "flattened",
+    "forms",
+    "grid",
+    "integers",
+    "is_derived",
+    "is_timed",
+    "load_experiment",
+    "log_uniform",
+    "reached",
+    "rows",
+    "same",
+    "spelt",
+    "text",
+    "typed",
+    "uniform",
+    "zipped",
+]

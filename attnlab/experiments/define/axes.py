@@ -1,0 +1,215 @@
+"""Axes of an experiment: named points, each a set of overrides `{"system.attention.score": "dot",
+...}` of a config.
+
+`grid` takes every combination, `zipped` goes through several settings in step, `rows` names each
+point, `cross` joins axes. Values are plain config values; where a component stands in the config,
+its name replaces it, as `--config.a.b=value` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from attnlab.config.tree import is_plain
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One setting of an axis.
+
+    Attributes:
+      name: what tables call it: "score=dot, heads=4", or its label.
+      overrides: full dotted name to value.
+    """
+
+    name: str
+    overrides: Mapping[str, Any]
+
+
+Axis = tuple[Point, ...]
+
+
+def grid(settings: Mapping[str, Sequence[Any]]) -> Axis:
+    """Every combination of the values, the last setting changing fastest.
+
+    Raises:
+      UserError: no setting, a setting without values, a key that is no dotted name, a value that no
+        config can hold.
+    """
+    values = _checked(settings, "grid")
+    return _named(settings, itertools.product(*values))
+
+
+def zipped(settings: Mapping[str, Sequence[Any]]) -> Axis:
+    """The first value of every setting, then the second of every setting, and so on.
+
+    Raises:
+      UserError: as `grid`, and settings of different lengths.
+    """
+    values = _checked(settings, "zipped")
+    lengths = {key: len(one) for key, one in zip(settings, values, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise UserError(
+            "zipped: settings of different lengths:"
+            f" {', '.join(f'{key!r} has {n}' for key, n in lengths.items())}"
+        )
+    return _named(settings, zip(*values, strict=True))
+
+
+def rows(points: Mapping[str, Mapping[str, Any]]) -> Axis:
+    """Each point by its label; `{}` is the base config itself.
+
+    Raises:
+      UserError: no row, a row that is no mapping, a key that is no dotted name, a value that no
+        config can hold.
+    """
+    if not isinstance(points, Mapping) or not points:
+        raise UserError(
+            f"rows: expected {{label: {{key: value}}}} with at least one row, got {points!r}"
+        )
+    return tuple(
+        Point(_label(label), flattened(overrides, f"rows: {label!r}"))
+        for label, overrides in points.items()
+    )
+
+
+def cross(*axes: Axis) -> Axis:
+    """Every combination of the points of several axes, the last axis changing fastest.
+
+    Raises:
+      UserError: two axes set the same key, or one is empty.
+    """
+    for number, axis in enumerate(axes, start=1):
+        if not axis or not all(isinstance(point, Point) for point in axis):
+            raise UserError(f"cross: axis {number} is no axis; make it with grid, zipped or rows")
+    return tuple(_joined(points) for points in itertools.product(*axes))
+
+
+def text(value: Any) -> str:
+    """A value as it would be written on the command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return repr(value) if value[:1] in ("'", '"') else value
+    return repr(_frozen(value))
+
+
+def _frozen(value: Any) -> Any:
+    """Lists, which JSON makes of tuples, to tuples again."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def flattened(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Overrides with dotted names only: `{"system": {"attention": {"name": "single"}}}` becomes
+    `{"system.attention.name": "single"}`.
+
+    Raises:
+      UserError: not a mapping, a key that is no dotted name, a value that no config can hold.
+    """
+    if not isinstance(overrides, Mapping):
+        raise UserError(f"{where}: expected {{key: value}}, got {overrides!r}")
+    flat: dict[str, Any] = {}
+    for key, value in overrides.items():
+        _check_key(key, where)
+        inside = flattened(value, where) if isinstance(value, Mapping) else {}
+        flat |= (
+            {f"{key}.{name}": one for name, one in inside.items()}
+            if isinstance(value, Mapping)
+            else {key: _plain(key, value, where)}
+        )
+    return flat
+
+
+def _checked(settings: Mapping[str, Sequence[Any]], where: str) -> list[list[Any]]:
+    """The values of every setting."""
+    if not isinstance(settings, Mapping) or not settings:
+        raise UserError(
+            f"{where}: expected {{key: (value, value, ...)}} with at least one setting, got"
+            f" {settings!r}"
+        )
+    for key, values in settings.items():
+        _check_key(key, where)
+        if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+            raise UserError(f"{where}: the values of {key!r} must be a tuple, got {values!r}")
+    found = [[_plain(key, value, where) for value in values] for key, values in settings.items()]
+    for key, values in zip(settings, found, strict=True):
+        if not values:
+            raise UserError(f"{where}: {key!r} has no values")
+        if len({repr(value) for value in values}) < len(values):
+            raise UserError(f"{where}: {key!r} has a value twice: {', '.join(map(repr, values))}")
+    return found
+
+
+def _check_key(key: Any, where: str) -> None:
+    if (
+        not isinstance(key, str)
+        or not key
+        or not all(part.isidentifier() for part in key.split("."))
+    ):
+        raise UserError(
+            f"{where}: {key!r} is not the dotted name of a setting, such as"
+            " 'system.attention.score'"
+        )
+    if key.startswith("config."):
+        raise UserError(f"{where}: leave out 'config.', write {key.removeprefix('config.')!r}")
+
+
+def _plain(key: str, value: Any, where: str) -> Any:
+    """The value with lists as tuples, if a config can hold it."""
+    if isinstance(value, Mapping) or not is_plain(value):
+        raise UserError(
+            f"{where}: {key!r} is {value!r}, a {type(value).__name__}; use numbers, strings,"
+            " True/False, None or tuples"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where}: {key!r} is {value!r}; a finite number is needed")
+    return _frozen(value)
+
+
+def _label(label: Any) -> str:
+    if not isinstance(label, str) or not label.strip() or not label.isprintable():
+        raise UserError(f"rows: {label!r} is no label; use a short text on one line")
+    return label.strip()
+
+
+def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]]) -> Axis:
+    """Points named by as few of the last parts of each key as tell the keys apart."""
+    short = _short(list(settings))
+
+    def name(values: tuple[Any, ...]) -> str:
+        return ", ".join(f"{key}={_shown(value)}" for key, value in zip(short, values, strict=True))
+
+    return tuple(
+        Point(name(values), dict(zip(settings, values, strict=True))) for values in combinations
+    )
+
+
+def _short(keys: list[str]) -> list[str]:
+    """The last part of each key (of "a.score.name": "score"), or more parts where two would look
+    alike.
+    """
+    parts = [key.removesuffix(".name").split(".") for key in keys]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = [".".join(one[-count:]) for one in parts]
+        if len(set(names)) == len(names):
+            return names
+    return keys
+
+
+def _shown(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else text(value)
+
+
+def _joined(points: tuple[Point, ...]) -> Point:
+    overrides: dict[str, Any] = {}
+    for point in points:
+        for key in point.overrides:
+            if key in overrides:
+                raise UserError(f"cross: {key!r} is set by two axes")
+        overrides |= point.overrides
+    return Point(", ".join(point.name for point in points), overrides)

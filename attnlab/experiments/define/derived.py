@@ -1,0 +1,100 @@
+"""Measures that follow from a trial's records and are no scores: what it cost, and when it reached
+a score. Of each, less is better.
+
+Here are their names, for experiment files and for planning; `attnlab.experiments.report` has their
+values.
+
+  step_seconds, seconds, peak_bytes, parameters, flops              of a step, of all its processes, of the host, of the model, of a step
+  steps_to(loss<=1.5), seconds_to(...), flops_to(accuracy>=0.9)     until a score of the validation split first got there
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+
+from attnlab.errors import UserError, nearest
+
+PLAIN = ("step_seconds", "seconds", "peak_bytes", "parameters", "flops")
+REACHING = ("steps_to", "seconds_to", "flops_to")
+COUNTED = ("parameters", "flops")
+"""Those that are counts of the model, not measured: every seed has the same."""
+_TIMED = ("step_seconds", "seconds", "seconds_to")
+_FORM = re.compile(rf"({'|'.join(REACHING)})\(\s*(\w+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*\)")
+_SIGN = {"min": "<=", "max": ">="}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """ "seconds_to(loss<=1.5)" in parts.
+
+    Attributes:
+      what: a name of `REACHING`.
+      metric: of the validation split.
+      sign: "<=" or ">=".
+      bound: the score.
+    """
+
+    what: str
+    metric: str
+    sign: str
+    bound: float
+
+    def holds(self, score: float) -> bool:
+        """Whether a score is there."""
+        return score <= self.bound if self.sign == "<=" else score >= self.bound
+
+
+def reached(name: str) -> Reached | None:
+    """The parts of "steps_to(loss<=1.5)" and its like; None for any other name."""
+    found = _FORM.fullmatch(name)
+    try:
+        return None if found is None else Reached(found[1], found[2], found[3], float(found[4]))
+    except ValueError:
+        return None
+
+
+def is_derived(name: str) -> bool:
+    """Whether it is the name of a derived measure."""
+    return name in PLAIN or reached(name) is not None
+
+
+def is_timed(name: str) -> bool:
+    """Whether it is one that depends on what else the machine did."""
+    return name.partition("(")[0] in _TIMED
+
+
+def forms(metric: str = "loss", way: str = "min") -> tuple[str, ...]:
+    """All names; those with a score in them with this one, for messages."""
+    return (*PLAIN, *(f"{what}({metric}{_SIGN[way]}1.5)" for what in REACHING))
+
+
+def check_derived(
+    where: str, name: str, measures: Mapping[str, str], evaluated: Iterable[str]
+) -> None:
+    """Whether a derived measure can be had from runs of a task.
+
+    Args:
+      where: what asks for it, for the message.
+      name: one for which `is_derived` holds.
+      measures: the task's scores, and which way is better.
+      evaluated: those that are known while a run trains.
+
+    Raises:
+      UserError: it waits for a score that is not known while a run trains, or for one to get worse.
+    """
+    one = reached(name)
+    if one is None:
+        return
+    known = sorted({*evaluated} & {*measures}) or sorted(evaluated)
+    if one.metric not in known:
+        near = nearest(one.metric, known)
+        raise UserError(
+            f"{where}: {name!r} needs a score that is known while a run trains, not {one.metric!r};"
+            f" {near}"
+        )
+    sign = _SIGN.get(measures.get(one.metric, ""), one.sign)
+    if one.sign != sign:
+        right = f"{one.what}({one.metric}{sign}{one.bound:g})"
+        raise UserError(f"{where}: {name!r} waits for {one.metric} to get worse; write {right!r}")

@@ -1,0 +1,138 @@
+"""What an experiment file states: the question, what is compared, tuned and held equal, and the
+claim that is put to the test.
+
+An experiment file defines `get_experiment(argument: str = "") -> Experiment`;
+`experiments/bottleneck.py:my/folder` calls it with "my/folder". Nothing here imports jax: whether
+the settings fit the systems is for `attnlab.experiments.plan.process` to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attnlab.experiments.define.axes import Axis
+
+Mode = Literal["min", "max"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What every variant has as much of as the one it is matched `to`.
+
+    Attributes:
+      match: "parameters", or "flops" of one training step.
+      knob: the whole number that is solved for, by its full name ("system.decoder").
+      within: the share by which it may differ; None for 0.01 of parameters and 0.02 of FLOPs.
+      to: the variant to match; "" for the baseline.
+      knobs: variant to its own knob, for those that have another one; the variant may set where the
+        search begins.
+    """
+
+    match: Literal["parameters", "flops"]
+    knob: str
+    within: float | None = None
+    to: str = ""
+    knobs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrast:
+    """One linear statement about the means of the measure: sum over variants of weight x mean >=
+    at_least.
+
+    Attributes:
+      weights: variant to weight; they add up to 0.
+      at_least: in the unit of the measure.
+      directed: whether the weights are meant for a measure of which more is better, as those of
+        `better` are; `literal` then turns them round for one of which less is better.
+      on: another measure that it is about, of those in `attnlab.experiments.define.derived`; "" for
+        the experiment's.
+    """
+
+    weights: Mapping[str, float]
+    at_least: float = 0.0
+    directed: bool = False
+    on: str = ""
+
+    def literal(self, mode: Mode) -> Contrast:
+        """The same statement with weights of the measure itself, of which `mode` is better; of one
+        that is no score, less always is.
+        """
+        if not self.directed or (mode == "max" and not self.on):
+            return dataclasses.replace(self, directed=False)
+        weights = {variant: -self.weights[variant] for variant in reversed(list(self.weights))}
+        return dataclasses.replace(self, weights=weights, directed=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What is claimed before anything is measured.
+
+    Attributes:
+      statement: one sentence.
+      contrasts: all of them must hold.
+    """
+
+    statement: str
+    contrasts: tuple[Contrast, ...]
+
+
+def better(one: str, other: str, by: float = 0.0, on: str = "") -> Contrast:
+    """`one` is better than `other` by at least `by`, in the unit of the measure and in its
+    direction, whichever that is.
+
+    With `by` below 0 it is no worse than `other` by more than that. With `on`, such as
+    "step_seconds" or "seconds_to(loss<=1.5)", `one` needs less of that than `other`.
+    """
+    return Contrast({one: 1.0, other: -1.0}, by, directed=True, on=on)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What an experiment trains, and why.
+
+    Attributes:
+      question: one sentence, printed above the answer.
+      config: config file and argument, `configs/translation.py:rnnsearch`.
+      compare: the variants, one row of the report each.
+      base: overrides for every variant.
+      tune: settings tried for every variant alike, of which validation chooses one; () for none.
+      seeds: every candidate is trained with each.
+    """
+
+    question: str
+    config: str
+    compare: Axis
+    base: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tune: Axis = ()
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment(Trained):
+    """A question and how it is answered: what `Trained` has, and how it is judged.
+
+    Attributes:
+      baseline: the variant that the others are compared with; "" for the first.
+      select: metric and mode by which candidates are chosen, on the validation split.
+      measure: metric and mode that is reported, on the test split; or a measure that is no score,
+        such as ("step_seconds", "min"), ("steps_to(loss<=1.5)", "min"): see
+        `attnlab.experiments.define.derived`.
+      budget: what is held equal, or None.
+      claim: what is put to the test, or None.
+      search: a search for the tuned settings in place of `tune`, see
+        `attnlab.experiments.define.search`, or None.
+      looks: how many times the test split is to be read, with seeds added in between until the
+        claim is decided. Each of them, the last too, is then tested at a level of its own, so that
+        all together err as rarely as one look would. 1: all seeds are there at once.
+    """
+
+    baseline: str = ""
+    select: tuple[str, Mode] = ("loss", "min")
+    measure: tuple[str, Mode] = ("loss", "min")
+    budget: Budget | None = None
+    claim: Claim | None = None
+    search: Any = None
+    looks: int = 1

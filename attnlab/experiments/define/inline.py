@@ -1,0 +1,247 @@
+"""An experiment from the words of a command line, written as the file that one would have written
+by hand.
+
+    --config=configs/translation.py:rnnsearch --grid system.attention.score=dot,additive --tune schedule.peak=1e-3,3e-3
+
+`--grid` names what is compared, a row of the report each; `--tune` lists, and `--search` gives as
+ranges, what validation chooses for every row. The file is an experiment like any other: what it
+does not say yet (a claim, a budget) can be written into it later.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.config import call_file
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.define.axes import grid
+from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
+from attnlab.experiments.define.typed import typed
+
+_RANGES: Mapping[str, Any] = {
+    "uniform": uniform,
+    "log_uniform": log_uniform,
+    "integers": integers,
+    "choice": choice,
+}
+_MEASURES: Mapping[str, tuple[str, str]] = {
+    "translation": ("bleu", "max"),
+    "pronunciation": ("phoneme_error_rate", "min"),
+    "classification": ("accuracy", "max"),
+}
+"""What is reported of a task where the command line does not say; of all others, the loss."""
+_LESS = ("loss", "perplexity", "bits_per_character", "phoneme_error_rate", "word_error_rate")
+"""Scores of which less is better; planning compares it with what the task says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """What a command line says in place of an experiment file.
+
+    Attributes:
+      config: config file and argument.
+      compare: "key=value,value" each: every combination is a row of the report.
+      tune: "key=value,value" each: every combination is tried for every row.
+      search: "key=log_uniform(1e-4,1e-2)" each, in place of `tune`.
+      trials: settings that a search tries for each row; None for the default.
+      pruner: of a search, or None.
+      measure: what is reported, "exact" or "exact,max"; "" for what suits the task.
+    """
+
+    config: str
+    compare: tuple[str, ...] = ()
+    tune: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    trials: int | None = None
+    pruner: str | None = None
+    measure: str = ""
+
+    @property
+    def name(self) -> str:
+        """A name for the experiment: the config's argument, or the name of its file."""
+        path, _, argument = self.config.partition(":")
+        return re.sub(r"[^A-Za-z0-9_]+", "_", argument).strip("_") or Path(path).stem
+
+    def file(self) -> str:
+        """The text of the experiment file.
+
+        Raises:
+          UserError: nothing to compare or tune, a word of another form, a value twice, no such
+            range.
+        """
+        if not (self.compare or self.tune or self.search):
+            raise UserError(
+                "nothing is compared or tuned; add --grid KEY=VALUE,VALUE, --tune KEY=VALUE,VALUE"
+                " or --search KEY=RANGE"
+            )
+        if not self.search and (self.trials is not None or self.pruner is not None):
+            raise UserError(
+                "--trials and --pruner are of a search; add --search KEY=log_uniform(1e-4,1e-2)"
+            )
+        compare, tune = (
+            self._values(flag, words)
+            for flag, words in (("--grid", self.compare), ("--tune", self.tune))
+        )
+        measure, select = self._scores()
+        lines = [f"question={self._question(compare)!r},", f"config={self.config!r},"]
+        lines.append(
+            f"compare=grid({_written(compare)}),"
+            if compare
+            else "compare=rows({'as configured': {}}),"
+        )
+        lines += [f"tune=grid({_written(tune)}),"] if tune else []
+        lines += [f"search=Search({self._search()}),"] if self.search else []
+        lines += [f"measure={measure!r},", f"select={select!r},"]
+        body = "\n".join(f"        {line}" for line in lines)
+        return (
+            f'"""{self._command()}\n\nWritten by that command.\n"""\n\n{_HEAD}    return'
+            f" Experiment(\n{body}\n    )\n"
+        )
+
+    def _values(self, flag: str, words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+        """Keys to their values, typed as their places are."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for key, text in _keys(flag, words):
+            found[key] = tuple(typed({key: one}, {}, self.config)[key] for one in _parts(text))
+        if found:
+            _said(flag, lambda: grid(found))
+        return found
+
+    def _search(self) -> str:
+        """The arguments of `Search`."""
+        space = {key: _range(key, text) for key, text in _keys("--search", self.search)}
+        further: dict[str, Any] = {"trials": self.trials, "pruner": self.pruner}
+        further = {name: value for name, value in further.items() if value is not None}
+        _said("--search", lambda: Search(space, **further))
+        ranges = ", ".join(f"{key!r}: {one}" for key, one in space.items())
+        return ", ".join(
+            [f"{{{ranges}}}", *(f"{name}={value!r}" for name, value in further.items())]
+        )
+
+    def _scores(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Measure and selection."""
+        stated = call_file(self.config, "get_config", "config file")
+        task = stated.get("task", "") if isinstance(stated, ConfigDict) else ""
+        select = ("accuracy", "max") if task == "classification" else ("loss", "min")
+        name, _, mode = self.measure.partition(",")
+        if mode not in ("", "min", "max"):
+            raise UserError(f"--measure={self.measure}: {mode!r}; {nearest(mode, ('min', 'max'))}")
+        if name:
+            return (name, mode or ("min" if name in _LESS else "max")), select
+        return _MEASURES.get(task, ("loss", "min")), select
+
+    def _question(self, compare: Mapping[str, Any]) -> str:
+        tuned = [word.partition("=")[0] for word in (*self.tune, *self.search)]
+        what = " and ".join(compare) if compare else self.config
+        return (
+            f"How do settings of {what} compare?"
+            if compare
+            else f"How good is {what} once {' and '.join(tuned)} are tuned?"
+        )
+
+    def _command(self) -> str:
+        """The command that says the same."""
+        flags = {"grid": self.compare, "tune": self.tune, "search": self.search}
+        words = [
+            f"--config={self.config}",
+            *(f"--{flag}={word}" for flag, given in flags.items() for word in given),
+        ]
+        words += [
+            f"--{name}={value}"
+            for name in ("trials", "pruner", "measure")
+            if (value := getattr(self, name))
+        ]
+        return shlex.join(["sweep", *words]).replace("\\", "").replace('"""', "")
+
+
+_HEAD = """from attnlab.experiments import Experiment, Search, choice, grid, integers, log_uniform, rows, uniform  # noqa: F401
+
+
+def get_experiment(argument: str = "") -> Experiment:
+"""
+
+
+def _keys(flag: str, words: Iterable[str]) -> list[tuple[str, str]]:
+    """The words "key=text" as pairs."""
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.removeprefix("config.")
+        if not equals or not text or not all(part.isidentifier() for part in key.split(".")):
+            raise UserError(
+                f"{flag} {word}: expected a setting and its values, such as {_LIKE[flag]}"
+            )
+        if key in found:
+            raise UserError(
+                f"{flag} {word}: {key!r} is given twice; put all of its values into one"
+            )
+        found[key] = text
+    return list(found.items())
+
+
+_LIKE = {
+    "--grid": "system.attention.score=dot,additive",
+    "--tune": "schedule.peak=1e-3,3e-3",
+    "--search": "schedule.peak=log_uniform(1e-4,1e-2)",
+}
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are in no brackets and no quotes."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        depth += 0 if quote else (sign in "([") - (sign in ")]")
+        if sign == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts]
+
+
+def _range(key: str, text: str) -> Range:
+    """The range "log_uniform(1e-4, 1e-2)"."""
+    found = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
+    if found is None:
+        raise UserError(f"--search {key}={text}: expected a range, such as {_LIKE['--search']}")
+    if found[1] not in _RANGES:
+        raise UserError(f"--search {key}={text}: {found[1]!r}; {nearest(found[1], _RANGES)}")
+    bounds = [_literal(part) for part in _parts(found[2]) if part]
+    try:
+        made: Range = _said(f"--search {key}={text}", lambda: _RANGES[found[1]](*bounds))
+    except TypeError:
+        raise UserError(
+            f"--search {key}={text}: expected two numbers, such as {_LIKE['--search']}"
+        ) from None
+    return made
+
+
+def _literal(text: str) -> Any:
+    """A number, a tuple, None or a quoted text; anything else is the text that it is."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False}.get(text, text)
+
+
+def _said(where: str, make: Any) -> Any:
+    """What `make` returns; its complaint begins with where it comes from."""
+    try:
+        return make()
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def _written(values: Mapping[str, tuple[Any, ...]]) -> str:
+    return repr(dict(values))

@@ -1,0 +1,333 @@
+"""From an experiment file to a checked experiment, and to the plain values that define it; imports
+no jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from attnlab.config import call_file, find_file
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.define.axes import Axis, Point, flattened
+from attnlab.experiments.define.derived import forms, is_derived
+from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Experiment, Mode
+from attnlab.experiments.define.typed import typed
+
+WITHIN: Mapping[str, float] = {"parameters": 0.01, "flops": 0.02}
+"""What a budget may match, and the share by which a variant may differ from it where the experiment names none."""
+
+MOST_LOOKS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """What a command line changes of an experiment.
+
+    Attributes:
+      base: settings "a.b=value" for all variants, on top of the file's.
+      seeds: instead of the file's, () to keep those.
+      accept: whether to go on where code of the user's has changed since trials were trained.
+      replace: whether a plan may be replaced by one that leaves out trials that have begun.
+    """
+
+    base: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    accept: bool = False
+    replace: bool = False
+
+    def applied(self, experiment: Experiment) -> Experiment:
+        """The experiment with these changes.
+
+        Raises:
+          UserError: a setting that is the experiment's to vary, where a change would be lost.
+        """
+        base = dict(one.split("=", 1) for one in self.base)
+        for key in base:
+            for what, keys in _varied(experiment).items():
+                if key.removesuffix(".name") in keys:
+                    raise UserError(
+                        f"--config.{key}: this setting is {what} in the experiment; change it in"
+                        " the file"
+                    )
+        own = flattened(experiment.base, "base")
+        return dataclasses.replace(
+            experiment,
+            base={**own, **typed(base, own, experiment.config)},
+            seeds=self.seeds or experiment.seeds,
+        )
+
+
+AS_IT_IS = Changes()
+
+
+def _varied(experiment: Experiment) -> dict[str, set[str]]:
+    """The settings that differ between candidates, by what makes them differ."""
+    points = {"compared": experiment.compare, "tuned": experiment.tune}
+    found = {
+        what: {key.removesuffix(".name") for point in axis for key in point.overrides}
+        for what, axis in points.items()
+    }
+    found["searched"] = (
+        set(experiment.search.to_dict()["space"]) if experiment.search is not None else set()
+    )
+    found["solved for by the budget"] = (
+        _knobs(experiment.budget) if experiment.budget is not None else set()
+    )
+    return found
+
+
+def _knobs(budget: Budget) -> set[str]:
+    return {budget.knob, *budget.knobs.values()}
+
+
+def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Experiment:
+    """The checked experiment of a file: "experiments/quickstart.py", with an argument
+    "experiments/bottleneck.py:my/folder".
+
+    Raises:
+      UserError: no such file, no `get_experiment`, an error inside it (with its line), or something
+        wrong with what it states.
+    """
+    path = path_and_argument.partition(":")[0]
+    find_file(path, "experiment file")
+    try:
+        experiment = call_file(path_and_argument, "get_experiment", "experiment file")
+        if not isinstance(experiment, Experiment):
+            raise UserError(
+                f"get_experiment returned {type(experiment).__name__}, expected"
+                " attnlab.experiments.Experiment"
+            )
+        experiment = changes.applied(experiment)
+        check(experiment)
+    except UserError as error:
+        raise UserError(
+            str(error) if str(error).startswith(path) else f"{path}: {error}"
+        ) from error
+    return experiment
+
+
+def check(experiment: Experiment) -> None:
+    """Checks all that can be said without building a model.
+
+    Raises:
+      UserError: the first thing wrong, with its name, the value and what would be valid.
+    """
+    for name in ("question", "config"):
+        value = getattr(experiment, name)
+        if not isinstance(value, str) or not value.strip():
+            raise UserError(f"{name} is {value!r}; a text is needed")
+    find_file(experiment.config.partition(":")[0], "config file")
+    names = _check_axis("compare", experiment.compare)
+    if not names:
+        raise UserError("compare is empty; name at least one variant, rows({'base': {}})")
+    _check_axis("tune", experiment.tune)
+    _check_keys(experiment)
+    _check_seeds(experiment.seeds)
+    if type(experiment.looks) is not int or not 1 <= experiment.looks <= MOST_LOOKS:
+        raise UserError(
+            f"looks is {experiment.looks!r}; a whole number from 1 to {MOST_LOOKS} is needed, of"
+            " looks at the test split"
+        )
+    _check_word("baseline", experiment.baseline or names[0], names)
+    for name in ("select", "measure"):
+        _check_metric(name, getattr(experiment, name))
+    if experiment.budget is not None:
+        _check_budget(experiment.budget, experiment.compare)
+    if experiment.claim is not None:
+        _check_claim(experiment.claim, names)
+
+
+def _check_word(where: str, word: Any, choices: Iterable[str]) -> None:
+    choices = list(choices)
+    if word not in choices:
+        raise UserError(f"{where} is {word!r}; {nearest(str(word), choices)}")
+
+
+def _check_axis(name: str, axis: Any) -> list[str]:
+    """The names of its points, none of them twice."""
+    if not isinstance(axis, tuple) or not all(isinstance(point, Point) for point in axis):
+        raise UserError(f"{name} is {axis!r}; make it with grid, zipped, rows or cross")
+    for one, other in itertools.combinations(axis, 2):
+        if one.name == other.name:
+            raise UserError(f"{name} has two points called {one.name!r}; name them with rows")
+        if one.overrides == other.overrides:
+            raise UserError(f"{name}: {one.name!r} and {other.name!r} are the same settings")
+    return [point.name for point in axis]
+
+
+def _check_keys(experiment: Experiment) -> None:
+    """No setting is both compared and tuned; the seed is nobody's setting; a search and a list of
+    points exclude each other.
+    """
+    compared = {key for point in experiment.compare for key in point.overrides}
+    tuned = {key for point in experiment.tune for key in point.overrides}
+    if experiment.search is not None:
+        if experiment.tune:
+            raise UserError("tune and search are both given; take one of them")
+        if not callable(getattr(experiment.search, "to_dict", None)):
+            raise UserError(
+                f"search is {experiment.search!r}; make it with"
+                " attnlab.experiments.define.search.Search"
+            )
+        tuned = set(experiment.search.to_dict()["space"])
+    for key in sorted(compared & tuned):
+        raise UserError(f"{key!r} is both compared and tuned; take one of them")
+    if "seed" in {*compared, *tuned, *flattened(experiment.base, "base")}:
+        raise UserError("'seed' is set like any other setting; name the seeds in seeds=(0, 1, 2)")
+
+
+def _check_seeds(seeds: Any) -> None:
+    whole = (
+        isinstance(seeds, Sequence)
+        and not isinstance(seeds, str)
+        and all(type(seed) is int and 0 <= seed < 2**32 for seed in seeds)
+    )
+    if not whole or not seeds or len(set(seeds)) < len(seeds):
+        raise UserError(
+            f"seeds is {seeds!r}; different whole numbers of at least 0 are needed, all below"
+            " 2**32, such as (0, 1, 2)"
+        )
+
+
+def _check_metric(name: str, value: Any) -> None:
+    if (
+        not isinstance(value, tuple)
+        or len(value) != 2
+        or not all(isinstance(part, str) for part in value)
+    ):
+        raise UserError(
+            f"{name} is {value!r}; a metric and a mode are needed, such as ('loss', 'min')"
+        )
+    _check_word(f"the mode of {name}", value[1], get_args(Mode))
+
+
+def _check_budget(budget: Any, compare: Axis) -> None:
+    if not isinstance(budget, Budget):
+        raise UserError(
+            f"budget is {budget!r}; make it with Budget(match='parameters', knob='system.decoder')"
+        )
+    _check_word("budget.match", budget.match, WITHIN)
+    if not isinstance(budget.knobs, Mapping):
+        raise UserError(
+            f"budget.knobs is {budget.knobs!r}; variants and their knobs are needed, such as"
+            " {'wide': 'system.hidden'}"
+        )
+    for name, knob in {
+        "knob": budget.knob,
+        **{f"knobs[{variant!r}]": knob for variant, knob in budget.knobs.items()},
+    }.items():
+        if not isinstance(knob, str) or not knob:
+            raise UserError(
+                f"budget.{name} is {knob!r}; the full name of a whole number is needed, such as"
+                " 'system.decoder'"
+            )
+    for variant in budget.knobs:
+        _check_word("budget.knobs: the variant", variant, [point.name for point in compare])
+    if budget.within is not None and not (_is_number(budget.within) and 0 <= budget.within < 1):
+        raise UserError(
+            f"budget.within is {budget.within!r}; a share of at least 0 and below 1 is needed, such"
+            " as 0.01"
+        )
+    if budget.to:
+        _check_word("budget.to", budget.to, [point.name for point in compare])
+
+
+def _check_claim(claim: Any, variants: Iterable[str]) -> None:
+    if not isinstance(claim, Claim) or not isinstance(claim.statement, str) or not claim.contrasts:
+        raise UserError(
+            f"claim is {claim!r}; make it with Claim('one sentence', (better('a', 'b', by=0.05),))"
+        )
+    for contrast in claim.contrasts:
+        if not isinstance(contrast, Contrast):
+            raise UserError(
+                f"claim: {contrast!r} is no contrast; make it with better(one, other, by=0.05) or"
+                " Contrast(weights)"
+            )
+        for variant in contrast.weights:
+            _check_word("claim: the variant of a contrast", variant, variants)
+        if not all(map(_is_number, contrast.weights.values())) or not _is_number(contrast.at_least):
+            raise UserError(f"claim: {contrast!r} has something in it that is no finite number")
+        if contrast.on and not (isinstance(contrast.on, str) and is_derived(contrast.on)):
+            raise UserError(
+                f"claim: a contrast is on {contrast.on!r}; {nearest(str(contrast.on), forms())}"
+            )
+        total = math.fsum(contrast.weights.values())
+        if abs(total) > 1e-9 or not any(contrast.weights.values()):
+            raise UserError(
+                f"claim: the weights {dict(contrast.weights)} add up to {total:g}; they must add up"
+                " to 0, and not all be 0"
+            )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def definition(experiment: Experiment, file: str) -> dict[str, Any]:
+    """All that defines an experiment, as `Plan` keeps it: defaults filled in, plain JSON values.
+
+    Args:
+      experiment: checked.
+      file: the experiment file as it was given, with its argument.
+    """
+    path, colon, argument = file.partition(":")
+    first, budget, claim = experiment.compare[0].name, experiment.budget, experiment.claim
+    fields = {
+        "name": Path(path).stem + colon + argument,
+        "question": experiment.question,
+        "config": experiment.config,
+        "base": flattened(experiment.base, "base"),
+        "variants": {point.name: point.overrides for point in experiment.compare},
+        "tune": [dataclasses.asdict(point) for point in experiment.tune],
+        "seeds": experiment.seeds,
+        "baseline": experiment.baseline or first,
+        "select": dict(zip(("metric", "mode"), experiment.select, strict=True)),
+        "measure": dict(zip(("metric", "mode"), experiment.measure, strict=True)),
+        "budget": None,
+        "claim": claim and _claimed(claim, experiment.measure[1]),
+        "search": experiment.search and experiment.search.to_dict(),
+        "looks": experiment.looks,
+    }
+    if budget is not None:
+        within = WITHIN[budget.match] if budget.within is None else budget.within
+        fields["budget"] = {
+            **dataclasses.asdict(budget),
+            "within": within,
+            "to": budget.to or fields["baseline"],
+        }
+    return json.loads(json.dumps(fields))
+
+
+def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
+    """A claim as `Plan` keeps it: weights of the measure itself, of which `mode` is better; `on`
+    only where it says something.
+    """
+    literal = (contrast.literal(mode) for contrast in claim.contrasts)
+    contrasts = [
+        {
+            "weights": dict(one.weights),
+            "at_least": one.at_least,
+            **({"on": one.on} if one.on else {}),
+        }
+        for one in literal
+    ]
+    return {"statement": claim.statement, "contrasts": contrasts}
+
+
+def definition_hash(defined: Mapping[str, Any]) -> str:
+    """12 hex digits of a `definition` and of the text of its config file, whose edits may mean
+    other settings.
+    """
+    text = find_file(defined["config"].partition(":")[0], "config file").read_bytes()
+    said = {
+        name: value for name, value in defined.items() if (name, value) != ("looks", 1)
+    }  # older experiments keep their hash
+    canonical = json.dumps(said, separators=(",", ":"))  # the order of the variants is part of it
+    return hashlib.sha256(canonical.encode() + text).hexdigest()[:12]

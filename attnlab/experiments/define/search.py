@@ -1,0 +1,246 @@
+"""Tuned settings drawn from ranges instead of listed: the words for an experiment file.
+
+    search=Search({"schedule.peak": log_uniform(1e-4, 1e-2), "system.dropout": uniform(0.0, 0.3)},
+    sampler="tpe", trials=16)
+
+Every variant gets a study of its own with the same number of trials, so the tuning budget is the
+same for all. A trial is one setting trained with the first seed; the best of each variant on
+validation then runs with all seeds. Optuna draws the settings (`studies.py`); this module needs
+nothing beyond Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from attnlab.config.tree import is_plain
+from attnlab.errors import UserError, nearest
+
+SAMPLERS = ("tpe", "random", "grid")
+PRUNERS = ("halving",)
+_KINDS = ("uniform", "log_uniform", "integers", "choice")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What one tuned setting may be; made by `uniform`, `log_uniform`, `integers` and `choice`.
+
+    Attributes:
+      kind: "uniform", "log_uniform" (the logarithm is uniform), "integers" or "choice".
+      low: smallest value; None for a choice.
+      high: largest value; None for a choice.
+      options: the values of a choice; () otherwise.
+    """
+
+    kind: Literal["uniform", "log_uniform", "integers", "choice"]
+    low: float | None = None
+    high: float | None = None
+    options: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise UserError(
+                f"search: unknown range {self.kind!r}; {nearest(str(self.kind), _KINDS)}"
+            )
+        if self.kind == "choice":
+            if not self.options:
+                raise UserError(
+                    "search: choice() is empty; name the values to choose from, choice(16, 32, 64)"
+                )
+            for value in self.options:
+                if not is_plain(value):
+                    raise UserError(
+                        f"search: choice has {value!r}, a {type(value).__name__}, which no config"
+                        " can hold"
+                    )
+            return
+        expected = int if self.kind == "integers" else (int, float)
+        for name, value in (("low", self.low), ("high", self.high)):
+            if (
+                not isinstance(value, expected)
+                or isinstance(value, bool)
+                or not math.isfinite(value)
+            ):
+                wanted = "a whole number" if self.kind == "integers" else "a finite number"
+                raise UserError(f"search: {self} has {name}={value!r}, expected {wanted}")
+        assert self.low is not None and self.high is not None
+        if self.low >= self.high:
+            raise UserError(f"search: {self} is empty; low must be below high")
+        if self.kind == "log_uniform" and self.low <= 0:
+            raise UserError(f"search: {self} has no logarithm at {self.low!r}; low must be above 0")
+
+    def __str__(self) -> str:
+        inside = (
+            ", ".join(map(repr, self.options))
+            if self.kind == "choice"
+            else f"{self.low!r}, {self.high!r}"
+        )
+        return f"{self.kind}({inside})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the kind, and bounds or options."""
+        if self.kind == "choice":
+            return {"kind": self.kind, "options": list(self.options)}
+        return {"kind": self.kind, "low": self.low, "high": self.high}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Range:
+        """The range that `to_dict` described."""
+        return cls(
+            fields["kind"],
+            fields.get("low"),
+            fields.get("high"),
+            _frozen(fields.get("options", [])),
+        )
+
+
+def uniform(low: float, high: float) -> Range:
+    """Any number from `low` to `high`, rounded to four significant digits."""
+    return Range("uniform", low, high)
+
+
+def log_uniform(low: float, high: float) -> Range:
+    """Any number from `low` > 0 to `high`, every factor of two as likely as another; rounded to
+    four significant digits.
+    """
+    return Range("log_uniform", low, high)
+
+
+def integers(low: int, high: int) -> Range:
+    """A whole number from `low` to `high`, both included."""
+    return Range("integers", low, high)
+
+
+def choice(*options: Any) -> Range:
+    """One of `options`: any values that a config may hold, component names too."""
+    return Range("choice", options=options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How tuned settings are looked for.
+
+    Attributes:
+      space: dotted config key to range.
+      sampler: "tpe" (tree-structured Parzen estimator, Bergstra et al. 2011), "random", or "grid"
+        over choices.
+      trials: settings tried per variant.
+      pruner: None, or "halving" (successive halving by rounds, Jamieson & Talwalkar 2016): the
+        trials of a round train up to the same evaluation, and the best third of them, by their best
+        score on validation so far, goes on. See `attnlab.experiments.run.halving`.
+      at_once: settings that "tpe" draws per variant before it looks at results again. A number of
+        its own, so that what is drawn does not depend on how many slots there are.
+      seed: of the sampler.
+      finish: with a pruner, how many trials of every round go on to the end of their training at
+        least.
+    """
+
+    space: Mapping[str, Range]
+    sampler: str = "tpe"
+    trials: int = 16
+    pruner: str | None = None
+    at_once: int = 4
+    seed: int = 0
+    finish: int = 2
+
+    def __post_init__(self) -> None:
+        _check_name("sampler", self.sampler, SAMPLERS)
+        if self.pruner == "median":
+            raise UserError(
+                "search.pruner is 'median', which is gone: what it stopped went by when a slot was"
+                " free; take 'halving'"
+            )
+        if self.pruner is not None:
+            _check_name("pruner", self.pruner, PRUNERS)
+        for name, least, most in (
+            ("trials", 1, 10**5),
+            ("at_once", 1, 10**5),
+            ("seed", 0, 2**32 - 1),
+            ("finish", 1, 10**5),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise UserError(
+                    f"search.{name} is {value!r}, expected a whole number of at least {least} and"
+                    f" at most {most:,}"
+                )
+        _check_space(self.space)
+        if self.sampler == "grid":
+            self._check_grid()
+
+    def _check_grid(self) -> None:
+        for key, values in self.space.items():
+            if values.kind != "choice":
+                raise UserError(
+                    f"search.space[{key!r}] is {values}: a grid needs choice(...), or take"
+                    " sampler='random'"
+                )
+        points = math.prod(len(values.options) for values in self.space.values())
+        if self.trials > points:
+            raise UserError(
+                f"search.trials is {self.trials}, but the grid has {points} points; take"
+                f" trials={points}"
+            )
+
+    def rounds(self) -> Sequence[int]:
+        """How many settings each round draws per variant: all at once where no draw depends on a
+        result.
+        """
+        if self.sampler != "tpe":
+            return [self.trials]
+        first = min(self.trials, self.startup)
+        whole, rest = divmod(self.trials - first, self.at_once)
+        return [first, *[self.at_once] * whole, *([rest] if rest else [])]
+
+    @property
+    def startup(self) -> int:
+        """Trials that "tpe" draws at random before it models anything."""
+        return max(self.at_once, self.trials // 3)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For plan.json; `finish` where it is not the default, so that plans without the word mean
+        the same.
+        """
+        fields = {
+            name: getattr(self, name) for name in ("sampler", "trials", "pruner", "at_once", "seed")
+        }
+        fields |= {"finish": self.finish} if self.finish != type(self).finish else {}
+        return {**fields, "space": {key: values.to_dict() for key, values in self.space.items()}}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Search:
+        """The search that `to_dict` described; keys of the plan beside it are left alone."""
+        known = {
+            field.name: fields[field.name]
+            for field in dataclasses.fields(cls)
+            if field.name != "space" and field.name in fields
+        }
+        return cls(
+            {key: Range.from_dict(values) for key, values in fields["space"].items()}, **known
+        )
+
+
+def _check_name(what: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise UserError(f"search.{what} is {value!r}; {nearest(str(value), known)}")
+
+
+def _check_space(space: Any) -> None:
+    if not isinstance(space, Mapping) or not space:
+        raise UserError(
+            "search.space is empty; name what to tune, {'schedule.peak': log_uniform(1e-4, 1e-2)}"
+        )
+    for key, values in space.items():
+        if not isinstance(values, Range):
+            raise UserError(
+                f"search.space[{key!r}] is {values!r}, expected uniform, log_uniform, integers or"
+                " choice"
+            )
+
+
+def _frozen(value: Any) -> Any:
+    """Lists, which JSON makes of tuples, to tuples again."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -1,0 +1,88 @@
+"""Settings of a command line, "a.b=60", as the values that an experiment file would have:
+identities hash values, not how they are spelt.
+
+Needs no jax: what a component's own field is called and defaults to is for planning to say. A text
+whose place neither the experiment nor its config file gives a value becomes one where that cannot
+change what it means, and stays a text elsewhere.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.config import call_file, flat
+from attnlab.config.checks import read_value
+from attnlab.errors import UserError
+from attnlab.experiments.define.axes import text
+
+
+def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:
+    """Texts as values of the types that their places have.
+
+    Args:
+      settings: dotted name to text.
+      base: the experiment's own settings, which say the type first.
+      config: its config file and argument.
+
+    Raises:
+      UserError: the config file cannot be run.
+    """
+    if not settings:
+        return {}
+    stated = call_file(config, "get_config", "config file")
+    known = flat(stated) if isinstance(stated, ConfigDict) else {}
+    return {
+        name: _value(name, given, [place[name] for place in (base, known) if name in place])
+        for name, given in settings.items()
+    }
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values mean the same setting, of which one may still be a text as earlier
+    versions kept it.
+    """
+    if one is None or other is None:
+        return one is other or "None" in (one, other)
+    if isinstance(one, str) != isinstance(other, str):
+        given, value = (one, other) if isinstance(one, str) else (other, one)
+        return _read(given, value) == (
+            value if not isinstance(value, list) else _read(text(value), value)
+        )
+    return bool(one == other)
+
+
+def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they were written `before` where they mean the same: what was planned with a text
+    keeps its identity.
+    """
+    return {
+        name: before[name] if name in before and same(before[name], value) else value
+        for name, value in settings.items()
+    }
+
+
+def _value(name: str, given: str, old: list[Any]) -> Any:
+    """A text as the type of the first old value that can read it."""
+    for one in old:
+        value = _read(given, one)
+        if value is not None:
+            return value
+    try:
+        value = ast.literal_eval(given)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return given
+    return value if isinstance(value, int | float | tuple) and text(value) == given else given
+
+
+def _read(given: str, old: Any) -> Any:
+    """A text as a value of the type of `old`; None where it is none."""
+    if old is None:
+        return None
+    try:
+        return read_value(given, tuple(old) if isinstance(old, list) else old, lambda: Any, "")
+    except UserError:
+        return None

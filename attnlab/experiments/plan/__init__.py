@@ -1,0 +1,11 @@
+"""From an experiment to `plan.json`: every candidate resolved, checked and counted. The way into
+this room; imports no jax.
+
+`ensure`, `draft` and `grow` start the process that plans (`process.py`), which needs jax; `Plan` is
+what it writes.
+"""
+
+from attnlab.experiments.plan.client import draft, ensure, grow
+from attnlab.experiments.plan.plan import Candidate, Plan, Trial, locked
+
+__all__ = ["Candidate", "Plan", "Trial", "draft", "ensure", "grow", "locked"]

@@ -1,0 +1,94 @@
+"""Equal budgets: the value of a whole-number setting at which a model has as many parameters, or
+FLOPs, as another.
+
+The count grows with the setting, so it is a search of a root among whole numbers: secants inside a
+bracket, a handful of counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from attnlab.errors import UserError
+
+Count = Callable[[int], float]
+
+_MOST = 40  # counts; a secant search of sizes takes about five
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """The nearest that was found.
+
+    Attributes:
+      value: of the setting.
+      reached: the count there.
+      note: why it is not nearer, where there is more to say than that the next value is farther; ""
+        otherwise.
+    """
+
+    value: int
+    reached: float
+    note: str = ""
+
+
+def solve(count: Count, start: int, wanted: float) -> Solution:
+    """The value whose count is nearest to `wanted`.
+
+    Args:
+      count: the count at a value; grows with it; raises `UserError` for a value that the config
+        does not accept.
+      start: an accepted value.
+      wanted: the count to come near.
+    """
+    seen = {start: count(start)}
+    step = _granule(count, start, seen)
+    if step is None:
+        return Solution(start, seen[start], f"no other value than {start} was accepted nearby")
+    note = ""
+    while len(seen) < _MOST and (guess := _next(seen, step, wanted)) is not None:
+        try:
+            seen[guess] = count(guess)
+        except UserError as error:
+            note = str(error)
+            break
+    value = min(seen, key=lambda one: (abs(seen[one] - wanted), one))
+    if len(set(seen.values())) == 1 and seen[start] != wanted:
+        note = "it makes no difference"
+    return Solution(value, seen[value], note)
+
+
+def _granule(count: Count, start: int, seen: dict[int, float]) -> int | None:
+    """The smallest step between accepted values, a divisor of `start` (heads divide a width, say);
+    None if there is none.
+    """
+    for step in (divisor for divisor in range(1, start + 1) if start % divisor == 0):
+        try:
+            seen[start + step] = count(start + step)
+        except UserError:
+            continue
+        return step
+    return None
+
+
+def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
+    """The next value to count, a multiple of `step`; None when the two neighbours of `wanted` are
+    known.
+    """
+    below = max((value for value, reached in seen.items() if reached <= wanted), default=0)
+    above = min((value for value, reached in seen.items() if reached >= wanted), default=None)
+    if above is not None and above - below <= step:
+        return None
+    first, second = (
+        sorted(seen)[-2:] if above is None else sorted(seen)[:2] if below == 0 else (below, above)
+    )
+    slope = (seen[second] - seen[first]) / (second - first)
+    if slope <= 0:
+        return None
+    guess = first + (wanted - seen[first]) / slope
+    if above is None:  # outside, where a line through what is known may lead far astray
+        return max(below + step, math.ceil(min(guess, 8 * below) / step) * step)
+    nearest = min(max(round(guess / step) * step, below + step), above - step)
+    return nearest if len(seen) % 3 else (below + above) // (2 * step) * step

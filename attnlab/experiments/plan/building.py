@@ -1,0 +1,160 @@
+"""Candidates as the trials will build them: configs resolved and checked, tasks with their data,
+parameters and FLOPs counted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.data.batching import TrainBatches
+from attnlab.errors import UserError
+from attnlab.experiments.define import text
+from attnlab.experiments.plan.flops import Work, step_flops, step_work
+from attnlab.tasks import TASKS
+from attnlab.training.run import check
+
+_FREE = (
+    "seed",
+    "schedule",
+    "checkpoint",
+    "decoding",
+    "parallel",
+    "training.steps",
+    "training.log_every",
+    "training.evaluate_every",
+)
+"""Settings that change neither parameters nor FLOPs, so that candidates that differ in them alone are counted once."""
+
+
+class Builder:
+    """Builds the candidates of one experiment; what several of them share is read and counted once.
+
+    Attributes:
+      file: config file and argument.
+      seed: of all configs.
+    """
+
+    def __init__(self, file: str, seed: int) -> None:
+        self.file, self.seed = file, seed
+        self._configs: dict[str, ConfigDict] = {}
+        self._data: dict[str, Any] = {}
+        self._counts: dict[str, float] = {}
+        self._work: dict[str, Work] = {}
+
+    def resolved(self, overrides: Mapping[str, Any]) -> ConfigDict:
+        """The config with overrides, its models not yet built.
+
+        Raises:
+          UserError: a misspelt key, a value of the wrong type or out of range.
+        """
+        return configs.load(
+            self.file,
+            [f"{name}={text(value)}" for name, value in {**overrides, "seed": self.seed}.items()],
+        )
+
+    def config(self, overrides: Mapping[str, Any]) -> ConfigDict:
+        """The resolved config with overrides, checked as `train` checks it before it reads data.
+
+        Raises:
+          UserError: anything wrong with it.
+        """
+        key = _key(overrides)
+        if key not in self._configs:
+            config = self.resolved(overrides)
+            check(TASKS.resolve(config.task), config)
+            self._configs[key] = config
+        return self._configs[key]
+
+    def task(self, config: ConfigDict) -> Any:
+        """The task with its data, true vocabularies and batches.
+
+        Raises:
+          UserError: unreadable data, or batches that cannot be cut as the config says.
+        """
+        kind = TASKS.resolve(config.task)
+        key = _key(
+            {name: config[name] for name in ("task", "data", "vocabulary") if name in config}
+        )
+        if key not in self._data:
+            self._data[key] = kind.load(config, None, ("train", "valid")).data
+        task = kind(config, self._data[key])
+        task.batches(config.training.accumulate)
+        return task
+
+    def count(self, config: ConfigDict, what: str) -> float:
+        """How many "parameters" there are, or "flops" in a training step.
+
+        Raises:
+          UserError: see `task`.
+        """
+        key = what + _lasting(config)
+        if key not in self._counts:
+            task = self.task(config)
+            self._counts[key] = step_flops(config, task) if what == "flops" else _parameters(task)
+        return self._counts[key]
+
+    def work(self, config: ConfigDict) -> Work:
+        """What a training step costs, and which parameters it leaves alone.
+
+        Raises:
+          UserError: see `task`.
+        """
+        key = _lasting(config)
+        if key not in self._work:
+            self._work[key] = step_work(config, self.task(config))
+        return self._work[key]
+
+    def examples(self, config: ConfigDict) -> float | None:
+        """How many examples a training step has, the mean over an epoch; None for running text.
+
+        Raises:
+          UserError: see `task`.
+        """
+        batches = self.task(config).batches(config.training.accumulate)
+        return (
+            batches.examples / batches.batches_per_epoch
+            if isinstance(batches, TrainBatches)
+            else None
+        )
+
+
+def _lasting(config: ConfigDict) -> str:
+    """The settings that bear on what is counted, as text."""
+    free = tuple(f"{name}." for name in _FREE)
+    return _key(
+        {
+            name: value
+            for name, value in configs.flat(config).items()
+            if not f"{name}.".startswith(free)
+        }
+    )
+
+
+def _parameters(task: Any) -> int:
+    """By shapes alone."""
+    return sum(
+        math.prod(leaf.shape)
+        for leaf in jax.tree.leaves(jax.eval_shape(task.init, jax.random.key(0)))
+    )
+
+
+def _key(values: Mapping[str, Any]) -> str:
+    return json.dumps(configs.to_dict(values), sort_keys=True)
+
+
+@contextmanager
+def naming(variant: str, tuned: Mapping[str, Any]) -> Iterator[None]:
+    """Puts the candidate's name before the message of a `UserError`."""
+    try:
+        yield
+    except UserError as error:
+        settings = "".join(f" with {key}={text(value)}" for key, value in tuned.items())
+        raise UserError(f"variant {variant!r}{settings}: {error}") from error

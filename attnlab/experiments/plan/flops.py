@@ -1,0 +1,183 @@
+"""The work of a training step: XLA's own count of the lowered program, loops counted as often as
+they run.
+
+XLA counts the body of a loop once, whatever its length. The scans of the program are known from its
+jaxpr, so that
+
+    flops(f) = XLA(f) + sum over scans in f of (length x flops(body) - copies x XLA(body))
+
+where `copies` of the body (one, unless the scan is unrolled) are in XLA's count of f already. The
+program is counted as it is lowered for the CPU, before XLA fuses it: the same number on every
+machine. A multiplication and an addition are two. Exponentials, logarithms, tanh, roots, powers and
+the like are no FLOPs; XLA counts them apart, as "transcendentals", one for each element, and loops
+multiply them in the same way. Of a branch the dearest side counts; the body of a loop whose length
+is not known counts once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.training.gradients import idle
+from attnlab.training.loop import state_like
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.step import make_step, seed_array
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a call of a program costs.
+
+    Attributes:
+      flops: additions, multiplications and the like.
+      transcendentals: exponentials, logarithms, tanh, roots, powers and the like, elements of them.
+      loops: places in the program that repeat until a condition holds; each was counted once, so
+        that both counts are too low.
+      idle: of a training step, the paths of the parameters that get no gradient, see
+        `attnlab.training.gradients`.
+    """
+
+    flops: float
+    transcendentals: float
+    loops: int = 0
+    idle: tuple[str, ...] = ()
+
+
+def step_work(config: ConfigDict, task: Any) -> Work:
+    """The work of one training step (forward, backward, update) on the mean batch of an epoch.
+
+    The mean batch has the mean width of the batches of an epoch, and as many rows as give their
+    mean number of positions, both rounded: exact, but for rounding, where the cost is linear in the
+    width, and a little low where it is quadratic.
+
+    Args:
+      config: the whole config.
+      task: with its data.
+    """
+    step, state, batch = _step(config, task)
+    kept = {
+        name: getattr(state, name)
+        for name in ("carried", "remembered")
+        if getattr(state, name) is not None
+    }
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    unused = idle(
+        lambda params, batch, key, kept: task.loss(params, batch, key, **kept)[0],
+        state.params,
+        batch,
+        key,
+        kept,
+    )
+    return dataclasses.replace(work(step, state, batch), idle=unused)
+
+
+def step_flops(config: ConfigDict, task: Any) -> float:
+    """The FLOPs of `step_work` alone."""
+    return flops(*_step(config, task))
+
+
+def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
+    """The step of a config, and the shapes of its state and of its mean batch."""
+    every = config.training
+    optimizer, _ = build_optimizer(
+        config.optimizer, config.schedule, steps=every.steps, clip=every.clip
+    )
+    how = {name: every[name] for name in ("accumulate", "ema", "compute")}
+    step = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
+    state = state_like(config, task).replace(seed=seed_array(config.seed))
+    return step, state, mean_batch(task.batches(every.accumulate), every.accumulate)
+
+
+def mean_batch(batches: Any, multiple: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes of a batch of mean size, its rows a multiple of `multiple`; an array without
+    columns has the rows.
+    """
+    rows, widths = np.transpose(batches.shapes)
+    width = np.average(widths, weights=batches.counts)
+    positions = np.average(rows * widths, weights=batches.counts)
+    shape = (max(1, round(positions / width / multiple)) * multiple, round(width))
+    return {
+        name: jax.ShapeDtypeStruct(shape[: array.ndim], array.dtype)
+        for name, array in batches(0).items()
+    }
+
+
+def flops(function: Callable[..., Any], *arguments: Any) -> float:
+    """The FLOPs of `work` alone."""
+    return work(function, *arguments).flops
+
+
+def work(function: Callable[..., Any], *arguments: Any) -> Work:
+    """Of one call, for arguments (arrays, or their shapes) of these shapes."""
+    traced = jax.jit(function).trace(*arguments)
+    counted = _xla(traced.lower()) + _beyond(traced.jaxpr.jaxpr)
+    return Work(float(counted[0]), float(counted[1]), _unknown(traced.jaxpr.jaxpr))
+
+
+def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
+    """What XLA's count of a jaxpr leaves out: all but the first pass of every scan in it; [2] as
+    `_xla`.
+    """
+    total = np.zeros(2)
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name == "scan":
+            body = equation.params["jaxpr"]
+            once = _xla(_lowered(body))
+            total += (
+                equation.params["length"] * (once + _beyond(body.jaxpr))
+                - _copies(**equation.params) * once
+            )
+        elif name == "cond":
+            total += np.max(
+                [_beyond(branch.jaxpr) for branch in equation.params["branches"]],
+                axis=0,
+                initial=0.0,
+            )
+        elif name != "pallas_call":
+            total += sum(map(_beyond, _inner(equation.params)), np.zeros(2))
+    return total
+
+
+def _unknown(jaxpr: jex.Jaxpr) -> int:
+    """How many loops of unknown length stand in a jaxpr."""
+    inside = sum(_unknown(inner) for equation in jaxpr.eqns for inner in _inner(equation.params))
+    return inside + sum(equation.primitive.name == "while" for equation in jaxpr.eqns)
+
+
+def _copies(length: int, unroll: int, **_: Any) -> int:
+    """How often the body of a scan stands in its program: in the loop, and behind it what does not
+    fill the loop's last pass.
+    """
+    if unroll == 0:
+        return length
+    return (unroll if length >= unroll else 0) + length % unroll
+
+
+def _inner(params: dict[str, Any]) -> Iterator[jex.Jaxpr]:
+    """The programs inside an equation (jit, remat, custom derivatives)."""
+    for value in params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(
+                one, "jaxpr", one
+            )  # what is closed over constants is of another class in some versions of jax
+            if isinstance(inner, jex.Jaxpr):
+                yield inner
+
+
+def _lowered(body: Any) -> Any:
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in body.in_avals]
+    return jax.jit(jex.jaxpr_as_fun(body)).lower(*shapes)
+
+
+def _xla(lowered: Any) -> np.ndarray:
+    """XLA's count: FLOPs and transcendental operations, [2] float64."""
+    counted = lowered.cost_analysis() or {}
+    return np.array([counted.get("flops", 0.0), counted.get("transcendentals", 0.0)])

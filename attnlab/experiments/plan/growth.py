@@ -1,0 +1,214 @@
+"""What may change between two runs of `sweep` in one folder: a plan may grow, and what finished
+trials mean stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.define import spelt, text
+from attnlab.experiments.plan.plan import Candidate, Plan
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest, differences
+from attnlab.records.sealed import CHOICE
+
+FIXED = ("base", "tune", "search", "select", "measure", "budget", "baseline", "looks")
+"""What the choice was made with, and what the test split is read for; it stays once the choice is made. So do the claim's contrasts, old
+variants and old seeds."""
+
+
+FLAG = "--change-plan"
+"""The flag by which a command line says that trials that have begun may be left out."""
+
+
+def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, Any]:
+    """A definition with settings spelt as in the plan that is there, where they mean the same:
+    `=60` is the 60 of a file.
+    """
+    if old is None:
+        return dict(defined)
+    variants = {
+        name: spelt(own, old.variants.get(name, {})) for name, own in defined["variants"].items()
+    }
+    return {**defined, "base": spelt(defined["base"], old.base), "variants": variants}
+
+
+def check_kept(old: Plan, new: Plan, directory: Path) -> None:
+    """Whether a new plan has all trials of the old one that have begun.
+
+    Raises:
+      UserError: some are left out, with what has changed.
+    """
+    ids = {candidate.id for candidate in new.candidates}
+    begun_ones = [path for candidate in old.candidates for path in begun(candidate, directory)]
+    lost = [
+        path
+        for path in begun_ones
+        if path.parent.name not in ids or path.name not in {f"seed{seed}" for seed in new.seeds}
+    ]
+    if lost:
+        news = "; ".join(_news(old, new)) or "the config file or code has changed"
+        raise UserError(
+            f"{directory}: of {len(begun_ones)} trials that have begun, {len(lost)} would be left"
+            f" out: {news}. Give what was given before, or {FLAG} to go on without them, or another"
+            " --dir"
+        )
+
+
+def _news(old: Plan, new: Plan) -> Iterator[str]:
+    """What makes candidates or seeds of a new plan others than before, planned and now."""
+    for name in [*old.base, *(name for name in new.base if name not in old.base)]:
+        if (before := old.base.get(name)) != (now := new.base.get(name)):
+            yield f"{name}: {_told(before)}, now {_told(now)}"
+    for name, own in old.variants.items():
+        if name not in new.variants:
+            yield f"variant {name!r} is gone"
+        elif _plain(own) != _plain(new.variants[name]):
+            yield f"variant {name!r}: {_plain(own)}, now {_plain(new.variants[name])}"
+    for key in ("tune", "search", "budget", "select"):
+        if _plain(getattr(old, key)) != _plain(getattr(new, key)):
+            yield f"{key} has changed"
+    if gone := [seed for seed in old.seeds if seed not in new.seeds]:
+        yield (
+            f"seeds {', '.join(map(str, gone))} are gone"
+            if len(gone) > 1
+            else f"seed {gone[0]} is gone"
+        )
+    elif old.search is not None and old.seeds[0] != new.seeds[0]:
+        yield f"the first seed, which searches, was {old.seeds[0]} and is {new.seeds[0]}"
+
+
+def _told(value: Any) -> str:
+    """A setting of a plan in words."""
+    return "the config's own" if value is None else text(value)
+
+
+def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
+    """Whether the experiment `new` may be planned where `old` was.
+
+    Before the choice is made everything but the experiment's name and config may change; from then
+    on variants and further seeds may be added, and words may be mended.
+
+    Args:
+      old: the plan that is there.
+      new: see `loading.definition`.
+      directory: the sweep folder.
+
+    Raises:
+      UserError: what differs, planned and now.
+    """
+    for key in ("name", "config"):
+        if getattr(old, key) != new[key]:
+            raise UserError(
+                f"{directory} holds another experiment: its {key} is {getattr(old, key)!r}, here"
+                f" {new[key]!r}; use another --dir"
+            )
+    if not (directory / CHOICE).exists():
+        return
+    changed = [*_changed(old, new), *_removed(old, new)]
+    if changed:
+        raise UserError(
+            f"{directory}: its choice is made, so this can no longer change: {'; '.join(changed)}."
+            " Use another --dir"
+        )
+
+
+def check_begun(candidate: Candidate, directory: Path) -> None:
+    """Whether the trials of a candidate that were begun, if any, have the config that they would
+    have now.
+
+    Raises:
+      UserError: they have another one, in which fields.
+    """
+    for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")):
+        manifest = Manifest.read(path.parent)
+        wrong = (
+            differences(manifest.config, candidate.config, ignore=("parallel", "seed"))
+            if manifest
+            else []
+        )
+        if wrong:
+            raise UserError(
+                f"variant {candidate.variant!r}: {path.parent} was trained with another config:"
+                f" {'; '.join(wrong[:3])}. Use another --dir, or remove that folder to train it"
+                " again"
+            )
+
+
+def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
+    """Whether the user's own code of any candidate is not what the plan was made with.
+
+    Args:
+      plan: that is there.
+      directory: the sweep folder.
+      accept: to go on with trials that were trained with other code; without any such trial nobody
+        has to be asked.
+
+    Raises:
+      Changed: trials of a candidate were trained with other code, and that is not accepted.
+    """
+    other = False
+    for candidate in plan.candidates:
+        code = provenance.of(candidate.config, accept=accept)
+        if (candidate.code or {}) == code.digests:
+            continue
+        other = other or candidate.code is not None
+        for workdir in begun(candidate, directory):
+            manifest = Manifest.read(workdir)
+            record = manifest.own_code if manifest else None
+            provenance.check(record, code, workdir)
+            other = other or bool(provenance.changes(record, code))
+    return other
+
+
+def begun(candidate: Candidate, directory: Path) -> list[Path]:
+    """The folders of its trials in which something is recorded or saved."""
+    folders = (
+        path.parent
+        for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json"))
+    )
+    return [
+        one
+        for one in folders
+        if provenance.saved_step(one) is not None or any(map(_filled, one.glob("metrics.jsonl")))
+    ]
+
+
+def _filled(file: Path) -> bool:
+    return file.stat().st_size > 0
+
+
+def _changed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+    pairs = [(key, getattr(old, key), new[key]) for key in FIXED]
+    pairs.append(("claim", _contrasts(old.claim), _contrasts(new["claim"])))
+    for key, before, now in pairs:
+        if _plain(before) != _plain(now):
+            yield f"{key}: planned {_plain(before)}, now {_plain(now)}"
+
+
+def _removed(old: Plan, new: Mapping[str, Any]) -> Iterator[str]:
+    for name, overrides in old.variants.items():
+        if name not in new["variants"]:
+            yield f"variant {name!r}: planned, now gone"
+        elif _plain(overrides) != _plain(new["variants"][name]):
+            yield (
+                f"variant {name!r}: planned {_plain(overrides)}, now"
+                f" {_plain(new['variants'][name])}"
+            )
+    if list(old.seeds) != list(new["seeds"])[: len(old.seeds)]:  # the first one is a search's
+        yield (
+            f"seeds: planned {list(old.seeds)}, now {list(new['seeds'])}; further ones go to"
+            " the end"
+        )
+
+
+def _contrasts(claim: Mapping[str, Any] | None) -> Any:
+    return claim and claim["contrasts"]
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

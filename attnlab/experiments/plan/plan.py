@@ -1,0 +1,433 @@
+"""`plan.json`: every candidate and trial of an experiment, resolved and counted before the first
+trial starts.
+
+Needs neither jax nor numpy: the launcher, the status table and the report read it.
+`attnlab.experiments.plan.process` writes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.define import MOST_LOOKS, zipped
+from attnlab.experiments.plan.kinds import (
+    BudgetTerms,
+    ClaimTerms,
+    Met,
+    Metric,
+    Point,
+    Resolved,
+    SearchTerms,
+    Versioned,
+)
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, parsed
+from attnlab.records.provenance import check_record
+
+VERSION = 1
+FILE = "plan.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """A training step beside its FLOPs.
+
+    Attributes:
+      transcendentals: exponentials, logarithms, tanh, roots and the like; None in plans that did
+        not count them.
+      loops: places in the step that repeat until a condition holds: counted once each, so that
+        these and the FLOPs are too low.
+      idle: paths of the parameters that get no gradient, whatever the data is.
+      examples: the mean over an epoch; None for running text, which has none, and in plans that did
+        not count them.
+    """
+
+    transcendentals: Finite | None = None
+    loops: Natural = 0
+    idle: tuple[str, ...] = ()
+    examples: Finite | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A variant with one choice of the tuned settings, as it will be trained.
+
+    Attributes:
+      id: see `candidate_id`; also the name of its folder.
+      variant: the row of the report it is a candidate for.
+      tuned: the tuned settings by their full names; empty where nothing is tuned.
+      overrides: all that is laid over the config: base, variant, tuned and what the budget solver
+        set.
+      config: the whole resolved config, with the first seed.
+    """
+
+    id: FolderName
+    variant: str
+    tuned: Mapping[str, Any] = dataclasses.field(hash=False)
+    overrides: Mapping[str, Any] = dataclasses.field(hash=False)
+    config: Resolved = dataclasses.field(hash=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate(Setting):
+    """A setting and what is known of it before it is trained.
+
+    Attributes:
+      parameters: their number.
+      flops: of one training step, see `attnlab.experiments.plan.flops`.
+      budget: how near it came; None where there is no budget.
+      code: the user's own code that the config names, module to hash (see
+        `attnlab.records.provenance`); None in plans that did not keep it.
+      wanted: the id of the `Wanted` it was made from; "" where that is its own, as it is without
+        such code.
+      promoted: with a search, whether it is the one of its variant that is trained with all seeds,
+        not only with the first.
+      counted: what else was counted of a training step.
+      until: with a pruner, the step at which its first trial waits for the others of its round, 0
+        before that is known; None for its end.
+    """
+
+    parameters: Natural
+    flops: Finite
+    budget: Met | None = dataclasses.field(default=None, hash=False)
+    promoted: bool = False
+    code: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
+    wanted: str = ""
+    counted: Counted = Counted()
+    until: Natural | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A candidate before its config is resolved.
+
+    Attributes:
+      id: see `candidate_id`.
+      variant: its variant.
+      tuned: its tuned settings.
+      overrides: base, variant and tuned settings together.
+    """
+
+    id: str
+    variant: str
+    tuned: Mapping[str, Any]
+    overrides: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A candidate and a seed.
+
+    Attributes:
+      candidate: what is trained.
+      seed: of parameters, order of the data and dropout.
+    """
+
+    candidate: Candidate
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """ "additive-3f2a9c1b/seed0"."""
+        return f"{self.candidate.id}/seed{self.seed}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The candidate's config with this seed, nested plain values; `attnlab.config.from_dict`
+        makes a config of it.
+        """
+        return {**self.candidate.config, "seed": self.seed}
+
+    def workdir(self, directory: str | Path) -> Path:
+        """Where it is trained, in the sweep folder `directory`."""
+        return Path(directory) / "trials" / self.candidate.id / f"seed{self.seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What an experiment trains, and why.
+
+    Attributes:
+      name: of the experiment file, with its argument: "bottleneck", "bottleneck:my/folder".
+      file: the experiment file as it was given, with its argument.
+      question: what is asked.
+      config: config file and argument.
+      base: overrides of every variant.
+      variants: name to its own overrides, in the order of the report.
+      tune: the points that are tried for every variant; empty for none.
+      seeds: of every candidate.
+    """
+
+    name: str
+    file: str
+    question: str
+    config: str
+    base: Mapping[str, Any]
+    variants: Mapping[str, Mapping[str, Any]]
+    tune: tuple[Point, ...]
+    seeds: tuple[Natural, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(Asked):
+    """A whole experiment, as `plan.json` holds it under the same names: what is asked, how it is
+    judged, and its candidates.
+
+    Attributes:
+      baseline: the variant that the others are compared with.
+      select: by which a candidate is chosen, on the validation split.
+      measure: what is reported, on the test split.
+      budget: what is held equal, or None.
+      claim: what is put to the test, or None.
+      search: the search for tuned settings, as it describes itself, or None.
+      hash: 12 hex digits of everything that defines the experiment.
+      created: when it was planned first, UTC, ISO 8601.
+      candidates: in the order of the variants, within one in the order of `tune`; those of a search
+        behind.
+      own_code: the files of experiment and config, and who went on with other code of a
+        candidate's: see `attnlab.records.provenance.Record`.
+      looks: how many times the test split is planned to be read, seeds being added in between.
+    """
+
+    baseline: str
+    select: Metric
+    measure: Metric
+    budget: BudgetTerms | None
+    claim: ClaimTerms | None
+    search: SearchTerms | None
+    hash: str
+    created: str
+    candidates: tuple[Candidate, ...]
+    own_code: Mapping[str, Any] | None = None
+    looks: Natural = 1
+
+    def trials(self) -> list[Trial]:
+        """All trials in running order: the first seed of every candidate, then the second of every
+        candidate, and so on.
+
+        With a search only promoted candidates are trained with more than the first seed.
+        """
+        trials = [Trial(candidate, seed) for seed in self.seeds for candidate in self.candidates]
+        return [
+            one
+            for one in trials
+            if self.search is None or one.candidate.promoted or one.seed == self.seeds[0]
+        ]
+
+    def of(self, variant: str) -> list[Candidate]:
+        """The candidates of a variant, in order."""
+        return [candidate for candidate in self.candidates if candidate.variant == variant]
+
+    def made_of(self, wanted: str) -> Candidate | None:
+        """The candidate that was made of the `Wanted` with this id; None if there is none yet."""
+        return next((one for one in self.candidates if (one.wanted or one.id) == wanted), None)
+
+    def trial(self, identity: str, seed: int) -> Trial:
+        """The trial of a candidate's id and a seed.
+
+        Raises:
+          UserError: the plan has no such candidate or seed.
+        """
+        found = {candidate.id: candidate for candidate in self.candidates}
+        if identity not in found:
+            raise UserError(f"the plan has no candidate {identity!r}; {nearest(identity, found)}")
+        if seed not in self.seeds:
+            raise UserError(
+                f"the plan has no seed {seed}; its seeds: {', '.join(map(str, self.seeds))}"
+            )
+        return Trial(found[identity], seed)
+
+    def want(self, variant: str, tuned: Mapping[str, Any], name: str = "") -> Wanted:
+        """The candidate of a variant with tuned settings, before it is resolved; `name` calls the
+        settings, "" for the names of a grid.
+
+        Raises:
+          UserError: no such variant, or a setting no config can hold.
+        """
+        if variant not in self.variants:
+            raise UserError(
+                f"the plan has no variant {variant!r}; {nearest(variant, self.variants)}"
+            )
+        if tuned and not name:
+            name = zipped({key: (value,) for key, value in tuned.items()})[0].name
+        tuned = json.loads(json.dumps(tuned))
+        overrides = {**self.base, **self.variants[variant], **tuned}
+        return Wanted(
+            candidate_id(self.config, overrides, (variant, name)), variant, tuned, overrides
+        )
+
+    def study(self, variant: str) -> str:
+        """A name for the search of a variant, with a hash of all that its results mean: another
+        experiment is another search.
+        """
+        meaning = {
+            name: getattr(self, name) for name in ("config", "base", "select", "search", "budget")
+        }
+        canonical = json.dumps(
+            {**meaning, "variant": self.variants[variant], "seed": self.seeds[0]}, sort_keys=True
+        )
+        return f"{variant}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+    def grown(self, candidates: Iterable[Candidate]) -> Plan:
+        """This plan with further candidates at the end; those it has already stay as they are."""
+        known = {candidate.id for candidate in self.candidates}
+        return dataclasses.replace(
+            self, candidates=(*self.candidates, *(one for one in candidates if one.id not in known))
+        )
+
+    def promote(self, identities: Iterable[str]) -> Plan:
+        """This plan with these candidates, and no others, promoted."""
+        chosen = set(identities)
+        candidates = (
+            dataclasses.replace(one, promoted=one.id in chosen) for one in self.candidates
+        )
+        return dataclasses.replace(self, candidates=tuple(candidates))
+
+    def paced(self, until: Mapping[str, int | None]) -> Plan:
+        """This plan with candidates that wait at these steps, by id; those that are not named train
+        to their end.
+        """
+        return dataclasses.replace(
+            self,
+            candidates=tuple(
+                dataclasses.replace(one, until=until.get(one.id)) for one in self.candidates
+            ),
+        )
+
+    def write(self, directory: str | Path) -> None:
+        """Write `<directory>/plan.json` whole; the folder is made if absent. Who may run at the
+        same time as others holds `locked`.
+        """
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        write_atomic(Path(directory) / FILE, self.to_json())
+
+    def to_json(self) -> str:
+        """The text of `plan.json`."""
+        return json.dumps({"version": VERSION, **dataclasses.asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Plan | None:
+        """The plan of a sweep folder; None where there is none.
+
+        Raises:
+          UserError: the file is damaged, or of another version.
+        """
+        path = Path(directory) / FILE
+        try:
+            return cls.from_json(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str) -> Plan:
+        """The plan of a text by `to_json`; `where` it stands is for messages.
+
+        Raises:
+          UserError: the text is damaged, or of another version.
+        """
+        try:
+            fields = fit(parsed(text), Versioned)
+            version = fields.pop("version")
+            if version != VERSION:
+                raise UserError(
+                    f"{where} is of version {version!r}, this attnlab reads version {VERSION}; use"
+                    " another --dir"
+                )
+            plan: Plan = fit(fields, cls)
+            _check_names(plan)
+            check_record(plan.own_code)
+        except ValueError as error:  # `Damaged` is one
+            raise UserError(
+                f"{where} is damaged ({error}): put back a good copy, or use another --dir"
+            ) from error
+        return plan
+
+    @classmethod
+    def extend(cls, directory: str | Path, candidates: Iterable[Candidate]) -> Plan:
+        """Add candidates to `<directory>/plan.json`, safe with several processes at once; returns
+        the plan as it now is.
+
+        Raises:
+          UserError: there is no plan, or it cannot be read.
+        """
+        with locked(directory):
+            plan = cls.read(directory)
+            if plan is None:
+                raise UserError(f"{directory} holds no {FILE}; run 'sweep' there first")
+            plan = plan.grown(candidates)
+            plan.write(directory)
+        return plan
+
+
+def _check_names(plan: Plan) -> None:
+    """Raise `Damaged` where one part of a plan speaks of what another does not have."""
+    if plan.baseline not in plan.variants:
+        raise Damaged(f"it has no variant {plan.baseline!r}, its baseline")
+    if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds):
+        raise Damaged("its seeds are none, or one is there twice")
+    if plan.claim is not None and not (
+        plan.claim["contrasts"] and all(one["weights"] for one in plan.claim["contrasts"])
+    ):
+        raise Damaged("its claim has no contrasts, or one of nothing")
+    if not 1 <= plan.looks <= MOST_LOOKS:
+        raise Damaged(f"its looks are {plan.looks}")
+    if any(one.budget is not None and not one.budget["wanted"] for one in plan.candidates):
+        raise Damaged("a budget of 0 is wanted")
+    if len({one.id for one in plan.candidates}) < len(plan.candidates):
+        raise Damaged("two candidates have the same id")
+
+
+@contextmanager
+def locked(directory: str | Path) -> Iterator[None]:
+    """Only one process at a time is inside, for one sweep folder; the others wait. Who reads
+    `plan.json` needs no lock.
+    """
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    with open(Path(directory) / ".plan.lock", "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]) -> str:
+    """A readable and stable name: slug of `names`, and 8 hex digits of what decides the training
+    apart from the seed.
+
+    Neither the order of the overrides nor that of the settings within a name changes it, nor what
+    else the experiment holds.
+
+    Args:
+      config: config file and argument.
+      overrides: base, variant and tuned settings together, without what a budget solver finds.
+      names: of the variant and of the tuned settings; "" is left out.
+    """
+    canonical = json.dumps(
+        {"config": config, "overrides": overrides}, sort_keys=True, separators=(",", ":")
+    )
+    words = [word for name in names for word in sorted(name.split(", ")) if word]
+    slug = (
+        re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:60].rstrip("-.")
+        or "candidate"
+    )
+    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
+def with_code(identity: str, code: Mapping[str, str]) -> str:
+    """An id in which the hashes of the user's own code (module to hash) are a part; the same one
+    where there is no such code.
+    """
+    if not code:
+        return identity
+    slug, _, digits = identity.rpartition("-")
+    canonical = json.dumps([digits, code], sort_keys=True, separators=(",", ":"))
+    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"

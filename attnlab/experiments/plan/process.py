@@ -1,0 +1,452 @@
+"""The process that plans: `python -m attnlab.experiments.plan.process FILE.py[:ARGUMENT] DIR`
+writes `DIR/plan.json`, whole or not at all.
+
+Every candidate is resolved, checked as `train` does it, built with the true vocabularies (shapes
+only) and counted before the first trial starts. The launcher's side is `client.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.errors import UserError, nearest, show_traceback, told, users_code
+from attnlab.experiments.define import (
+    AS_IT_IS,
+    Changes,
+    check_derived,
+    definition,
+    definition_hash,
+    forms,
+    is_derived,
+    load_experiment,
+)
+from attnlab.experiments.plan.budgets import solve
+from attnlab.experiments.plan.building import Builder, naming
+from attnlab.experiments.plan.growth import (
+    FLAG,
+    begun,
+    check_begun,
+    check_code,
+    check_growth,
+    check_kept,
+    planned_before,
+)
+from attnlab.experiments.plan.kinds import Met
+from attnlab.experiments.plan.plan import Candidate, Counted, Plan, Wanted, locked, with_code
+from attnlab.records import provenance
+from attnlab.records.files import timestamp
+from attnlab.records.measures import declared
+from attnlab.records.sealed import CHOICE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The planning process.
+
+    Returns:
+      0 when planned, 2 after one line on stderr.
+    """
+    parser = argparse.ArgumentParser(prog="planning")
+    parser.add_argument("words", nargs="+", help="FILE.py[:ARGUMENT] DIR; DIR alone with --grow")
+    parser.add_argument("--draft", action="store_true", help="print the plan and write nothing")
+    parser.add_argument(
+        "--grow",
+        action="store_true",
+        help="add candidates, from stdin: [[variant, {key: value}], ...]",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], help="a.b=value: a setting of all variants"
+    )
+    parser.add_argument(
+        provenance.FLAG,
+        action="store_true",
+        help="go on where code has changed since trials were trained",
+    )
+    parser.add_argument(
+        FLAG,
+        dest="replace",
+        action="store_true",
+        help="leave out trials that have begun, where the experiment does",
+    )
+    parser.add_argument(
+        "--seed",
+        action="append",
+        default=[],
+        type=int,
+        help="one of the seeds, instead of the file's",
+    )
+    arguments = parser.parse_args(argv)
+    if os.getcwd() not in sys.path:
+        sys.path.append(
+            os.getcwd()
+        )  # behind all else, as commands and trials have it: they must find the same modules
+    try:
+        with users_code():
+            _plan(arguments)
+    except (UserError, OSError) as error:
+        show_traceback(error)
+        print(told(error), file=sys.stderr)
+        return 2
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    """Do what the command line says."""
+    if arguments.grow:
+        return add(arguments.words[0], json.load(sys.stdin))
+    file, directory = arguments.words
+    changes = Changes(
+        tuple(arguments.set),
+        tuple(arguments.seed),
+        arguments.accept_changed_code,
+        arguments.replace,
+    )
+    plan = made(file, Path(directory), changes)
+    return print(plan.to_json(), end="") if arguments.draft else _write(plan, directory)
+
+
+def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
+    """The plan of an experiment file for a sweep folder, grown from the one that is there.
+
+    Raises:
+      UserError: a candidate cannot be built or run, named by its variant; the folder holds what the
+        experiment no longer fits.
+    """
+    old = Plan.read(directory)
+    defined = planned_before(definition(load_experiment(file, changes), file), old)
+    identity = definition_hash(defined)
+    if old is not None:
+        other = check_code(old, directory, changes.accept)
+        if old.hash == identity and not other:
+            return old
+        if old.hash != identity:
+            check_growth(old, defined, directory)
+    plan = Plan(
+        **defined,
+        file=file,
+        hash=identity,
+        created=old.created if old else timestamp(),
+        candidates=(),
+    )
+    plan = dataclasses.replace(plan, seeds=tuple(plan.seeds), tune=tuple(plan.tune))
+    wanted = listed(plan) if plan.search is None else found(plan, old)
+    builder = Builder(plan.config, plan.seeds[0])
+    if plan.search is not None:
+        check_space(plan, builder)
+    found_now = [
+        _as_planned(one, old, directory, changes.accept)
+        for one in candidates(plan, wanted, builder)
+    ]
+    plan = plan.grown(found_now).promote(
+        one.id for one in (old.candidates if old else ()) if one.promoted
+    )
+    for candidate in plan.candidates:
+        check_begun(candidate, directory)
+    if old is not None and not changes.replace:
+        check_kept(old, plan, directory)
+    return dataclasses.replace(plan, own_code=_own_code(plan, old))
+
+
+def add(directory: str, points: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Plan the candidates of further (variant, tuned settings) and add them to the plan.
+
+    Raises:
+      UserError: there is no plan, or a candidate cannot be built.
+    """
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
+    check_code(plan, Path(directory))
+    wanted = {
+        one.id: one
+        for one in (plan.want(variant, tuned) for variant, tuned in points)
+        if plan.made_of(one.id) is None
+    }
+    made = candidates(plan, list(wanted.values()), Builder(plan.config, plan.seeds[0]))
+    for candidate in made:
+        check_begun(candidate, Path(directory))
+    Plan.extend(directory, made)
+
+
+def listed(plan: Plan) -> list[Wanted]:
+    """The candidates of a plan without a search: every variant with every point of `tune`."""
+    points = plan.tune or ({"name": "", "overrides": {}},)
+    return [
+        plan.want(variant, point["overrides"], point["name"])
+        for variant in plan.variants
+        for point in points
+    ]
+
+
+def found(plan: Plan, old: Plan | None) -> list[Wanted]:
+    """The candidates that a search has found so far, of the variants for which it is still the same
+    search.
+    """
+    if old is None:
+        return []
+    same = [
+        variant
+        for variant in plan.variants
+        if variant in old.variants and plan.study(variant) == old.study(variant)
+    ]
+    return [plan.want(one.variant, one.tuned) for one in old.candidates if one.variant in same]
+
+
+def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[Candidate]:
+    """The candidates resolved, checked and counted.
+
+    Raises:
+      UserError: one cannot be built, two are the same, or a metric is unknown.
+    """
+    resolved = {}
+    for one in wanted:
+        with naming(one.variant, one.tuned):
+            resolved[one.id] = builder.config(one.overrides)
+    _check_different(wanted, resolved)
+    for one in wanted[:1]:
+        with naming(one.variant, one.tuned):
+            task = builder.task(resolved[one.id])
+        _check_metrics(plan, task)
+    return [_candidate(plan, one, builder) for one in wanted]
+
+
+def check_space(plan: Plan, builder: Builder) -> None:
+    """Whether every variant takes the settings that a search may draw: the lowest of each range,
+    each option of a choice.
+
+    Raises:
+      UserError: one does not.
+    """
+    assert plan.search is not None
+    options = {
+        key: values.get("options") or [values.get("low")]
+        for key, values in plan.search["space"].items()
+    }
+    first = {key: values[0] for key, values in options.items()}
+    candidates(plan, [plan.want(variant, first) for variant in plan.variants], builder)
+    for variant in plan.variants:
+        for key, value in ((key, value) for key, values in options.items() for value in values[1:]):
+            with naming(variant, {key: value}):
+                builder.config(plan.want(variant, {**first, key: value}).overrides)
+
+
+def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
+    with naming(wanted.variant, wanted.tuned):
+        overrides, budget = dict(wanted.overrides), None
+        if plan.budget is not None:
+            budget = _matched(plan, wanted, builder)
+            if wanted.variant != plan.budget["to"]:
+                overrides[budget["knob"]] = budget["value"]
+        config = builder.config(overrides)
+        parameters, work, examples = (
+            int(builder.count(config, "parameters")),
+            builder.work(config),
+            builder.examples(config),
+        )
+    stored = json.loads(json.dumps(configs.to_dict(config)))
+    code = provenance.of(stored).digests
+    identity = with_code(wanted.id, code)
+    before = wanted.id if identity != wanted.id else ""
+    until = (
+        None if plan.search is None or plan.search["pruner"] is None else 0
+    )  # the search says when it may begin
+    made = Candidate(
+        identity, wanted.variant, wanted.tuned, overrides, stored, parameters, work.flops, budget
+    )
+    counted = Counted(work.transcendentals, work.loops, work.idle, examples)
+    return dataclasses.replace(made, code=code, wanted=before, until=until, counted=counted)
+
+
+def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept: bool) -> Candidate:
+    """The candidate under the id it was planned with, if its code is the same or trials of it are
+    kept although it is not.
+    """
+    wanted = candidate.wanted or candidate.id
+    before = old.made_of(wanted) or _alike(candidate, old) if old else None
+    if before is None:
+        return candidate
+    if (
+        before.code not in (None, candidate.code)
+        and not begun(before, directory)
+        and not (directory / CHOICE).exists()
+    ):
+        return candidate
+    unknown = (
+        before.code is None and bool(candidate.code) and not accept
+    )  # what was not kept cannot be known now
+    made_of = wanted if wanted != before.id else ""
+    return dataclasses.replace(
+        candidate, id=before.id, code=None if unknown else candidate.code, wanted=made_of
+    )
+
+
+def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
+    """The candidate of an old plan that is the same once resolved: a setting may have come to name
+    what stood there anyway.
+    """
+    tuned = json.loads(json.dumps(candidate.tuned))
+    return next(
+        (
+            one
+            for one in old.of(candidate.variant)
+            if one.tuned == tuned and one.config == candidate.config
+        ),
+        None,
+    )
+
+
+def _own_code(plan: Plan, old: Plan | None) -> dict[str, Any]:
+    """`Plan.own_code`: the files now, and what has been accepted so far."""
+    accepted = list((old.own_code or {}).get("accepted", ())) if old else []
+    now = {one.id: one.code for one in plan.candidates}
+    for one in old.candidates if old else ():
+        code = now.get(one.id)
+        if code and one.code != code:
+            accepted.append(provenance.word(one.code or {}, code) | {"candidate": one.id})
+    return {**_files(plan).record(), "accepted": accepted}
+
+
+def _files(plan: Plan) -> provenance.Code:
+    """Experiment and config file, and what they import."""
+    config = configs.find_file(plan.config.partition(":")[0], "config file")
+    return provenance.of(
+        config_file=config,
+        experiment_file=configs.find_file(plan.file.partition(":")[0], "experiment file"),
+    )
+
+
+def _matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
+    """`Candidate.budget`: the knob solved so that the count is that of the variant to match, with
+    the same tuned settings.
+    """
+    assert plan.budget is not None
+    knob, to, what = (
+        plan.budget["knobs"].get(wanted.variant, plan.budget["knob"]),
+        plan.budget["to"],
+        plan.budget["match"],
+    )
+    own = (
+        wanted.variant in plan.budget["knobs"]
+    )  # it may say where the search for its own knob begins
+    if knob in wanted.tuned or (
+        wanted.variant != to and not own and knob in plan.variants[wanted.variant]
+    ):
+        raise UserError(
+            f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another"
+            " knob"
+        )
+    goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
+    start = _whole(builder.config(wanted.overrides), knob)
+    if wanted.variant == to:
+        return {
+            "wanted": goal,
+            "reached": goal,
+            "knob": knob,
+            "value": start,
+            "matched": True,
+            "note": "the others are matched to it",
+        }
+    solution = solve(
+        lambda value: builder.count(builder.resolved({**wanted.overrides, knob: value}), what),
+        start,
+        goal,
+    )
+    matched = abs(solution.reached / goal - 1) <= plan.budget["within"]
+    note = "" if matched else solution.note
+    return {
+        "wanted": goal,
+        "reached": solution.reached,
+        "knob": knob,
+        "value": solution.value,
+        "matched": matched,
+        "note": note,
+    }
+
+
+def _whole(config: ConfigDict, knob: str) -> int:
+    """The value of the knob in a config."""
+    settings = configs.flat(config)
+    if knob not in settings:
+        raise UserError(f"budget.knob {knob!r}: no such setting; {nearest(knob, settings)}")
+    if type(settings[knob]) is not int or settings[knob] < 1:
+        raise UserError(
+            f"budget.knob {knob!r} is {settings[knob]!r}; a whole number of at least 1 is needed"
+        )
+    return int(settings[knob])
+
+
+def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) -> None:
+    """No two candidates are the same once resolved: a setting may name what stands there anyway."""
+    seen: dict[str, Wanted] = {}
+    for one in wanted:
+        other = seen.setdefault(configs.config_hash(resolved[one.id]), one)
+        if other is not one:
+            names = [json.dumps({"variant": each.variant, **each.tuned}) for each in (other, one)]
+            raise UserError(
+                f"two candidates have the same settings, {' and '.join(names)}; leave one out"
+            )
+
+
+def _check_metrics(plan: Plan, task: Any) -> None:
+    """Selection and measure are scores that the task has of its data, the right way up; a pruner
+    has the selection's while trials train.
+    """
+    measures = {name: one.better for name, one in declared(task).items()}
+    for contrast in plan.claim["contrasts"] if plan.claim else ():
+        check_derived("claim", contrast.get("on", ""), measures, task.evaluated)
+    for name, asked in (("select", plan.select), ("measure", plan.measure)):
+        metric, mode = asked["metric"], asked["mode"]
+        if name == "measure" and is_derived(metric):
+            check_derived(name, metric, measures, task.evaluated)
+            if mode != "min":
+                raise UserError(
+                    f"{name}=({metric!r}, {mode!r}): of {metric!r}, less is better; write"
+                    f" ({metric!r}, 'min')"
+                )
+            continue
+        if measures and metric not in measures:
+            known = measures if name == "select" else {*measures, *forms()}
+            raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, known)}")
+        if measures and mode != measures[metric]:
+            raise UserError(
+                f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
+                f" ({metric!r}, {measures[metric]!r})"
+            )
+    if plan.search is not None and plan.search["pruner"] is not None:
+        _check_pruned(plan, task)
+
+
+def _check_pruned(plan: Plan, task: Any) -> None:
+    """A trial is scored often enough while it trains, and by what candidates are chosen by."""
+    known = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
+    if plan.select["metric"] not in task.evaluated:
+        raise UserError(
+            "search.pruner needs a score that is known while a trial trains, not"
+            f" {plan.select['metric']!r}; choose from: {', '.join(known)}"
+        )
+    steps, every = task.config.training.steps, task.config.training.evaluate_every
+    if not every or 3 * every > steps:
+        raise UserError(
+            "search.pruner cuts a training at a third of its evaluations, and"
+            f" training.evaluate_every={every} of {steps} steps makes fewer than three; set it to"
+            f" {max(1, steps // 3)} or less"
+        )
+
+
+def _write(plan: Plan, directory: str) -> None:
+    with locked(directory):
+        _files(plan).keep(Path(directory))
+        plan.write(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""From the records to a report: statistics, verdicts, tables, pages, exports. The way into this
+room; imports no jax.
+
+Everything here is a pure function of what a sweep's folder holds.
+"""
+
+from attnlab.experiments.report.across import write_across
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report.foresight import foresight
+from attnlab.experiments.report.report import write
+from attnlab.experiments.report.trackers import TRACKERS, Exported, export
+
+__all__ = [
+    "TRACKERS",
+    "Comparison",
+    "Exported",
+    "collect",
+    "compare",
+    "export",
+    "foresight",
+    "write",
+    "write_across",
+]

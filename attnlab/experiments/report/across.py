@@ -1,0 +1,374 @@
+"""Two sweeps side by side: the variants that both have, the difference between them, and what else
+differs.
+
+A difference is second minus first. It goes by seed only where both have the same seeds, every pair
+of trials was scored on the same data, and the seeds explain much; everything else is compared as
+two samples. `gap` is the one place of the statistics.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from attnlab import progress
+from attnlab.errors import UserError
+from attnlab.experiments.define import text
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.report.collect import Records, collect
+from attnlab.experiments.report.comparison import Comparison, Row, compare
+from attnlab.experiments.report.environment import environment
+from attnlab.experiments.report.statistics import UNBOUNDED, Family, Interval, Scale
+from attnlab.experiments.report.tables import heading
+from attnlab.experiments.report.wide import settings
+from attnlab.pages.formats import markdown
+from attnlab.pages.tables import NONE, Table, interval, number, signed
+from attnlab.records.files import write_atomic
+
+BY_SEED, APART = "by seed", "as two samples"
+_NAMES = ("A", "B")
+
+
+@dataclasses.dataclass(frozen=True)
+class Gap:
+    """Second minus first.
+
+    Attributes:
+      mean: of the difference.
+      interval: 95 %; None with one seed, or without spread.
+      how: `BY_SEED` or `APART`.
+    """
+
+    mean: float
+    interval: Interval | None
+    how: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A line of the table.
+
+    Attributes:
+      name: of the variant; "a = b" where it is called otherwise in the second sweep and has the
+        same settings.
+      first, second: its rows; None where a sweep has no such variant.
+      gap: None unless both have values.
+      remark: why it is not paired, or what is missing.
+    """
+
+    name: str
+    first: Row | None
+    second: Row | None
+    gap: Gap | None
+    remark: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One of the two sweeps."""
+
+    directory: Path
+    records: Records
+    comparison: Comparison
+
+
+@dataclasses.dataclass(frozen=True)
+class Across:
+    """Two sweeps and their variants, those of the first in its order, then what only the second
+    has.
+    """
+
+    first: Side
+    second: Side
+    pairs: tuple[Pair, ...]
+
+
+def across(first: Path, second: Path) -> Across:
+    """Read and compare two sweeps.
+
+    Raises:
+      UserError: a folder without a sweep, a damaged record; the sweeps have not the same measure,
+        or one of them no test scores yet.
+    """
+    one, other = (
+        Side(directory, records := collect(directory), compare(records))
+        for directory in (first, second)
+    )
+    _check(one, other)
+    matched = _matched(one.comparison.rows, other.comparison.rows)
+    scale = _common(*(side.comparison.basis.scale for side in (one, other)))
+    return Across(
+        one, other, tuple(_pair(*rows, one.comparison.basis.split, scale) for rows in matched)
+    )
+
+
+def _common(one: Scale, other: Scale) -> Scale:
+    """What is known of the measure in both: bounds that are the same, the smaller count where both
+    count.
+    """
+    if (one.low, one.high) != (other.low, other.high):
+        return UNBOUNDED
+    counts = [scale.count for scale in (one, other) if scale.count is not None]
+    return dataclasses.replace(one, count=min(counts) if len(counts) == 2 else None)
+
+
+def gap(
+    first: Mapping[int, float], second: Mapping[int, float], paired: bool, scale: Scale = UNBOUNDED
+) -> Gap:
+    """The difference of means with its interval, by the model of both; neither is empty. Seeds that
+    do not pair are told apart.
+    """
+    apart = second if paired else {-1 - seed: value for seed, value in second.items()}
+    family = Family({"first": first, "second": apart}, scale=scale)
+    (found,) = family.against("first").values()
+    return Gap(found.mean, found.alone, BY_SEED if family.model.kind == "blocked" else APART)
+
+
+def table(found: Across) -> Table:
+    """Means and differences as text."""
+    columns = ("variant", *_NAMES, "B - A", "its 95 % interval", "compared", "remark")
+    rows = tuple(
+        (
+            pair.name,
+            _mean(pair.first),
+            _mean(pair.second),
+            *_gap(pair.gap),
+            pair.gap.how if pair.gap else NONE,
+            pair.remark,
+        )
+        for pair in found.pairs
+    )
+    sides = zip(_NAMES, (found.first, found.second), strict=True)
+    notes = (
+        *(f"{name}: {side.directory} ({side.records.plan.name})." for name, side in sides),
+        (
+            "Means with 95 % intervals over seeds (how many). Differences: by the model of both"
+            " (see docs/report.md), with the seeds as a block where they explain much and seeds and"
+            " test data are the same; each at 95 % by itself."
+        ),
+    )
+    return Table(
+        heading(found.first.comparison.basis), columns, rows, frozenset((1, 2, 3, 4)), notes=notes
+    )
+
+
+def differing(found: Across) -> Table:
+    """What is not the same in both: experiment, environment, settings of variants that both
+    have.
+    """
+    one, other = (
+        {**_stated(side.records.plan), **_facts(side.records)}
+        for side in (found.first, found.second)
+    )
+    names = [
+        name
+        for name in dict.fromkeys((*one, *other))
+        if one.get(name, "absent") != other.get(name, "absent")
+    ]
+    rows = [(name, one.get(name, "absent"), other.get(name, "absent"), "") for name in names]
+    rows += _settings(found)
+    notes = () if rows else ("Nothing on record differs but the numbers.",)
+    return Table("What differs between the two", ("", *_NAMES, "of"), tuple(rows), notes=notes)
+
+
+def as_csv(found: Across) -> str:
+    """The first table for programs: no number is rounded, a cell is empty where there is
+    nothing.
+    """
+    figures = ("n", "mean", "low", "high")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    sides = [f"{side} {figure}" for side in ("first", "second") for figure in figures]
+    writer.writerow(
+        ["variant", *sides, "difference", "difference low", "difference high", "compared", "remark"]
+    )
+    for pair in found.pairs:
+        numbers: list[Any] = [*_figures(pair.first), *_figures(pair.second)]
+        numbers += (
+            [None] * 3
+            if pair.gap is None
+            else [pair.gap.mean, *(pair.gap.interval or (None, None))]
+        )
+        shown = ["" if value is None else repr(value) for value in numbers]
+        writer.writerow([pair.name, *shown, pair.gap.how if pair.gap else "", pair.remark])
+    return buffer.getvalue()
+
+
+def _check(first: Side, second: Side) -> None:
+    measures = [side.records.plan.measure for side in (first, second)]
+    if measures[0] != measures[1]:
+        this, that = (f"{measure['metric']!r} ({measure['mode']})" for measure in measures)
+        raise UserError(
+            f"{first.directory} has the measure {this}, {second.directory} {that}; take two sweeps"
+            " with the same measure"
+        )
+    one, other = (
+        dataclasses.replace(side.comparison.basis, scale=UNBOUNDED) for side in (first, second)
+    )
+    if one != other:
+        late = first if first.comparison.basis.split != "test" else second
+        if {side.comparison.basis.split for side in (first, second)} == {"valid"}:
+            raise UserError(
+                f"{first.directory} and {second.directory} are not scored on the test split yet,"
+                " and select by other scores"
+            )
+        raise UserError(
+            f"{late.directory} is not scored on the test split yet; let its sweep come to its end"
+            " first"
+        )
+
+
+def _matched(
+    first: Sequence[Row], second: Sequence[Row]
+) -> Iterator[tuple[Row | None, Row | None]]:
+    """Rows by name; of what is left, by equal settings; then what is alone."""
+    named = {row.name: row for row in second}
+    known = {row.name for row in first}
+    left = [row for row in second if row.name not in known]
+    for row in first:
+        like = named.get(row.name) or next(
+            (one for one in left if settings(one.candidate) == settings(row.candidate)), None
+        )
+        left = [one for one in left if one is not like]
+        yield row, like
+    yield from ((None, row) for row in left)
+
+
+def _pair(first: Row | None, second: Row | None, split: str, scale: Scale) -> Pair:
+    if first is None or second is None:
+        name, only = (
+            (second.name, "B")
+            if second is not None
+            else (first.name if first is not None else "", "A")
+        )
+        return Pair(name, first, second, None, f"only in {only}")
+    name = first.name if first.name == second.name else f"{first.name} = {second.name}"
+    why = _unpaired(first, second, split)
+    remarks = [f"not paired: {why}"] if why else []
+    remarks += [
+        f"{side}: {one}"
+        for side, row in zip(_NAMES, (first, second), strict=True)
+        for one in row.missing
+    ]
+    if not first.values or not second.values:
+        return Pair(name, first, second, None, "; ".join(remarks))
+    return Pair(
+        name, first, second, gap(first.values, second.values, not why, scale), "; ".join(remarks)
+    )
+
+
+def _unpaired(first: Row, second: Row, split: str) -> str:
+    """Why the trials of two rows do not pair; "" if they do."""
+    if set(first.values) != set(second.values):
+        return "other seeds"
+    data = [
+        {record.seed: record.data.get(split) for record in row.records} for row in (first, second)
+    ]
+    known = [(data[0][seed], data[1][seed]) for seed in first.values]
+    if any(one is not None and other is not None and one != other for one, other in known):
+        return f"another {split} split"
+    return (
+        f"what was read of the {split} split is not on record"
+        if any(None in pair for pair in known)
+        else ""
+    )
+
+
+def _mean(row: Row | None) -> str:
+    """ "0.925 [0.904, 0.946] (4)"."""
+    if row is None or row.summary.mean is None:
+        return NONE
+    found = row.summary
+    return (
+        f"{number(found.mean)}{f' {interval(found.interval)}' if found.interval else ''}"
+        f" ({found.n})"
+    )
+
+
+def _gap(found: Gap | None) -> tuple[str, str]:
+    return (NONE, NONE) if found is None else (signed(found.mean), interval(found.interval))
+
+
+def _figures(row: Row | None) -> list[Any]:
+    return (
+        [None] * 4
+        if row is None
+        else [row.summary.n, row.summary.mean, *(row.summary.interval or (None, None))]
+    )
+
+
+def _stated(plan: Plan) -> dict[str, str]:
+    """What two experiments may differ in besides their variants."""
+    budget = "none" if plan.budget is None else f"{plan.budget['match']} by {plan.budget['knob']}"
+    return {
+        "config": plan.config,
+        "seeds": ", ".join(map(str, plan.seeds)),
+        "baseline": plan.baseline,
+        "chosen by": f"{plan.select['metric']} ({plan.select['mode']})",
+        "settings tried": ", ".join(
+            dict.fromkeys(str(len(plan.of(variant))) for variant in plan.variants)
+        ),
+        "budget": budget,
+    }
+
+
+def _facts(records: Records) -> dict[str, str]:
+    """Where the trials ran and what they read; several values where they differ within a sweep."""
+    found = environment(records.trials)
+    facts = {
+        **found.shared,
+        **{name: "; ".join(values) for name, values in found.differing.items()},
+    }
+    splits = dict.fromkeys(split for record in records.trials for split in record.data)
+    read = {
+        split: dict.fromkeys(one.data[split][:12] for one in records.trials if split in one.data)
+        for split in splits
+    }
+    return facts | {f"{split} data": "; ".join(digests) for split, digests in read.items()}
+
+
+def _settings(found: Across) -> list[tuple[str, str, str, str]]:
+    """Settings of the variants that both have, those that differ in all alike once."""
+    both = [
+        (pair.name, pair.first.candidate, pair.second.candidate)
+        for pair in found.pairs
+        if pair.first and pair.second
+    ]
+    changes: dict[tuple[str, str, str], list[str]] = {}
+    for name, one, other in both:
+        before, after = settings(one), settings(other)
+        for key in dict.fromkeys((*before, *after)):
+            if (change := (key, _shown(before, key), _shown(after, key)))[1] != change[2]:
+                changes.setdefault(change, []).append(name)
+    return [
+        (*change, "all variants" if len(names) == len(both) > 1 else ", ".join(names))
+        for change, names in changes.items()
+    ]
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    return text(values[name]) if name in values else "nothing"
+
+
+def write_across(
+    first: Path, second: Path, file: Path | None = None, stream: TextIO | None = None
+) -> Across:
+    """Print two sweeps side by side, and write the same to a file that ends in ".md" or ".csv".
+
+    Raises:
+      UserError: see `across`; a full disk.
+    """
+    found = across(first, second)
+    tables = [table(found), differing(found)]
+    if file is not None:
+        write_atomic(
+            file, as_csv(found) if file.suffix == ".csv" else "\n".join(map(markdown, tables))
+        )
+    for one in tables:
+        progress.table(one.title, one.columns, one.rows, stream)
+        print(*one.notes, "", sep="\n", file=stream)
+    return found

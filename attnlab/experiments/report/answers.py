@@ -1,0 +1,92 @@
+"""What a trial answered to the first examples of the test split, from the files that scoring leaves
+in its folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TypedDict
+
+from attnlab.errors import UserError
+from attnlab.records.json_kinds import Damaged, read
+
+FILE = "examples.json"
+OUTPUTS = ("translations.txt", "pronunciations.txt", "predictions.tsv")
+"""Where answers stand in trials that were scored before there was a `FILE`."""
+MOST = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One example.
+
+    Attributes:
+      source: the text; "" where the records do not hold it. Two texts have a line end between them.
+      reference: what was wanted; "" where the records do not hold it.
+      answer: what the system said.
+    """
+
+    source: str
+    reference: str
+    answer: str
+
+
+class _Example(TypedDict):
+    source: str
+    target: str | None
+
+
+class _Kept(TypedDict):
+    """What `examples.json` holds."""
+
+    outputs: str
+    examples: list[_Example]
+
+
+def answers(workdir: Path) -> tuple[Answer, ...]:
+    """At most `MOST` answers of a trial, in the order of the test split; none where it is not
+    scored or does not answer.
+
+    In a table (".tsv") a line is "reference TAB answer", and the second text of an example is a
+    source too.
+
+    Raises:
+      UserError: `examples.json` is damaged.
+    """
+    kept = _kept(workdir / FILE)
+    names = (kept["outputs"],) if kept is not None else OUTPUTS
+    file = next((workdir / name for name in names if (workdir / name).is_file()), None)
+    if file is None:
+        return ()
+    with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
+        lines = [line.removesuffix("\n") for line, _ in zip(stream, range(MOST), strict=False)]
+    examples: list[_Example | None] = (
+        list(kept["examples"][: len(lines)]) if kept is not None else []
+    )
+    examples += [None] * (len(lines) - len(examples))
+    return tuple(
+        _answer(line, example, table=file.suffix == ".tsv")
+        for line, example in zip(lines, examples, strict=True)
+    )
+
+
+def _answer(line: str, example: _Example | None, *, table: bool) -> Answer:
+    source, target = ("", "") if example is None else (example["source"], example["target"] or "")
+    if not table:
+        return Answer(source, target, line)
+    reference, _, answer = line.partition("\t")
+    return Answer("\n".join(text for text in (source, target) if text), reference, answer)
+
+
+def _kept(path: Path) -> _Kept | None:
+    """`examples.json`; None where there is none."""
+    try:
+        return read(path.read_bytes(), _Kept)
+    except FileNotFoundError:
+        return None
+    except Damaged as error:
+        raise UserError(
+            f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep"
+            " again"
+        ) from error

@@ -1,0 +1,154 @@
+"""Tables beside the main one: all measures of the test split, and the validation scores beside
+those of the test split.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from attnlab.experiments.report.collect import Records
+from attnlab.experiments.report.comparison import Comparison, Row, scale, settings
+from attnlab.experiments.report.statistics import Family, Summary
+from attnlab.pages.tables import NONE, Table, interval, number, signed
+
+# Numbers of `results.json` that say how a score came about and are none: bookkeeping, and the sizes
+# of a split as tasks call them.
+BOOKKEEPING = (
+    "step",
+    "parameters",
+    "decoding_seconds",
+    "sentences",
+    "examples",
+    "words",
+    "texts",
+    "tokens",
+)
+
+
+def measures(comparison: Comparison) -> Table | None:
+    """The mean and interval of every measure of the test split, of every row; None where there is
+    one measure or the split is not read.
+    """
+    basis = comparison.basis
+    if basis.split != "test":
+        return None
+    names = [
+        name
+        for row in comparison.rows
+        for one in row.records
+        for name in one.scores["test"]
+        if name not in BOOKKEEPING
+    ]
+    names = [
+        *([] if basis.derived else [basis.metric]),
+        *(name for name in dict.fromkeys(names) if name != basis.metric),
+    ]
+    if len(names) < 2:
+        return None
+    columns = [_means(comparison, name) for name in names]
+    rows = [(row.name, *(_cell(one[row.name]) for one in columns)) for row in comparison.rows]
+    best = frozenset(place for place, row in enumerate(comparison.rows) if row.best)
+    said = (
+        (
+            f"Mean over seeds and its 95 % interval, each by itself. Only {basis.metric} is tested:"
+            f" nothing was corrected for looking at {len(names)} measures."
+        ),
+    )
+    numbers = frozenset(range(1, len(names) + 1))
+    return Table(
+        f"All {len(names)} measures on the test split",
+        ("variant", *names),
+        tuple(rows),
+        numbers,
+        strong=best,
+        notes=said,
+    )
+
+
+def validation(records: Records, comparison: Comparison) -> Table | None:
+    """What each variant's chosen settings are, and its scores on validation beside those on the
+    test split; None before there are any.
+    """
+    if comparison.basis.split != "test":
+        return None
+    select, measure = records.plan.select["metric"], records.plan.measure["metric"]
+    rows = [
+        (
+            row.name,
+            settings(row.candidate.tuned) or NONE,
+            *(cell for name in dict.fromkeys((select, measure)) for cell in _beside(row, name)),
+        )
+        for row in comparison.rows
+    ]
+    heads = [
+        head
+        for name in dict.fromkeys((select, measure))
+        for head in (f"{name}, validation", f"{name}, test", "test - validation")
+    ]
+    better = "highest" if records.plan.select["mode"] == "max" else "lowest"
+    said = (
+        f"Means over seeds. Settings were chosen by the {better} {select} on the validation split.",
+        (
+            "A test score much worse than that of validation speaks for settings, or a stopping"
+            " step, that fit the validation split by chance."
+        ),
+    )
+    columns = ("variant", "chosen settings", *heads)
+    made = Table(
+        "Validation beside test",
+        columns,
+        tuple(rows),
+        frozenset(range(2, len(columns))),
+        notes=said,
+    )
+    empty = {place for place in range(1, len(columns)) if all(row[place] == NONE for row in rows)}
+    return made if not empty else _without(made, empty)
+
+
+def _means(comparison: Comparison, name: str) -> dict[str, Summary]:
+    """Of every row, by the model of all."""
+    scores = {
+        row.name: {one.seed: one.scores["test"].get(name) for one in row.records}
+        for row in comparison.rows
+    }
+    values = {
+        row: {seed: one for seed, one in seeds.items() if one is not None}
+        for row, seeds in scores.items()
+    }
+    known = [
+        one.measures["test"][name]
+        for row in comparison.rows
+        for one in row.records
+        if name in one.measures["test"]
+    ]
+    family = Family(values, scale=scale(known))
+    return {row.name: family.mean(row.name, comparison.method) for row in comparison.rows}
+
+
+def _cell(found: Summary) -> str:
+    return number(found.mean) + (f" {interval(found.interval)}" if found.interval else "")
+
+
+def _beside(row: Row, name: str) -> tuple[str, str, str]:
+    """A measure on both splits, and the difference over the seeds that have both."""
+    found = [(one.scores["valid"].get(name), one.scores["test"].get(name)) for one in row.records]
+    valid, test = (_mean([one[split] for one in found]) for split in (0, 1))
+    gap = _mean([test - valid for valid, test in found if valid is not None and test is not None])
+    return number(valid), number(test), NONE if gap is None else signed(gap)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of those that are there; None where none is."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _without(table: Table, places: set[int]) -> Table:
+    """The same without the columns at these places; their heads need not differ."""
+    kept = [place for place in range(len(table.columns)) if place not in places]
+    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
+    numbers = frozenset(new for new, old in enumerate(kept) if old in table.numbers)
+    return Table(
+        table.title, tuple(table.columns[place] for place in kept), rows, numbers, notes=table.notes
+    )

@@ -1,0 +1,346 @@
+"""What a sweep's folder holds, as plain values: the one place of the report that reads files.
+
+Everything else in a report is a function of these, so that the same records give the same report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Candidate, Plan, Trial
+from attnlab.experiments.report.answers import Answer, answers
+from attnlab.experiments.run import Choice, Seen, look, looked, wanted
+from attnlab.records import attempts
+from attnlab.records.items import FILE, Items
+from attnlab.records.json_kinds import Damaged, Finite, Natural, read
+from attnlab.records.manifest import Manifest
+from attnlab.records.measures import Measure, of_record
+from attnlab.records.stream import Measured, read_records
+from attnlab.records.stream import Record as Line
+
+Curve = tuple[Mapping[str, Any], ...]
+SCORES: Mapping[str, str] = {"valid": "valid.json", "test": "results.json"}
+"""Where the scores of a split stand in a trial's folder."""
+
+
+class Timing(Line, total=False):
+    """What is read of a line of `timing.jsonl`."""
+
+    step_seconds: Finite
+    together: Natural
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a trial took; None where it is not recorded.
+
+    Attributes:
+      step_seconds: median over the logged steps.
+      first_step_seconds: from the start of its process to its first step, of the first attempt that
+        got there.
+      peak_bytes: the most memory that a process of it held on the host.
+      together: how many trials moved in the median step, each with an equal share of its time; 1
+        for it alone.
+      most_together: the most in any logged step: the peak memory is that of so many at least.
+    """
+
+    step_seconds: float | None = None
+    first_step_seconds: float | None = None
+    peak_bytes: float | None = None
+    together: int = 1
+    most_together: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """The work on a trial, of all its attempts together.
+
+    Attributes:
+      began: when the first one did, seconds since 1970; None before.
+      steps: updates done, also those that were done again after a kill; as far as they were told.
+      seconds: that the attempts took; of one that died, until it was last heard of.
+      retries: how often it had failed and was opened again.
+    """
+
+    began: float | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """What a trial shows of the first test examples.
+
+    Attributes:
+      pictures: of attention, by example and map.
+      answers: what it said.
+    """
+
+    pictures: Mapping[int, Mapping[str, Path]]
+    answers: tuple[Answer, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What one trial left behind.
+
+    Attributes:
+      seen: candidate and seed, and how far it came.
+      cost: time and memory.
+      scores: split to measure to number; numbers that are not finite are left out.
+      measures: split to measure to what is known of it besides; nothing in records of earlier
+        versions.
+      curve: the records of `metrics.jsonl`, in order.
+      pace: step to seconds of a step, the mean since the one before.
+      items: the test examples one by one, for the measure; None in records of earlier versions, or
+        where a score has none.
+      shown: what it shows of the first test examples.
+      manifest: None before it has begun.
+      effort: the work on it.
+      spans: host, begin and end (seconds since 1970) of each process that worked on it, as far as
+        they are recorded.
+      data: split to the digest of what was read of it; the test split's from the last look, where
+        that has kept it.
+    """
+
+    seen: Seen
+    cost: Cost
+    scores: Mapping[str, Mapping[str, float]]
+    measures: Mapping[str, Mapping[str, Measure]]
+    curve: Curve
+    pace: Mapping[int, float]
+    shown: Shown
+    manifest: Manifest | None
+    items: Items | None = None
+    effort: Effort = Effort()
+    spans: tuple[tuple[str, float, float], ...] = ()
+    data: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def candidate(self) -> Candidate:
+        """What was trained."""
+        return self.seen.trial.candidate
+
+    @property
+    def seed(self) -> int:
+        """Its seed."""
+        return self.seen.trial.seed
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """What a sweep left behind.
+
+    Attributes:
+      plan: the experiment.
+      choice: None before it is frozen.
+      trials: of every candidate and seed, in the order of variants, candidates and seeds.
+      looks: what was asked of the test split, in order, see `attnlab.experiments.run.looks`; none
+        in sweeps of earlier versions.
+    """
+
+    plan: Plan
+    choice: Choice | None
+    trials: tuple[Record, ...]
+    looks: tuple[Mapping[str, Any], ...] = ()
+
+    def of(self, candidate: Candidate) -> tuple[Record, ...]:
+        """The trials of a candidate, by seed as the plan has them."""
+        return tuple(record for record in self.trials if record.candidate.id == candidate.id)
+
+    def standing(self, variant: str) -> Candidate | None:
+        """The candidate that stands for a variant: the chosen one, the first where no trial of it
+        came through; None before the choice.
+        """
+        if self.choice is None or variant not in self.choice.chosen:
+            return None
+        candidates = self.plan.of(variant)
+        first = candidates[0] if candidates else None
+        return next((one for one in candidates if one.id == self.choice.candidate(variant)), first)
+
+    def chosen(self, candidate: Candidate) -> bool:
+        """Whether it was chosen for its variant; never before the choice."""
+        return self.choice is not None and self.choice.candidate(candidate.variant) == candidate.id
+
+    @property
+    def wanted(self) -> tuple[Record, ...]:
+        """The trials that the answer needs: all, and once the choice is frozen those of the chosen
+        candidates.
+        """
+        names = {trial.name for trial in wanted(self.plan, self.choice)}
+        return tuple(record for record in self.trials if record.seen.trial.name in names)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more will come: the choice is frozen, every trial has settled and every
+        finished chosen one is scored.
+        """
+        return self.choice is not None and all(
+            record.seen.settled and (record.seen.state != "done" or bool(record.scores["test"]))
+            for record in self.wanted
+        )
+
+
+def collect(directory: Path) -> Records:
+    """Read a sweep's folder.
+
+    Raises:
+      UserError: there is no plan in it, or a file in it is damaged.
+    """
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(
+            f"{directory} holds no sweep (no plan.json in it); name the folder that was --dir"
+            " of one"
+        )
+    planned = plan.trials()
+    trials = [
+        trial
+        for variant in plan.variants
+        for one in plan.of(variant)
+        for trial in planned
+        if trial.candidate.id == one.id
+    ]
+    found = tuple(_record(trial, directory, plan.measure["metric"]) for trial in trials)
+    return Records(plan, Choice.read(directory), found, looked(directory))
+
+
+def _record(trial: Trial, directory: Path, metric: str) -> Record:
+    """Read the folder of a trial; one that never began has an empty record."""
+    workdir = trial.workdir(directory)
+    scored = {split: _scores(workdir / name) for split, name in SCORES.items()}
+    events, manifest, timing = (
+        attempts.read(workdir),
+        Manifest.read(workdir),
+        read_records(workdir / "timing.jsonl", Timing),
+    )
+    return Record(
+        seen=look(trial, directory),
+        cost=_cost(timing, events),
+        scores={split: found for split, (found, _) in scored.items()},
+        measures={split: known for split, (_, known) in scored.items()},
+        curve=tuple(read_records(workdir / "metrics.jsonl", Measured)),
+        pace={
+            record["step"]: record["step_seconds"] for record in timing if "step_seconds" in record
+        },
+        shown=Shown(_pictures(workdir / "maps"), answers(workdir)),
+        manifest=manifest,
+        items=_items(workdir, metric),
+        effort=_effort(events),
+        spans=_spans(events),
+        data={} if manifest is None else manifest.read_data(workdir),
+    )
+
+
+def _pictures(folder: Path) -> dict[int, dict[str, Path]]:
+    """The pictures of a trial by example and map, from names such as "test0-decoder_0-self.png"."""
+    found: dict[int, dict[str, Path]] = {}
+    for path in sorted(folder.glob("test*-*.png")):
+        example, _, name = path.stem.removeprefix("test").partition("-")
+        if example.isdecimal():
+            found.setdefault(int(example), {})[name] = path
+    return found
+
+
+def _spans(events: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
+    """`Record.spans`: every start, up to the last that was heard before the next."""
+    spans: list[tuple[str, float, float]] = []
+    for event in events:
+        if event["event"] == "start":
+            spans.append((str(event.get("host", "")), event["time"], event["time"]))
+        elif spans and event["event"] in ("step", "end") and is_finite(event.get("time")):
+            spans[-1] = (*spans[-1][:2], max(spans[-1][1], event["time"]))
+    return tuple(spans)
+
+
+def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
+    """Time and memory from the records of a trial."""
+    steps = [
+        (record["step_seconds"], record.get("together", 1))
+        for record in timing
+        if "step_seconds" in record
+    ]
+    firsts, peaks = (
+        [event[key] for event in events if event.get(key)]
+        for key in ("first_step_seconds", "peak_bytes")
+    )
+    pace, together = median_pace(steps)
+    most = max((number for _, number in steps), default=1)
+    return Cost(pace, firsts[0] if firsts else None, max(peaks, default=None), together, most)
+
+
+def _effort(events: list[dict[str, Any]]) -> Effort:
+    """The work that the events of a trial tell of: each attempt from the step it began at to the
+    last that it told.
+    """
+    began, steps, seconds = None, 0, 0.0
+    first = heard = reached = 0.0
+    for event in events:
+        if event["event"] == "start":
+            began = event["time"] if began is None else began
+            first = heard = event["time"]
+            reached = event["step"]
+            continue
+        if event["event"] not in ("step", "end"):
+            continue
+        told = event.get("seconds") if event["event"] == "end" else None
+        lasted = (
+            told
+            if told is not None
+            else event["time"] - first
+            if event["event"] == "step"
+            else heard - first
+        )
+        seconds, steps = (
+            seconds + lasted - (heard - first),
+            steps + max(0, int(event["step"] - reached)),
+        )
+        heard, reached = first + lasted, max(reached, event["step"])
+    return Effort(began, steps, seconds, sum(event["event"] == "retry" for event in events))
+
+
+def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
+    """The median of seconds, and how many trials the step in the middle trained together (of two,
+    the shorter).
+    """
+    if not steps:
+        return None, 1
+    return statistics.median(seconds for seconds, _ in steps), statistics.median_low(steps)[1]
+
+
+def _scores(path: Path) -> tuple[dict[str, float], dict[str, Measure]]:
+    """The finite numbers of a file of scores, and what it says of the measures; nothing where it
+    does not exist.
+    """
+    try:
+        named = read(path.read_bytes(), dict[str, Any])
+        return {name: float(value) for name, value in named.items() if is_finite(value)}, of_record(
+            named
+        )
+    except FileNotFoundError:
+        return {}, {}
+    except Damaged as error:
+        raise UserError(
+            f"{path} is damaged ({error}): put back a good copy, or remove it and run the sweep"
+            " again"
+        ) from error
+
+
+def _items(workdir: Path, metric: str) -> Items | None:
+    """The test examples of a trial, for one measure."""
+    items = Items.read(workdir) if (workdir / FILE).exists() else None
+    return (
+        None if items is None else items.without([name for name in items.rules if name != metric])
+    )
+
+
+def is_finite(value: Any) -> bool:
+    """Whether it is a number, and one that a mean can be made of."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,271 @@
+"""Variants side by side: one row each with its values over seeds, the difference to the baseline,
+and whether it is the best.
+
+Once the choice is frozen and the test split is scored, rows are variants, each by its chosen
+candidate, compared on the measure. Before that they are candidates on the validation split, without
+tests against each other: what is still being tuned is not compared. What the numbers can say is for
+`attnlab.experiments.report.statistics`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnlab.experiments.define import is_derived, text
+from attnlab.experiments.plan import Candidate
+from attnlab.experiments.report.collect import Record, Records, median_pace
+from attnlab.experiments.report.derived import absent, value
+from attnlab.experiments.report.equality import Apart, apart, same_test_examples
+from attnlab.experiments.report.looks import ALPHA, level
+from attnlab.experiments.report.statistics import UNBOUNDED, Difference, Family, Scale, Summary
+from attnlab.records.measures import Measure
+
+
+@dataclasses.dataclass(frozen=True)
+class Basis:
+    """The number that is compared.
+
+    Attributes:
+      split: "test", or "valid" as long as there is nothing better.
+      metric: its name in the records.
+      mode: "max" or "min", whichever is better.
+      scale: its bounds, and of how many test examples it is a share, as far as the records say.
+    """
+
+    split: str
+    metric: str
+    mode: str
+    scale: Scale = UNBOUNDED
+
+    @property
+    def derived(self) -> bool:
+        """Whether it is no score, so that it belongs to no split."""
+        return is_derived(self.metric)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the comparison.
+
+    Attributes:
+      name: the variant; before the choice with its tuned settings.
+      candidate: what was trained.
+      records: its trials, by seed.
+      values: seed to number, for the seeds that have one.
+      summary: of the values.
+      missing: why the other seeds have none, "seed 2 diverged" each.
+      outlying: its seeds that lie apart from the others, as a run that failed without saying so
+        does.
+      difference: to the baseline, by Dunnett's test; None for the baseline itself, without a number
+        on either side, and before the choice.
+      shared: how many seeds it has in common with the baseline.
+      best: better than every other row, beyond what the seeds can explain (Tukey's test of all
+        pairs).
+    """
+
+    name: str
+    candidate: Candidate
+    records: tuple[Record, ...]
+    values: Mapping[int, float]
+    summary: Summary
+    missing: tuple[str, ...]
+    outlying: tuple[int, ...] = ()
+    difference: Difference | None = None
+    shared: int = 0
+    best: bool = False
+
+    @property
+    def pace(self) -> tuple[float | None, int]:
+        """Seconds: the median over its trials of the median step; and how many trials shared
+        that step.
+        """
+        costs = [record.cost for record in self.records]
+        return median_pace(
+            [(cost.step_seconds, cost.together) for cost in costs if cost.step_seconds is not None]
+        )
+
+    @property
+    def peak(self) -> tuple[float | None, int]:
+        """Bytes: the most memory of any of its trials; and how many trials shared it."""
+        costs = [record.cost for record in self.records]
+        return max(
+            (
+                (cost.peak_bytes, cost.most_together)
+                for cost in costs
+                if cost.peak_bytes is not None
+            ),
+            default=(None, 1),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """All rows and what they show.
+
+    Attributes:
+      basis: the number that is compared.
+      frozen: the choice is made, so that rows are variants.
+      method: how intervals of means are made: "model" or "bootstrap".
+      rows: in the order of the plan.
+      family: the rows that were scored on the baseline's test examples, as the statistics know
+        them, by name; tested at `alpha`.
+      whole: all rows, for contrasts across test examples.
+      alpha: the level of the present look at the test split, see `looks.level`.
+      apart: which variants were scored on different test examples.
+    """
+
+    basis: Basis
+    frozen: bool
+    method: str
+    rows: tuple[Row, ...]
+    family: Family
+    whole: Family
+    alpha: float = ALPHA
+    apart: Apart = dataclasses.field(default_factory=Apart)
+
+    def row(self, variant: str) -> Row | None:
+        """The row of a variant; None before the choice."""
+        return next(
+            (row for row in self.rows if self.frozen and row.candidate.variant == variant), None
+        )
+
+
+def compare(records: Records, method: str = "model") -> Comparison:
+    """Every row of a sweep."""
+    plan, frozen = records.plan, records.choice is not None
+    standing = [one for variant in plan.variants if (one := records.standing(variant)) is not None]
+    candidates = (
+        standing if frozen else [one for variant in plan.variants for one in plan.of(variant)]
+    )
+    tested = frozen and any(
+        record.scores["test"] for one in candidates for record in records.of(one)
+    )
+    asked, split = (plan.measure, "test") if tested else (plan.select, "valid")
+    basis = Basis(split, asked["metric"], asked["mode"])
+    rows = [
+        _row(records, one, basis, name=one.variant if frozen else label(one)) for one in candidates
+    ]
+    base = next(
+        (row for row in rows if tested and row.candidate.variant == plan.baseline and row.values),
+        None,
+    )
+    beside = basis.derived or base is None  # nothing hangs on the test examples
+    like = [
+        row
+        for row in rows
+        if beside or base is None or same_test_examples((*row.records, *base.records))
+    ]
+    basis = dataclasses.replace(basis, scale=_scale(like, basis))
+    alpha, unlike = level(records), apart(records)
+    family, whole = (
+        _family(like, basis, alpha),
+        _family(rows, dataclasses.replace(basis, scale=_scale(rows, basis)), alpha),
+    )
+    rows = [_summed(row, family if row in like else whole, method) for row in rows]
+    rows = rows if base is None else _against(rows, base, family)
+    unlike = Apart() if basis.derived else unlike
+    marked = (
+        None if not tested or any(row.missing for row in rows) or unlike.other else family.best()
+    )
+    rows = [dataclasses.replace(row, best=row.name == marked) for row in rows]
+    return Comparison(basis, frozen, method, tuple(rows), family, whole, alpha, unlike)
+
+
+def _family(rows: Sequence[Row], basis: Basis, alpha: float) -> Family:
+    return Family({row.name: row.values for row in rows}, basis.mode, basis.scale, alpha)
+
+
+def _summed(row: Row, family: Family, method: str) -> Row:
+    """A row with its mean, whose interval is at 95 % whatever is left to test at, and the seeds
+    that lie apart.
+    """
+    alone = dataclasses.replace(family, alpha=ALPHA)
+    return dataclasses.replace(
+        row, summary=alone.mean(row.name, method), outlying=alone.failing.get(row.name, ())
+    )
+
+
+def measured(comparison: Comparison, metric: str) -> Comparison:
+    """The same rows with the values of another, derived measure, by themselves: no differences, no
+    best.
+    """
+    basis = Basis(comparison.basis.split, metric, "min")
+    rows = [
+        _valued(dataclasses.replace(row, difference=None, best=False), basis)
+        for row in comparison.rows
+    ]
+    family = Family({row.name: row.values for row in rows}, basis.mode, alpha=comparison.alpha)
+    rows = [dataclasses.replace(row, summary=family.mean(row.name)) for row in rows]
+    return dataclasses.replace(
+        comparison, basis=basis, rows=tuple(rows), family=family, whole=family
+    )
+
+
+def label(candidate: Candidate) -> str:
+    """A candidate for people: its variant and its tuned settings."""
+    return (
+        f"{candidate.variant} ({settings(candidate.tuned)})"
+        if candidate.tuned
+        else candidate.variant
+    )
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """Settings by the last part of their names, "peak=0.001, heads=4"."""
+    return ", ".join(f"{key.rpartition('.')[2]}={text(value)}" for key, value in values.items())
+
+
+def _scale(rows: Sequence[Row], basis: Basis) -> Scale:
+    """What the records of these rows say of the measure."""
+    known = [one.measures[basis.split].get(basis.metric) for row in rows for one in row.records]
+    return scale([one for one in known if one is not None])
+
+
+def scale(known: Sequence[Measure]) -> Scale:
+    """What the records of all trials say of a measure; nothing where they differ in its bounds, the
+    least of their counts.
+    """
+    bounds = {(one.low, one.high) for one in known}
+    if len(bounds) != 1:
+        return UNBOUNDED
+    (low, high), counts = bounds.pop(), [one.count for one in known if one.count]
+    return Scale(low, high, min(counts) if counts and None not in (low, high) else None)
+
+
+def _row(records: Records, candidate: Candidate, basis: Basis, name: str) -> Row:
+    """A row by itself; its mean and interval come from all rows together."""
+    trials = records.of(candidate)
+    return _valued(Row(name, candidate, trials, {}, Summary(0, None, None, None), ()), basis)
+
+
+def _valued(row: Row, basis: Basis) -> Row:
+    """The same trials with the values of a measure."""
+    found = {one.seed: value(one, basis.split, basis.metric) for one in row.records}
+    values = {seed: one for seed, one in found.items() if one is not None}
+    missing = tuple(
+        f"seed {one.seed} {_why(one, basis)}" for one in row.records if one.seed not in values
+    )
+    return dataclasses.replace(
+        row, values=values, summary=Summary(len(values), None, None, None), missing=missing
+    )
+
+
+def _against(rows: Sequence[Row], base: Row, family: Family) -> list[Row]:
+    """The rows with their differences to the baseline; none for rows that are not of its family."""
+    found = family.against(base.name)
+    shared = {row.name: len(row.values.keys() & base.values.keys()) for row in rows}
+    return [
+        dataclasses.replace(row, difference=found.get(row.name), shared=shared[row.name])
+        for row in rows
+    ]
+
+
+def _why(record: Record, basis: Basis) -> str:
+    """Why a trial has no number."""
+    if record.seen.state != "done":
+        return record.seen.word
+    if is_derived(basis.metric):
+        return absent(basis.metric)
+    return f"has no finite {basis.metric}" if record.scores[basis.split] else "not scored yet"

@@ -1,0 +1,132 @@
+"""All that a report says, before it takes a form: what the Markdown, HTML and LaTeX pages, the
+terminal and the JSON file share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+
+from attnlab.experiments.report import beside, sampling, tables, totals
+from attnlab.experiments.report.collect import Records, collect
+from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report.environment import Environment, environment
+from attnlab.experiments.report.environment import tables as environment_tables
+from attnlab.experiments.report.verdict import Verdict, judge
+from attnlab.experiments.report.warnings import Warned, found
+from attnlab.experiments.run import counts
+from attnlab.pages.tables import Table
+
+NO_CLAIM = "no claim was stated"
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """A report.
+
+    Attributes:
+      records: what it is made from.
+      comparison: the rows.
+      verdict: on the claim; None without one.
+      environment: where the trials ran.
+      warnings: what must be known before any number, the gravest first.
+    """
+
+    records: Records
+    comparison: Comparison
+    verdict: Verdict | None
+    environment: Environment
+    warnings: tuple[Warned, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """The claim's outcome in words."""
+        return NO_CLAIM if self.verdict is None else self.verdict.sentence
+
+    @property
+    def extent(self) -> str:
+        """What was run: variants, seeds and the states of the trials."""
+        plan, wanted = self.records.plan, self.records.wanted
+        trials = [
+            record
+            for record in self.records.trials
+            if record in wanted or record.seen.state != "pending"
+        ]
+        states = ", ".join(
+            f"{number} {state}"
+            for state, number in counts(record.seen for record in trials).items()
+        )
+        return (
+            f"{len(plan.variants)} variants, seeds {', '.join(map(str, plan.seeds))}; {len(trials)}"
+            f" trials: {states}"
+        )
+
+    @property
+    def unfinished(self) -> str:
+        """What is still to come; "" where nothing is."""
+        if self.records.complete:
+            return ""
+        open_ones = sum(not record.seen.settled for record in self.records.wanted)
+        if open_ones:
+            return (
+                f"Unfinished: {open_ones} of {len(self.records.wanted)} trials have not settled."
+                " What follows is what there is so far."
+            )
+        if self.records.choice is None:
+            return "Unfinished: all trials have settled, and the choice is not made yet."
+        return (
+            "Unfinished: the choice is made, and not every chosen trial is scored on the test split"
+            " yet."
+        )
+
+    @property
+    def results(self) -> Table:
+        """The main table."""
+        return tables.results(self.records, self.comparison)
+
+    @property
+    def claim(self) -> Table | None:
+        """The contrasts of the claim."""
+        return None if self.verdict is None else tables.contrasts(self.verdict)
+
+    @property
+    def beside(self) -> list[Table]:
+        """All measures of the test split, and validation beside test."""
+        made = (beside.measures(self.comparison), beside.validation(self.records, self.comparison))
+        return [one for one in made if one is not None]
+
+    @functools.cached_property
+    def further(self) -> list[Table]:
+        """What is compared, tuning, what it took, trials, environment."""
+        tuning = tables.tuning(self.records, self.comparison.method)
+        drawn = sampling.table(self.comparison, self.records.plan.baseline)
+        known = [
+            *([] if drawn is None else [drawn]),
+            tables.variants(self.records),
+            *([] if tuning is None else [tuning]),
+        ]
+        return [
+            *known,
+            totals.table(self.records),
+            tables.trials(self.records),
+            *environment_tables(self.environment),
+        ]
+
+
+def gather(directory: Path, method: str = "model") -> Contents:
+    """The report of a sweep's folder, with intervals of means by the "model" or by "bootstrap".
+
+    Raises:
+      UserError: no sweep there, or a damaged record.
+    """
+    records = collect(directory)
+    comparison = compare(records, method)
+    where = environment(records.trials)
+    return Contents(
+        records,
+        comparison,
+        judge(comparison, records.plan.claim),
+        where,
+        found(records, comparison, where),
+    )

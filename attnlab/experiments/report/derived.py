@@ -1,0 +1,76 @@
+"""The values of measures that are no scores: what a trial cost, and when it reached a score. Of
+each, less is better.
+
+A trial that did not end well has none, and neither has one that never reached the score: what is
+left out is told, not filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attnlab.experiments.define import is_derived, reached
+from attnlab.experiments.report.collect import Record, is_finite
+
+COSTS: Mapping[str, Callable[[Record], float | None]] = {
+    "step_seconds": lambda record: record.cost.step_seconds,
+    "seconds": lambda record: record.effort.seconds / record.cost.most_together or None,
+    "peak_bytes": lambda record: record.cost.peak_bytes,
+    "parameters": lambda record: record.candidate.parameters,
+    "flops": lambda record: record.candidate.flops,
+}
+"""What a trial cost, as far as it is recorded, however the trial ended."""
+_OF_A_STEP: Mapping[str, Callable[[Record], float | None]] = {
+    "steps_to": lambda record: 1,
+    "seconds_to": COSTS["step_seconds"],
+    "flops_to": COSTS["flops"],
+}
+
+
+def value(record: Record, split: str, metric: str) -> float | None:
+    """A measure of a trial: the score of a split, or a derived measure, which belongs to no split;
+    None where there is none.
+
+    "seconds_to(...)" is the number of steps times the median seconds of a step: time spent
+    training, without compiling, evaluating and pauses. Where several trials moved in one program it
+    is an equal share of its time.
+    """
+    if not is_derived(metric):
+        return record.scores[split].get(metric)
+    if record.seen.state != "done":
+        return None
+    wanted = reached(metric)
+    if wanted is None:
+        return COSTS[metric](record)
+    valid: list[tuple[int, Any]] = [
+        (one["step"], one.get(wanted.metric)) for one in record.curve if one["split"] == "valid"
+    ]
+    step = next((step for step, score in valid if is_finite(score) and wanted.holds(score)), None)
+    each = _OF_A_STEP[wanted.what](record)
+    return None if step is None or each is None else step * each
+
+
+def absent(metric: str) -> str:
+    """Why a trial that came through has no value of a derived measure."""
+    wanted = reached(metric)
+    if wanted is None:
+        return f"has no {metric} on record"
+    return f"never reached {wanted.metric} {wanted.sign} {wanted.bound:g} on the validation split"
+
+
+def side_by_side(records: Iterable[Record]) -> int:
+    """The most trials that were at work at the same time on one machine; 0 where none has begun."""
+    events = [
+        (host, time, change)
+        for one in records
+        for host, begin, end in one.spans
+        for time, change in ((begin, 1), (end, -1))
+    ]
+    most, at_work = 0, dict.fromkeys((host for host, _, _ in events), 0)
+    for host, _, change in sorted(
+        events, key=lambda event: event[1:]
+    ):  # at the same instant an end comes before a start
+        at_work[host] += change
+        most = max(most, at_work[host])
+    return most

@@ -1,0 +1,118 @@
+"""Where the trials of a sweep ran, from their manifests: what all of them share, and in what they
+differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnlab.experiments.report.collect import Record
+from attnlab.pages.tables import Table
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest
+
+_OWN = "your code: "
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """Facts about the processes, by name ("jax", "python", "devices", "code", ...).
+
+    Attributes:
+      shared: what all trials have alike.
+      differing: fact to value to the trials that have it.
+    """
+
+    shared: Mapping[str, str]
+    differing: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+def environment(records: Sequence[Record]) -> Environment:
+    """Of all trials that have begun."""
+    facts = {
+        record.seen.trial.name: _facts(record.manifest)
+        for record in records
+        if record.manifest is not None
+    }
+    names = list(dict.fromkeys(name for one in facts.values() for name in one))
+    by_value: dict[str, dict[str, list[str]]] = {name: {} for name in names}
+    for trial, one in facts.items():
+        for name in (
+            name for name in names if name in one or not name.startswith(_OWN)
+        ):  # which only some variants need
+            by_value[name].setdefault(one.get(name, "absent"), []).append(trial)
+    shared = {name: next(iter(values)) for name, values in by_value.items() if len(values) == 1}
+    differing = {
+        name: {value: tuple(trials) for value, trials in values.items()}
+        for name, values in by_value.items()
+        if len(values) > 1
+    }
+    return Environment(shared, differing)
+
+
+def tables(found: Environment) -> list[Table]:
+    """What is shared, and what differs where anything does."""
+    shared = Table("Environment", ("of all trials", ""), tuple(found.shared.items()))
+    if not found.differing:
+        return [
+            dataclasses.replace(
+                shared, notes=("Nothing recorded of the environment differs between trials.",)
+            )
+        ]
+    rows = [
+        (name, value, _which(trials))
+        for name, values in found.differing.items()
+        for value, trials in values.items()
+    ]
+    return [shared, Table("What differs between trials", ("", "value", "trials"), tuple(rows))]
+
+
+def _facts(manifest: Manifest) -> dict[str, str]:
+    facts = {
+        "code": revision(manifest.code),
+        "python": manifest.python,
+        "platform": manifest.platform,
+        "devices": _flat(manifest.devices),
+    }
+    data = manifest.data if isinstance(manifest.data, dict) else {}
+    own = {
+        f"{_OWN}{name}": digest[:12]
+        for name, digest in provenance.digests(manifest.own_code).items()
+    }
+    mixed = {
+        f"{_OWN}{name}": (
+            f"{change['was'] or 'none'!s:.12} until step {word['step']}, then"
+            f" {own.get(f'{_OWN}{name}', 'none')}"
+        )
+        for word in (manifest.own_code or {}).get("accepted", ())
+        for name, change in word["changed"].items()
+    }
+    return (
+        facts
+        | manifest.packages
+        | {f"{split} data": str(digest)[:12] for split, digest in data.items()}
+        | own
+        | mixed
+    )
+
+
+def revision(code: Mapping[str, Any] | None) -> str:
+    """A version of the code as a manifest has it, in words."""
+    if code is None:
+        return "not in a repository"
+    return f"{str(code.get('revision'))[:12]}{' with changes' if code.get('dirty') else ''}"
+
+
+def _flat(devices: Any) -> str:
+    return (
+        ", ".join(f"{key} {value}" for key, value in devices.items())
+        if isinstance(devices, dict)
+        else str(devices)
+    )
+
+
+def _which(trials: Sequence[str]) -> str:
+    shown = ", ".join(trials[:4])
+    return shown if len(trials) <= 4 else f"{shown} and {len(trials) - 4} more"

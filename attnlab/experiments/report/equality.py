@@ -1,0 +1,306 @@
+"""What is not equal between variants although nobody compares it: settings beside the system, and
+the test data they were scored on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from attnlab.experiments.define import text
+from attnlab.experiments.plan import Candidate
+from attnlab.experiments.report.collect import Record, Records
+from attnlab.pages.tables import NONE
+
+Kind = Literal["unequal", "compared", "tuned", "budget"]
+Settings = Mapping[str, Any]
+
+_SYSTEM = "system"  # where variants are meant to differ
+_WITHOUT_EFFECT = (
+    "seed",
+    "parallel",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "training.log_every",
+    "decoding.batch",
+)
+_TEST_DATA = ("task", "data")  # the nodes that decide which examples the test split has
+_DIGITS = 12
+_SHOWN = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Differing:
+    """A setting beside the system in which variants differ.
+
+    Attributes:
+      name: dotted; of a component its node, where the components are different ones.
+      kind: "compared" where the difference can be told from all others, because each variant that
+        has another value than the baseline has a partner with the baseline's value that differs
+        from it in this alone; "tuned" and "budget" by what has set it; else "unequal": what the
+        variants owe to it and what to the rest, nobody can tell.
+      values: variant to its value as text, "-" where it has none.
+    """
+
+    name: str
+    kind: Kind
+    values: Mapping[str, str]
+
+    @property
+    def sentence(self) -> str:
+        """ "training.steps 12 (additive, location), 24 (general)"."""
+        groups: dict[str, list[str]] = {}
+        for variant, value in self.values.items():
+            groups.setdefault(value, []).append(variant)
+        shown = [
+            f"{value} ({several(variants)})"
+            for value, variants in itertools.islice(groups.items(), _SHOWN)
+        ]
+        return f"{self.name} {', '.join(shown)}" + (
+            f" and {len(groups) - _SHOWN} more values" if len(groups) > _SHOWN else ""
+        )
+
+
+def several(names: Sequence[str]) -> str:
+    """The first of many names, and how many there are beside."""
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def differing(records: Records) -> tuple[Differing, ...]:
+    """The settings in which variants differ, by their standing candidates; before the choice, by
+    the first of each. Ordered by name.
+
+    The system's own are left out, and so are those that change no number.
+    """
+    plan = records.plan
+    standing = {
+        variant: one
+        for variant in plan.variants
+        if (one := records.standing(variant) or next(iter(plan.of(variant)), None))
+    }
+    configs = _comparable(standing)
+    names = sorted(
+        {name for config in configs.values() for name in config if not _below(name, (_SYSTEM,))}
+    )
+    values = {
+        name: {
+            variant: text(config[name]) if name in config else NONE
+            for variant, config in configs.items()
+        }
+        for name in names
+    }
+    found = {name: each for name, each in values.items() if len({*each.values()}) > 1}
+    own = {"tuned": {key for one in standing.values() for key in one.tuned}}
+    own["budget"] = {one.budget["knob"] for one in standing.values() if one.budget}
+    kinds = {name: _kind(name, found, configs, own, plan.baseline) for name in found}
+    if records.choice is None:
+        found = {name: each for name, each in found.items() if kinds[name] != "tuned"}
+    return tuple(Differing(name, kinds[name], each) for name, each in found.items())
+
+
+def _comparable(standing: Mapping[str, Candidate]) -> dict[str, dict[str, Any]]:
+    """Variant to dotted names and values, without what changes no number; a node with another
+    component is one value, its name.
+    """
+    flat = {variant: dict(_flat(one.config)) for variant, one in standing.items()}
+    named = {
+        name
+        for config in flat.values()
+        for name in config
+        if name.endswith(".name") and not _below(name, (_SYSTEM,))
+    }
+    other = {
+        name.removesuffix(".name")
+        for name in named
+        if len({text(config.get(name)) for config in flat.values()}) > 1
+    }
+    for config in flat.values():
+        for node in other:
+            name = config.get(f"{node}.name", NONE)
+            for key in [key for key in config if _below(key, (node,))]:
+                del config[key]
+            config[node] = name
+        for key in [key for key in config if _below(key, _WITHOUT_EFFECT)]:
+            del config[key]
+    return flat
+
+
+def _kind(
+    name: str,
+    found: Mapping[str, Mapping[str, str]],
+    configs: Mapping[str, Settings],
+    own: Mapping[str, set[str]],
+    baseline: str,
+) -> Kind:
+    """See `Differing.kind`. Settings that change with this one from variant to variant count as one
+    with it.
+    """
+    if _near(name, own["tuned"]):
+        return "tuned"
+    if _near(name, own["budget"]):
+        return "budget"
+    values = found[name]
+    together = {other for other, each in found.items() if _partition(each) == _partition(values)}
+    free = {*own["tuned"], *own["budget"]}
+    rests = {
+        variant: {key: each[key] for key in each if key not in together and not _near(key, free)}
+        for variant, each in configs.items()
+    }
+    usual = values.get(baseline, next(iter(values.values())))
+    for variant, value in values.items():
+        partners = (
+            other for other in values if values[other] == usual and rests[other] == rests[variant]
+        )
+        if value != usual and not any(True for _ in partners):
+            return "unequal"
+    return "compared"
+
+
+def _partition(values: Mapping[str, str]) -> set[frozenset[str]]:
+    """Which variants have the same value."""
+    return {
+        frozenset(variant for variant in values if values[variant] == value)
+        for value in values.values()
+    }
+
+
+def _flat(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and leaves."""
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _below(name: str, nodes: Sequence[str]) -> bool:
+    """Whether it is one of the nodes, or inside one."""
+    return any(f"{name}.".startswith(f"{node}.") for node in nodes)
+
+
+def _near(name: str, settings: set[str]) -> bool:
+    """Whether one of the settings decides it: the same, a node that it is in, or a part of it."""
+    plain = [one.removesuffix(".name") for one in settings]
+    return _below(name, plain) or any(_below(one, (name,)) for one in plain)
+
+
+Read = tuple[str, str]
+"""What says which examples a trial was scored on: the digest of the test split, "" where it is not kept; settings of task and data."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Apart:
+    """Pairs of variants that were scored on different test examples.
+
+    Attributes:
+      other: all such pairs.
+      unsaid: those of them where the data is not what is compared.
+    """
+
+    other: frozenset[frozenset[str]] = frozenset()
+    unsaid: frozenset[frozenset[str]] = frozenset()
+
+    def refuses(self, weights: Mapping[str, float]) -> bool:
+        """Whether a contrast says nothing: it weighs scores of different examples against each
+        other, and they are not what is compared.
+
+        Differences within the same examples may be compared across examples, "is the gain larger on
+        long sentences?".
+        """
+        groups: list[list[str]] = []
+        for variant in weights:
+            mine = (
+                group
+                for group in groups
+                if not any(frozenset((variant, one)) in self.other for one in group)
+            )
+            found = next(mine, None)
+            groups.append([variant]) if found is None else found.append(variant)
+        if all(abs(sum(weights[one] for one in group)) < 1e-9 for group in groups):
+            return False
+        return any(frozenset(pair) in self.unsaid for pair in itertools.combinations(weights, 2))
+
+
+def apart(records: Records) -> Apart:
+    """Of the standing candidates; none before the choice."""
+    standing = {
+        variant: one for variant in records.plan.variants if (one := records.standing(variant))
+    }
+    read = {variant: _read(records.of(one)) for variant, one in standing.items()}
+    other = {
+        frozenset(pair)
+        for pair in itertools.combinations(read, 2)
+        if _differ(*(read[one] for one in pair))
+    }
+    if not other:
+        return Apart()
+    decisive = [one for one in differing(records) if _below(one.name, _TEST_DATA)]
+    return Apart(
+        frozenset(other),
+        frozenset(pair for pair in other if not _compared(decisive, *sorted(pair))),
+    )
+
+
+def _compared(decisive: Sequence[Differing], one: str, other: str) -> bool:
+    """Whether the data is what is compared between two variants."""
+    kinds = {each.kind for each in decisive if each.values.get(one) != each.values.get(other)}
+    return kinds == {"compared"}
+
+
+def same_test_examples(records: Sequence[Record]) -> bool:
+    """Whether all trials of them that have test scores were scored on the same examples.
+
+    By the digests of what was read; where one has none, as in sweeps of earlier versions, by the
+    settings of task and data.
+    """
+    read = _read(records)
+    return not _differ(read, read)
+
+
+def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
+    """In what the test data of some trials is another than that of others, settings or digests; ""
+    for nothing.
+    """
+    mine, theirs = _read(records), _read(usual)
+    pairs = (
+        (one, other)
+        for one in sorted(mine)
+        for other in sorted({*theirs, *mine})
+        if _differ({one}, {other})
+    )
+    for one, other in pairs:
+        flat = [json.loads(each[1]) for each in (one, other)]
+        names = [
+            name
+            for name in {**flat[0], **flat[1]}
+            if flat[0].get(name, NONE) != flat[1].get(name, NONE)
+        ]
+        return (
+            f"another {several(names)}"
+            if names
+            else f"{one[0][:_DIGITS]}, not {other[0][:_DIGITS]}"
+        )
+    return ""
+
+
+def _read(records: Sequence[Record]) -> set[Read]:
+    """Of the trials that have test scores."""
+    scored = [one for one in records if one.scores["test"]]
+    configs = {one.candidate.id: one.candidate.config for one in scored}
+    settings = {
+        name: json.dumps({key: value for key, value in _flat(config) if _below(key, _TEST_DATA)})
+        for name, config in configs.items()
+    }
+    return {(one.data.get("test", ""), settings[one.candidate.id]) for one in scored}
+
+
+def _differ(some: set[Read], others: set[Read]) -> bool:
+    return any(
+        one[0] != other[0] if one[0] and other[0] else one[1] != other[1]
+        for one in some
+        for other in others
+    )

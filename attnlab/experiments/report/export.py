@@ -1,0 +1,185 @@
+"""A report for programs: `report.json` (everything by name) and `report.csv` (one number a
+line).
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attnlab.experiments.report.comparison import Row
+from attnlab.experiments.report.contents import Contents
+from attnlab.experiments.report.equality import differing
+from attnlab.experiments.report.looks import stages
+from attnlab.experiments.report.totals import taken
+
+HEAD = ("variant", "candidate", "seed", "split", "metric", "value")
+ALL = "all"  # in place of a seed: a figure over all of them
+
+
+def as_json(contents: Contents) -> str:
+    """The report as one JSON object; numbers that are not there are null."""
+    plan, comparison = contents.records.plan, contents.comparison
+    stated = (
+        "name",
+        "file",
+        "question",
+        "config",
+        "seeds",
+        "baseline",
+        "select",
+        "measure",
+        "budget",
+        "claim",
+        "search",
+        "hash",
+    )
+    whole = {
+        "warnings": [one._asdict() for one in contents.warnings],
+        **{field: getattr(plan, field) for field in stated},
+        "complete": contents.records.complete,
+        "basis": dataclasses.asdict(comparison.basis),
+        "intervals": {
+            "method": comparison.method,
+            "level": 0.95,
+            "difference_level": 1 - comparison.alpha,
+        },
+        "alpha": comparison.alpha,
+        "looks": {
+            "planned": plan.looks,
+            "judged": stages(contents.records),
+            "records": contents.records.looks,
+        },
+        "differing": [dataclasses.asdict(one) for one in differing(contents.records)],
+        "rows": [_row(row) for row in comparison.rows],
+        "verdict": (
+            contents.verdict
+            and {**dataclasses.asdict(contents.verdict), "sentence": contents.outcome}
+        ),
+        "choice": contents.records.choice and contents.records.choice.chosen,
+        "trials": [
+            {
+                "trial": record.seen.trial.name,
+                "variant": record.candidate.variant,
+                "seed": record.seed,
+                "state": record.seen.word,
+                "step": record.seen.step,
+                "message": record.seen.message,
+                "attempts": record.seen.attempts,
+                **dataclasses.asdict(record.cost),
+                "effort": dataclasses.asdict(record.effort),
+                "data": record.data,
+                "scores": record.scores,
+            }
+            for record in contents.records.trials
+        ],
+        "environment": dataclasses.asdict(contents.environment),
+    }
+    return json.dumps(_strict(whole), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(contents: Contents) -> str:
+    """Every score of every trial, then the figures of the table, one a line with the columns
+    `HEAD`.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(HEAD)
+    writer.writerows(_scores(contents))
+    writer.writerows(_figures(contents))
+    return buffer.getvalue()
+
+
+def _strict(value: Any) -> Any:
+    """The same with texts for numbers that JSON lacks: a setting may be infinite."""
+    if isinstance(value, Mapping):
+        return {key: _strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _row(row: Row) -> dict[str, Any]:
+    candidate = row.candidate
+    return {
+        "name": row.name,
+        "variant": candidate.variant,
+        "candidate": candidate.id,
+        "overrides": candidate.overrides,
+        "values": row.values,
+        **dataclasses.asdict(row.summary),
+        "difference": row.difference and {"n": row.shared, **dataclasses.asdict(row.difference)},
+        "outlying": row.outlying,
+        "best": row.best,
+        "missing": row.missing,
+        "taken": dataclasses.asdict(taken(row.records)),
+        **_costs(row),
+        "budget": candidate.budget,
+    }
+
+
+def _scores(contents: Contents) -> Iterator[tuple[Any, ...]]:
+    for record in contents.records.trials:
+        for split, scores in record.scores.items():
+            for metric, value in scores.items():
+                yield (
+                    record.candidate.variant,
+                    record.candidate.id,
+                    record.seed,
+                    split,
+                    metric,
+                    repr(value),
+                )
+
+
+def _figures(contents: Contents) -> Iterator[tuple[Any, ...]]:
+    basis = contents.comparison.basis
+    for row in contents.comparison.rows:
+        for metric, value in _named(row, basis.metric):
+            if value is not None:
+                yield row.candidate.variant, row.candidate.id, ALL, basis.split, metric, repr(value)
+
+
+def _named(row: Row, metric: str) -> Iterator[tuple[str, float | None]]:
+    """The figures of a row by name."""
+    low, high = row.summary.interval or (None, None)
+    found: dict[str, float | None] = {
+        " n": row.summary.n,
+        " mean": row.summary.mean,
+        " std": row.summary.std,
+        " low": low,
+        " high": high,
+    }
+    if row.difference is not None:
+        low, high = row.difference.interval or (None, None)
+        found |= {
+            " difference n": row.shared,
+            " difference": row.difference.mean,
+            " difference low": low,
+            " difference high": high,
+        }
+        found |= {" adjusted p": row.difference.p, " effect size": row.difference.effect}
+    yield from ((f"{metric}{name}", value) for name, value in found.items())
+    yield from _costs(row).items()
+
+
+def _costs(row: Row) -> dict[str, float | None]:
+    """What a row took."""
+    (seconds, together), (peak, most) = row.pace, row.peak
+    counts = {
+        "parameters": row.candidate.parameters,
+        "flops": row.candidate.flops,
+        "transcendentals": row.candidate.counted.transcendentals,
+    }
+    return {
+        **counts,
+        "step_seconds": seconds,
+        "together": together,
+        "peak_bytes": peak,
+        "most_together": most,
+    }

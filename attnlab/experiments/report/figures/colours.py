@@ -1,0 +1,71 @@
+"""Which rows stand out in the figures, and in which colours: the first by their mean and the
+baseline; the others are grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnlab.experiments.report.comparison import Comparison
+from attnlab.pages.html import fold, literal
+from attnlab.pages.svg import Look, kind, swatch
+
+DIRECT = 8  # as many rows are named in a figure itself
+
+
+def ranked(comparison: Comparison) -> list[int]:
+    """The places of the rows, the best mean first; those without a number last."""
+    sign = -1 if comparison.basis.mode == "max" else 1
+    means = [row.summary.mean for row in comparison.rows]
+    return sorted(
+        range(len(means)),
+        key=lambda place: (means[place] is None, sign * (means[place] or 0.0), place),
+    )
+
+
+def looks(comparison: Comparison, baseline: str) -> list[Look]:
+    """How each row is drawn, in the order of the rows. Before the choice none is the baseline, as
+    any candidate of it may become that.
+    """
+    found: dict[int, Look] = {}
+    scored = any(row.summary.mean is not None for row in comparison.rows)
+    coloured = 0
+    for place in ranked(comparison):
+        row = comparison.rows[place]
+        based = comparison.frozen and row.candidate.variant == baseline
+        found[place] = Look(
+            place,
+            row.name,
+            "base" if based else "other" if scored and row.summary.mean is None else kind(coloured),
+        )
+        coloured += not based
+    return [found[place] for place in range(len(comparison.rows))]
+
+
+def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
+    """What an axis of the scores of some rows must hold: every seed, and the intervals as far as
+    they reach no further than as much again on either side of the seeds.
+    """
+    rows = [comparison.rows[place] for place in places]
+    values = [value for row in rows for value in row.values.values()]
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    room = (high - low) or max(abs(high) * 0.01, 1e-6)
+    ends = [end for row in rows if row.summary.interval for end in row.summary.interval]
+    return [*values, *(min(max(end, low - room), high + room) for end in ends)]
+
+
+def legend(comparison: Comparison, drawn: Sequence[Look]) -> str:
+    """What the colours mean, the best first; what is grey stands behind, folded away."""
+    order = [drawn[place] for place in ranked(comparison)]
+    known = "".join(_entry(look) for look in order if look.shown)
+    grey = [look for look in order if not look.shown]
+    names = "".join(_entry(look) for look in grey)
+    rest = fold(f"in grey: {len(grey)} others", f'<ul class="legend">{names}</ul>') if grey else ""
+    return f'<ul class="legend">{known}</ul>{rest}'
+
+
+def _entry(look: Look) -> str:
+    said = f"{look.name} (baseline)" if look.kind == "base" else look.name
+    return f'<li data-row="{look.row}">{swatch(look)}{literal(said)}</li>'

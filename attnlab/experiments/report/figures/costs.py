@@ -1,0 +1,154 @@
+"""What a row took against how well it did, and which rows nothing beats in both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.experiments.report.figures.colours import legend, reach
+from attnlab.pages.html import notes, section
+from attnlab.pages.scales import Scale
+from attnlab.pages.svg import Chart, Look
+from attnlab.pages.tables import memory, number, scaled
+
+ALIKE = 1.005  # costs whose largest is at most so many times the smallest are not drawn
+KINDS = (
+    "parameters",
+    "FLOPs per step",
+    "FLOPs of training",
+    "seconds of training steps",
+    "peak memory, MiB",
+)
+
+
+def cost(row: Row, kind: str) -> float | None:
+    """What a row took of one of `KINDS`; None where it is not recorded."""
+    steps = row.candidate.config["training"]["steps"]
+    seconds, peak = row.pace[0], row.peak[0]
+    found = {
+        "parameters": row.candidate.parameters,
+        "FLOPs per step": row.candidate.flops,
+        "FLOPs of training": row.candidate.flops * steps,
+        "seconds of training steps": None if seconds is None else seconds * steps,
+        "peak memory, MiB": None if peak is None else peak / 2**20,
+    }[kind]
+    return float(found) if found else None
+
+
+def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
+    """The places of (cost, score) that no other beats in both, from the cheapest to the dearest; of
+    equal ones all.
+    """
+    sign = 1 if mode == "max" else -1
+    found: list[int] = []
+    best = float("-inf")
+    for place in sorted(range(len(points)), key=lambda i: (points[i][0], -sign * points[i][1])):
+        score = sign * points[place][1]
+        if score > best or (found and points[place] == points[found[-1]]):
+            found.append(place)
+            best = score
+    return found
+
+
+def costs(comparison: Comparison, looks: Sequence[Look]) -> str:
+    """A section with a panel for every cost in which variants differ; "" where they do not, and
+    before the choice.
+    """
+    if not comparison.frozen:
+        return ""
+    kinds = [kind for kind in KINDS if len(_points(comparison, kind)) > 1]
+    alike = [
+        kind
+        for kind in kinds
+        if _is_alike([point[0] for point in _points(comparison, kind).values()])
+    ]
+    steps = {row.candidate.config["training"]["steps"] for row in comparison.rows}
+    drawn = [
+        kind
+        for kind in kinds
+        if kind not in alike and not (kind == "FLOPs of training" and len(steps) == 1)
+    ]
+    if not drawn:
+        return ""
+    panels = "\n".join(f"<figure>{_panel(comparison, looks, kind)}</figure>" for kind in drawn)
+    said = notes(
+        "Rings and dashes: the Pareto front, rows that no other beats in cost and mean at once, by"
+        " means alone. Strokes: 95 % intervals.",
+        "Axes of costs are logarithmic."
+        + (f" Not drawn, the same within half a per cent: {', '.join(alike)}." if alike else ""),
+        "Seconds: the median step times the number of steps, as timed in this sweep; without"
+        " compiling, evaluating and decoding.",
+    )
+    body = f'{legend(comparison, looks)}\n<div class="figures">{panels}</div>\n{said}'
+    return section("Cost against quality", body)
+
+
+def _points(comparison: Comparison, kind: str) -> dict[int, tuple[float, float]]:
+    """Cost and mean of the rows that have both."""
+    found = {
+        place: (cost(row, kind), row.summary.mean) for place, row in enumerate(comparison.rows)
+    }
+    return {
+        place: (taken, mean)
+        for place, (taken, mean) in found.items()
+        if taken is not None and mean is not None
+    }
+
+
+def _is_alike(values: Sequence[float]) -> bool:
+    return max(values) <= ALIKE * min(values)
+
+
+def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
+    points, basis = _points(comparison, kind), comparison.basis
+    shown = [place for place in points if looks[place].shown]
+    scores = reach(comparison, shown) + [mean for _, mean in points.values()]
+    title = f"{basis.metric} by {kind.partition(',')[0]}"
+    chart = Chart(
+        title, [x for x, _ in points.values()], scores, x_label=kind, x_log=True, y_log=False
+    )
+    places = list(points)
+    best = [places[one] for one in front([points[place] for place in places], basis.mode)]
+    chart.draw(chart.line(_stairs([points[place] for place in best], chart.x), "front"))
+    for place in places:
+        chart.keep_free(points[place])
+    for place in sorted(
+        places, key=lambda place: looks[place].shown
+    ):  # what stands out lies on top
+        row, point = comparison.rows[place], points[place]
+        marks = (
+            [chart.upright(point[0], *row.summary.interval)]
+            if row.summary.interval and looks[place].shown
+            else []
+        )
+        marks += [
+            chart.dot(
+                point, "ring dot" if place in best else "dot", 4.0 if looks[place].shown else 3.0
+            )
+        ]
+        chart.group(
+            looks[place],
+            f"{row.name}: {basis.metric} {number(point[1])}, {_said(kind, point[0])}",
+            marks,
+        )
+    for place in sorted(shown, key=lambda place: (place not in best, looks[place].kind != "base")):
+        chart.group(
+            looks[place],
+            comparison.rows[place].name,
+            [chart.name(points[place], comparison.rows[place].name)],
+        )
+    return chart.text
+
+
+def _stairs(points: Sequence[tuple[float, float]], scale: Scale) -> list[tuple[float, float]]:
+    """The front as what can be had for a cost: level up to the next one's, and on to the end."""
+    found: list[tuple[float, float]] = []
+    for point, after in zip(points, [*points[1:], (scale.high, 0.0)], strict=True):
+        found += [point, (after[0], point[1])]
+    return found
+
+
+def _said(kind: str, value: float) -> str:
+    return (
+        f"peak memory {memory(value * 2**20)}" if kind == KINDS[-1] else f"{scaled(value)} {kind}"
+    )

@@ -1,0 +1,239 @@
+"""Learning curves: the mean over seeds of each row of the comparison, and a band from the lowest to
+the highest seed.
+
+They are drawn over steps, and the measure also over training FLOPs and over seconds of training
+steps, where these differ.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnlab.experiments.report.collect import Record, Records, is_finite
+from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.experiments.report.figures.colours import DIRECT, legend, ranked
+from attnlab.pages.html import notes, section
+from attnlab.pages.svg import Chart, Look
+
+MOST = 80  # points of a line that are drawn
+# FLOPs of a step whose largest is at most so many times the smallest give the same picture as steps
+NEAR = 1.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """The curve of one row.
+
+    Attributes:
+      name: of the row.
+      points: step (or FLOPs, or seconds) to (lowest, mean, highest) over the seeds that have this
+        step.
+      seeds: how many there are at most.
+    """
+
+    name: str
+    points: Mapping[float, tuple[float, float, float]]
+    seeds: int
+
+
+def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> str:
+    """A section with a panel a measure; "" without any record."""
+    plan = records.plan
+    measure = plan.measure["metric"]
+    wanted = metrics(comparison, ("loss", plan.select["metric"], measure))
+    if measure not in wanted:
+        wanted += metrics(comparison, ("accuracy",))
+    panels = [("training loss", "step", lines(comparison, "train", "loss"))]
+    panels += [
+        (f"validation {metric}", "step", lines(comparison, "valid", metric)) for metric in wanted
+    ]
+    main = measure if measure in wanted else plan.select["metric"]
+    if main in wanted:
+        stretched = _stretched(comparison, lines(comparison, "valid", main))
+        panels += [
+            (f"validation {main} by {name.split()[0]}", name, found) for name, found in stretched
+        ]
+    drawn = [
+        draw(found, title, looks, ranked(comparison), name)
+        for title, name, found in panels
+        if any(line.points for line in found)
+    ]
+    if not drawn:
+        return ""
+    figures = "\n".join(f"<figure>{one}</figure>" for one in drawn)
+    said = notes(
+        "Lines: mean over the seeds that reached the step. Bands, of lines in colour: from the"
+        " lowest to the highest seed.",
+        f"Seconds: of training steps, without compiling and evaluating. A line of more than {MOST}"
+        " points is thinned out.",
+        (
+            ""
+            if measure in wanted
+            else f"{measure} is measured once training is over, so that it has no curve."
+        ),
+    )
+    return section(
+        "Learning curves",
+        f'{legend(comparison, looks)}\n<div class="figures">{figures}</div>\n{said}',
+    )
+
+
+def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
+    """The curve of every row; of those without a record an empty one."""
+    return [_line(row, split, metric) for row in comparison.rows]
+
+
+def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
+    """Those of `wanted` that validation records hold, each once."""
+    there = {
+        name
+        for row in comparison.rows
+        for one in row.records
+        for point in one.curve
+        if point["split"] == "valid"
+        for name in point
+    }
+    return [name for name in dict.fromkeys(wanted) if name in there]
+
+
+def draw(
+    curves: Sequence[Line],
+    title: str,
+    looks: Sequence[Look],
+    order: Sequence[int],
+    x_label: str = "step",
+) -> str:
+    """An `<svg>` element with one line and band a curve, the first of `order` on top; the same
+    curves give the same text.
+    """
+    thin = [dataclasses.replace(curve, points=_thinned(curve.points)) for curve in curves]
+    xs = [x for curve in thin for x in curve.points]
+    ys = [
+        value
+        for curve, look in zip(thin, looks, strict=True)
+        for point in curve.points.values()
+        for value in _reach(point, look)
+    ]
+    named = sum(bool(curve.points) for curve in thin) <= DIRECT
+    ends = [max(curve.points) for curve in thin if curve.points]
+    log = len(ends) > 1 and min(xs) > 0 and max(ends) >= 10 * min(ends)
+    chart = Chart(title, xs, ys, x_label=x_label, x_log=log, names=named)
+    for place in [
+        *(one for one in order[::-1] if not looks[one].shown),
+        *(one for one in order[::-1] if looks[one].shown),
+    ]:
+        curve, look = thin[place], looks[place]
+        low, mean, high = (
+            [(x, point[part]) for x, point in curve.points.items()] for part in range(3)
+        )
+        band = chart.band(low, high) if curve.seeds > 1 and look.shown else ""
+        dots = (
+            [chart.dot(point, radius=1.8) for point in mean]
+            if look.shown and 1 < len(mean) < 10
+            else []
+        )
+        chart.group(look, curve.name, [band, chart.line(mean), *dots])
+    if named:
+        lasts = [
+            (looks[place], list(thin[place].points.items())[-1])
+            for place in order
+            if thin[place].points
+        ]
+        chart.end_names([(look, (x, mean)) for look, (x, (_, mean, _)) in lasts])
+    return chart.text
+
+
+def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
+    """Seconds that the steps of a trial had taken by each of `steps`, by straight lines between the
+    logged ones; [] without times.
+    """
+    known = [(0.0, 0.0)]
+    for logged, seconds in sorted(record.pace.items()):
+        known.append((logged, known[-1][1] + seconds * (logged - known[-1][0])))
+    if len(known) < 2:
+        return []
+    found = []
+    for step in steps:
+        place = min(max(bisect.bisect_left(known, (step,)), 1), len(known) - 1)
+        (before, then), (after, now) = known[place - 1 : place + 1]
+        found.append(then + (now - then) * (step - before) / (after - before))
+    return found
+
+
+def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str, list[Line]]]:
+    """The curves over FLOPs, where rows differ in those of a step, and over seconds, where all have
+    times.
+    """
+    flops = [row.candidate.flops for row in comparison.rows]
+    found = []
+    if flops and min(flops) > 0 and max(flops) > NEAR * min(flops):
+        spent = [
+            {step: step * taken for step in curve.points}
+            for curve, taken in zip(curves, flops, strict=True)
+        ]
+        found.append(("FLOPs of training", _over(curves, spent)))
+    clocks = [
+        _clock(row, list(curve.points)) for row, curve in zip(comparison.rows, curves, strict=True)
+    ]
+    if any(clocks):
+        found.append(("seconds of training steps", _over(curves, clocks)))
+    return found
+
+
+def _clock(row: Row, steps: Sequence[float]) -> dict[float, float]:
+    """Step to seconds, the mean over the trials of a row that have times."""
+    each = [seconds for record in row.records if (seconds := seconds_at(record, steps))]
+    return (
+        {
+            step: statistics.fmean(one)
+            for step, one in zip(steps, zip(*each, strict=True), strict=True)
+        }
+        if each
+        else {}
+    )
+
+
+def _over(curves: Sequence[Line], at: Sequence[Mapping[float, float]]) -> list[Line]:
+    """The curves with other numbers in place of steps; a step without one is left out."""
+    found = []
+    for curve, known in zip(curves, at, strict=True):
+        points = {known[step]: point for step, point in curve.points.items() if step in known}
+        found.append(dataclasses.replace(curve, points=points))
+    return found
+
+
+def _line(row: Row, split: str, metric: str) -> Line:
+    series = [_series(record, split, metric) for record in row.records]
+    steps = sorted({step for one in series for step in one})
+    at = {step: [one[step] for one in series if step in one] for step in steps}
+    points: dict[float, tuple[float, float, float]] = {
+        step: (min(values), statistics.fmean(values), max(values)) for step, values in at.items()
+    }
+    return Line(row.name, points, max(map(len, at.values()), default=0))
+
+
+def _series(record: Record, split: str, metric: str) -> dict[float, float]:
+    """Step to value of one trial; what is no finite number is left out."""
+    found: dict[float, Any] = {
+        point["step"]: point.get(metric) for point in record.curve if point["split"] == split
+    }
+    return {step: float(value) for step, value in found.items() if is_finite(value)}
+
+
+def _thinned(
+    points: Mapping[float, tuple[float, float, float]],
+) -> dict[float, tuple[float, float, float]]:
+    """At most `MOST` of the points, evenly chosen, the first and the last among them."""
+    every = list(points.items())
+    if len(every) <= MOST:
+        return dict(every)
+    return dict(every[round(place * (len(every) - 1) / (MOST - 1))] for place in range(MOST))
+
+
+def _reach(point: tuple[float, float, float], look: Look) -> tuple[float, ...]:
+    """What of a point must be in the picture."""
+    return point if look.shown else (point[1],)

@@ -1,0 +1,120 @@
+"""Where the variants look: the attention pictures of the first test examples, as many as a page can
+carry.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attnlab.experiments.report.comparison import Comparison
+from attnlab.experiments.report.figures.colours import ranked
+from attnlab.pages.html import fold, literal, notes, section
+from attnlab.pages.svg import Look
+
+VARIANTS = 12  # whose pictures are shown
+BYTES = 700_000  # of all pictures together; in the page they take four thirds of it
+_HALF = 600  # pixels
+_ASIDE = "self"  # maps of a sequence onto itself come after those onto another, folded away
+Pictures = Mapping[int, Mapping[str, Path]]  # by example and map
+
+
+def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
+    """A section with the maps of the chosen trials of the first seed; "" without any.
+
+    The best variants come first, and the baseline with them; the first example of all before the
+    second of any.
+    """
+    found = {
+        place: row.records[0].shown.pictures
+        for place, row in enumerate(comparison.rows)
+        if comparison.frozen and row.records
+    }
+    found = {place: pictures for place, pictures in found.items() if pictures}
+    order = sorted(
+        (place for place in ranked(comparison) if place in found),
+        key=lambda place: looks[place].kind != "base",
+    )[:VARIANTS]
+    if not order:
+        return ""
+    taken = _taken({place: found[place] for place in order})
+    order = [place for place in ranked(comparison) if place in taken]
+    blocks = "".join(_block(looks[place], taken[place]) for place in order)
+    missing = [
+        looks[place].name for place in ranked(comparison) if place in found and place not in taken
+    ]
+    fewer = sum(
+        sum(map(len, found[place].values())) > sum(map(len, taken[place].values()))
+        for place in order
+    )
+    said = notes(
+        f"Test split, seed {seed}, best parameters on validation. Rows look at columns.",
+        f"Left out, as a page cannot carry all: {', '.join(missing)}." if missing else "",
+        (
+            f"Of {fewer} variants only the first pictures are here, for the same reason."
+            if fewer
+            else ""
+        ),
+        "Every picture lies in its trial's folder, in maps/." if missing or fewer else "",
+    )
+    return section("Attention", f'<div class="figures">{blocks}</div>\n{said}')
+
+
+def _taken(found: Mapping[int, Pictures]) -> dict[int, Pictures]:
+    """Of each variant as many pictures as `BYTES` allow: first what all look at between two texts
+    in the first example, then in themselves, then the other examples. The first variant has its
+    first in any case; one that gets none is left out.
+    """
+    taken: dict[int, dict[int, dict[str, Path]]] = {}
+    left = BYTES
+    for example in sorted({example for pictures in found.values() for example in pictures}):
+        for part in (0, 1):
+            for place, pictures in found.items():
+                wanted = _parts(pictures.get(example, {}))[part]
+                size = sum(path.stat().st_size for path in wanted.values())
+                if wanted and (size <= left or not taken) and (example == 0 or place in taken):
+                    taken.setdefault(place, {}).setdefault(example, {}).update(wanted)
+                    left -= size
+    return dict(taken)
+
+
+def _parts(pictures: Mapping[str, Path]) -> tuple[Mapping[str, Path], Mapping[str, Path]]:
+    """Maps between two texts, and those of a text onto itself; the latter come first where there
+    are no others.
+    """
+    between = {name: path for name, path in pictures.items() if _ASIDE not in name} or pictures
+    return between, {name: path for name, path in pictures.items() if name not in between}
+
+
+def _block(look: Look, pictures: Pictures) -> str:
+    """The pictures of a variant: those of its first example, the others folded away."""
+    (first, shown), *others = sorted(pictures.items())
+    between, aside = _parts(shown)
+    more = fold("self-attention", _images(look.name, first, aside)) if aside else ""
+    more += "".join(
+        fold(f"example {number + 1}", _images(look.name, number, one)) for number, one in others
+    )
+    several = ' class="several"' if len(between) > 1 or any(map(_is_long, between.values())) else ""
+    return (
+        f"<article{several}"
+        f' data-row="{look.row}"><h3>{literal(look.name)}</h3>{_images(look.name, first, between)}{more}</article>'
+    )
+
+
+def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
+    made = []
+    for name, path in pictures.items():
+        kind = ' class="long"' if _is_long(path) else ""
+        data = base64.b64encode(path.read_bytes()).decode()
+        made.append(
+            f'<img{kind} alt="{literal(f"{variant}: {name}, example {example + 1}")}"'
+            f' src="data:image/png;base64,{data}">'
+        )
+    return "".join(made)
+
+
+def _is_long(picture: Path) -> bool:
+    """Whether a PNG is too wide to be read in half a page; its width stands in its head."""
+    with picture.open("rb") as file:
+        return int.from_bytes(file.read(20)[16:]) > _HALF

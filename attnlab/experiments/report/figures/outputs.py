@@ -1,0 +1,130 @@
+"""What the variants answer to the first test examples, side by side: equal answers stand once, with
+all who gave them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from attnlab.experiments.report.answers import Answer
+from attnlab.experiments.report.comparison import Comparison
+from attnlab.experiments.report.figures.colours import ranked
+from attnlab.pages.html import fold, literal, notes, section
+from attnlab.pages.svg import Look, cut, swatch
+
+SHOWN = 3  # examples that are not folded away
+DIFFERENT = 8  # answers to an example that are not folded away
+LONGEST = 400  # characters of a text that are shown
+
+
+def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
+    """A section; "" where no variant has answered."""
+    answered = {
+        place: row.records[0].shown.answers
+        for place, row in enumerate(comparison.rows)
+        if comparison.frozen and row.records
+    }
+    number = max((len(found) for found in answered.values()), default=0)
+    if not number:
+        return ""
+    order = [place for place in ranked(comparison) if place in answered]
+    given = [
+        {place: answered[place][one] for place in order if one < len(answered[place])}
+        for one in range(number)
+    ]
+    blocks = [
+        _example(one, alike, looks)
+        for one, found in enumerate(given)
+        for alike in _by_example(found)
+    ]
+    shown, rest = "".join(blocks[:SHOWN]), "".join(blocks[SHOWN:])
+    more = (
+        fold(f"{len(blocks) - SHOWN} more examples", f'<div class="outputs">{rest}</div>')
+        if rest
+        else ""
+    )
+    said = notes(
+        f"The first examples of the test split as answered with seed {seed}, the best parameters on"
+        " validation. Equal answers stand once.",
+        (
+            "Marked: what is not in the reference."
+            if any(one.reference for found in answered.values() for one in found)
+            else ""
+        ),
+    )
+    return section("Answers side by side", f'<div class="outputs">{shown}</div>{more}\n{said}')
+
+
+def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
+    """The answers to each example that stands at the same place: variants of other test data have
+    others.
+    """
+    found: dict[tuple[str, str], dict[int, Answer]] = {}
+    for place, one in given.items():
+        found.setdefault((one.source, one.reference), {})[place] = one
+    return list(found.values())
+
+
+def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
+    """One example: its source, its reference, and every answer with who gave it."""
+    first = next(iter(given.values()))
+    lines = [("source", first.source), ("reference", first.reference)]
+    head = "".join(f"<dt>{name}</dt><dd>{_broken(text)}</dd>" for name, text in lines if text)
+    by_text: dict[str, list[int]] = {}
+    for place, one in given.items():
+        by_text.setdefault(one.answer, []).append(place)
+    rows = [_answer(text, places, first.reference, looks) for text, places in by_text.items()]
+    shown, rest = (
+        f"<table><tbody>{''.join(part)}</tbody></table>" if part else ""
+        for part in (rows[:DIFFERENT], rows[DIFFERENT:])
+    )
+    more = fold(f"{len(rows) - DIFFERENT} more answers", rest) if rest else ""
+    return (
+        "<article><h3>example"
+        f" {number + 1}</h3>{f'<dl>{head}</dl>' if head else ''}{shown}{more}</article>"
+    )
+
+
+def _answer(text: str, places: Sequence[int], reference: str, looks: Sequence[Look]) -> str:
+    names = " ".join(_who(looks[place]) for place in places)
+    right = ' <b class="right">right</b>' if reference and text == reference else ""
+    return (
+        f'<tr><td data-label="answer">{marked(text, reference)}{right}</td><td'
+        f' data-label="by">{names}</td></tr>'
+    )
+
+
+def _who(look: Look) -> str:
+    return (
+        '<span class="who"'
+        f' data-row="{look.row}">{swatch(look) if look.shown else ""}{literal(look.name)}</span>'
+    )
+
+
+def marked(answer: str, reference: str) -> str:
+    """An answer as HTML, with `<mark>` around what is not in the reference: words, or characters
+    where both are one word.
+    """
+    answer = cut(answer, LONGEST)
+    if not answer:
+        return "<i>nothing</i>"
+    if not reference:
+        return _broken(answer)
+    single = len(answer.split()) < 2 and len(reference.split()) < 2
+    ours, theirs = (
+        (list(answer), list(reference)) if single else (answer.split(" "), reference.split(" "))
+    )
+    join = "" if single else " "
+    parts = []
+    for same, begin, end, *_ in difflib.SequenceMatcher(
+        None, ours, theirs, autojunk=False
+    ).get_opcodes():
+        piece = literal(join.join(ours[begin:end]))
+        if end > begin:
+            parts.append(piece if same == "equal" else f"<mark>{piece}</mark>")
+    return join.join(parts)
+
+
+def _broken(text: str) -> str:
+    return literal(cut(text, LONGEST)).replace("\n", "<br>")

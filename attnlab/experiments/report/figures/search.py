@@ -1,0 +1,236 @@
+"""How the tuned settings of each variant were found, and how much each of them mattered.
+
+The importance of a setting is the share of the variance of the validation score, between the
+settings tried for one variant, that the setting explains by itself: a one-way analysis of variance
+over its values (a number with more than `GROUPS` values is cut into so many groups of equal size),
+on ranks, so that one bad setting does not decide, and adjusted for the number of groups (epsilon
+squared): with m settings tried, k groups, and sums of squares within the groups W and in all T, 1 -
+(W / (m - k)) / (T / (m - 1)), at least 0. What no setting explains by itself is how they act
+together, and noise. Source: main effects as in Hutter, Hoos and Leyton-Brown (2014), here of the
+settings tried and not of a model of them; Kelley (1935).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from attnlab.experiments.define import text
+from attnlab.experiments.report.collect import Records, is_finite
+from attnlab.experiments.report.comparison import settings
+from attnlab.pages.html import fold, notes, section, table
+from attnlab.pages.svg import Chart, Look
+from attnlab.pages.tables import NONE, Table, number
+
+LEAST, GROUPS = 8, 4
+OPEN = 12  # panels that are not folded away
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """A choice of the tuned settings of a variant.
+
+    Attributes:
+      number: from 1 in the order of the plan, which is the order of the search.
+      tuned: the settings by name.
+      score: mean over its seeds on validation; of one that was stopped the last that was measured;
+        None where there is none.
+      stopped: it was pruned, so that the score is not a final one.
+      chosen: for this variant.
+    """
+
+    number: int
+    tuned: dict[str, Any]
+    score: float | None
+    stopped: bool
+    chosen: bool
+
+
+def tried(records: Records, variant: str) -> list[Tried]:
+    """Every choice of the tuned settings of a variant."""
+    metric = records.plan.select["metric"]
+    chosen = (
+        records.choice.candidate(variant)
+        if records.choice is not None and variant in records.choice.chosen
+        else None
+    )
+    found = []
+    for place, candidate in enumerate(records.plan.of(variant)):
+        trials = [
+            one
+            for one in records.of(candidate)
+            if records.plan.search is None or one.seed == records.plan.seeds[0]
+        ]
+        final = [one.scores["valid"][metric] for one in trials if metric in one.scores["valid"]]
+        stopped = not final and any(one.seen.word == "pruned" for one in trials)
+        lasts = [
+            point[metric]
+            for one in trials
+            for point in one.curve
+            if point["split"] == "valid" and is_finite(point.get(metric))
+        ]
+        score = statistics.fmean(final) if final else lasts[-1] if stopped and lasts else None
+        found.append(
+            Tried(place + 1, dict(candidate.tuned), score, stopped, candidate.id == chosen)
+        )
+    return found
+
+
+def search(records: Records, looks: Sequence[Look]) -> str:
+    """A section with a panel a variant and the table of importances; "" where fewer than three
+    settings were tried for each.
+    """
+    metric, mode = records.plan.select["metric"], records.plan.select["mode"]
+    every = {variant: tried(records, variant) for variant in records.plan.variants}
+    kinds = {look.name: look for look in looks}
+    several = {
+        variant: found
+        for variant, found in every.items()
+        if sum(one.score is not None for one in found) > 2
+    }
+    if not several:
+        return ""
+    panels = [
+        f"<figure>{_history(kinds.get(variant) or Look(-1 - place, variant, 'base'), variant, found, metric, mode)}</figure>"
+        for place, (variant, found) in enumerate(several.items())
+    ]
+    shown, rest = "\n".join(panels[:OPEN]), "\n".join(panels[OPEN:])
+    more = (
+        fold(f"{len(panels) - OPEN} more variants", f'<div class="figures">{rest}</div>')
+        if rest
+        else ""
+    )
+    better = "highest" if mode == "max" else "lowest"
+    stopped = any(one.stopped for found in several.values() for one in found)
+    made = importances(several)
+    said = notes(
+        f"A dot is a setting tried, in the order of the search; the line is the {better} {metric}"
+        " so far, the ring the one chosen.",
+        "A cross is one that was stopped early, at the last score it had." if stopped else "",
+        (
+            f"Of no variant {LEAST} settings were trained to the end, so that no importance of"
+            " settings is given."
+            if made is None
+            else ""
+        ),
+    )
+    below = table(made) if made is not None else ""
+    return section("Search", f'<div class="figures">{shown}</div>{more}\n{said}') + below
+
+
+def importances(every: dict[str, list[Tried]]) -> Table | None:
+    """What each tuned setting explains by itself, a line a variant; None where fewer than `LEAST`
+    settings were tried for each.
+    """
+    whole = {
+        variant: [one for one in found if one.score is not None and not one.stopped]
+        for variant, found in every.items()
+    }
+    whole = {variant: found for variant, found in whole.items() if len(found) >= LEAST}
+    names = list(
+        dict.fromkeys(name for found in whole.values() for one in found for name in one.tuned)
+    )
+    if not names:
+        return None
+    rows = []
+    for variant, found in whole.items():
+        shares = [
+            importance([one.tuned.get(name) for one in found], [one.score or 0.0 for one in found])
+            for name in names
+        ]
+        rows.append(
+            (
+                variant,
+                f"{len(found)}",
+                *(NONE if share is None else f"{100 * share:.0f} %" for share in shares),
+            )
+        )
+    said = (
+        (
+            "The share of the variance of the validation score, between the settings tried for a"
+            " variant, that one setting explains by itself: one-way analysis of variance on ranks,"
+            f" numbers cut into {GROUPS} groups, adjusted for the number of groups (epsilon"
+            " squared)."
+        ),
+        (
+            "The rest is how settings act together, and noise. Settings that were only changed"
+            f" together have the same share. Few settings give rough shares; below {LEAST} none is"
+            " given."
+        ),
+    )
+    short = [name.rpartition(".")[2] for name in names]
+    columns = short if len(set(short)) == len(short) else names
+    numbers = frozenset(range(1, len(names) + 2))
+    return Table(
+        "Importance of tuned settings",
+        ("variant", "settings", *columns),
+        tuple(rows),
+        numbers,
+        notes=said,
+    )
+
+
+def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
+    """The share of the variance of the ranks of `scores` that `values` explain by themselves, see
+    above, 0 to 1.
+
+    None where all values or all scores are the same, or where no value is shared so that nothing is
+    left to compare with.
+    """
+    groups, ranks = _groups(values), _ranks(scores)
+    names, n = set(groups), len(values)
+    if not 1 < len(names) < n or len(set(ranks)) == 1:
+        return None
+    middle = (n + 1) / 2
+    whole = math.fsum((rank - middle) ** 2 for rank in ranks)
+    within = 0.0
+    for name in names:
+        mine = [rank for rank, group in zip(ranks, groups, strict=True) if group == name]
+        within += math.fsum((rank - statistics.fmean(mine)) ** 2 for rank in mine)
+    return max(0.0, 1 - (within / (n - len(names))) / (whole / (n - 1)))
+
+
+def _groups(values: Sequence[Any]) -> list[Hashable]:
+    """The group of each value: itself, or of many different numbers which quarter it lies in."""
+    if len(set(map(text, values))) > GROUPS and all(map(is_finite, values)):
+        ranks = _ranks([float(value) for value in values])
+        return [min(GROUPS - 1, int(GROUPS * (rank - 0.5) / len(values))) for rank in ranks]
+    return [text(value) for value in values]
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """1 for the smallest; equal ones share the mean of theirs."""
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
+        for value in values
+    ]
+
+
+def _history(look: Look, variant: str, found: Sequence[Tried], metric: str, mode: str) -> str:
+    """The scores of a variant by trial, with the best so far."""
+    known = [(one, one.score) for one in found if one.score is not None]
+    numbers, scores = [one.number for one, _ in known], [score for _, score in known]
+    chart = Chart(variant, numbers, scores, x_label="setting tried", y_label=metric, x_log=False)
+    best: list[tuple[float, float]] = []
+    for one, score in known:
+        if not one.stopped:
+            now = score if not best else (max if mode == "max" else min)(best[-1][1], score)
+            best += [*([(one.number, best[-1][1])] if best else []), (one.number, now)]
+    chart.group(
+        look,
+        f"{variant}: best so far",
+        [chart.line([*best, (known[-1][0].number, best[-1][1])] if best else [])],
+    )
+    for one, score in known:
+        place = (float(one.number), score)
+        mark = chart.cross(place) if one.stopped else chart.dot(place)
+        ring = chart.dot(place, "ring", 6.0) if one.chosen else ""
+        said = (
+            f"{one.number}: {metric} {number(score)}{' when stopped' if one.stopped else ''},"
+            f" {settings(one.tuned)}"
+        )
+        chart.group(look, said, [mark, ring])
+    return chart.text

@@ -1,0 +1,124 @@
+"""Every seed's number as a dot, with the mean and its interval, a line a row, the best mean
+first.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.experiments.report.figures.colours import ranked, reach
+from attnlab.pages.html import literal, notes, section
+from attnlab.pages.scales import Scale
+from attnlab.pages.svg import Look
+from attnlab.pages.tables import number
+
+NAMED = 12  # rows without a number that are named
+_MIDDLE, _HIGH = 11.0, 22  # pixels of a strip
+
+
+def seeds(comparison: Comparison, looks: Sequence[Look]) -> str:
+    """A section; "" where there is no number at all."""
+    values = reach(comparison, range(len(comparison.rows)))
+    if not values:
+        return ""
+    scale, basis = (
+        Scale.over(values, 0.0, 100.0, log=False),
+        comparison.basis,
+    )  # in per cent of the width
+    based = next((look.row for look in looks if look.kind == "base"), None)
+    base = None if based is None else comparison.rows[based].summary.mean
+    shown = [place for place in ranked(comparison) if comparison.rows[place].values]
+    rows = "\n".join(_line(comparison.rows[place], looks[place], scale, base) for place in shown)
+    rest = [row for row in comparison.rows if not row.values]
+    named = ", ".join(f"{row.name} ({'; '.join(row.missing)})" for row in rest[:NAMED])
+    more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
+    head = (
+        f'<th>variant</th><th class="strip" data-fixed>{_axis(scale)}</th><th'
+        ' class="number">mean</th><th class="number">n</th>'
+    )
+    table = (
+        '<table class="strips'
+        f' sortable">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
+    )
+    said = notes(
+        "A dot is a seed, the upright stroke their mean, the bar its 95 % interval; without an end"
+        " stroke it goes on beyond the picture.",
+        "" if base is None else "The dashed line is the mean of the baseline.",
+        f"Without a number: {named}{more}." if rest else "",
+    )
+    return section(
+        f"{basis.metric} by seed, {'test' if basis.split == 'test' else 'validation'} split",
+        f"{table}\n{said}",
+    )
+
+
+def _axis(scale: Scale) -> str:
+    names = "".join(
+        f'<text x="{scale(value):.1f}%" y="12">{text}</text>' for value, text in scale.ticks(5)
+    )
+    return f'<svg width="100%" height="16">{names}</svg>'
+
+
+def _line(row: Row, look: Look, scale: Scale, base: float | None) -> str:
+    """A row of the table."""
+    said = f"{look.name} (baseline)" if look.kind == "base" else look.name
+    mean = row.summary.mean
+    missing = (
+        f' <small title="{literal("; ".join(row.missing))}">{len(row.missing)} missing</small>'
+        if row.missing
+        else ""
+    )
+    cells = [
+        f'<td data-label="variant"><span>{literal(said)}{missing}</span></td>',
+        f'<td class="strip {look.kind}" data-label="">{_strip(row, scale, base)}</td>',
+        (
+            '<td class="number" data-label="mean"'
+            f' data-value="{"" if mean is None else repr(mean)}">{number(mean)}</td>'
+        ),
+        f'<td class="number" data-label="n">{row.summary.n}</td>',
+    ]
+    return f'<tr data-row="{look.row}">{"".join(cells)}</tr>'
+
+
+def _strip(row: Row, scale: Scale, base: float | None) -> str:
+    """The dots of a row over one axis, whose length is that of the cell."""
+    parts = [_upright(scale(value), 0, _HIGH, "grid") for value, _ in scale.ticks(5)]
+    parts += [_upright(scale(base), 0, _HIGH, "front")] if base is not None else []
+    if row.summary.interval is not None:
+        low, high = row.summary.interval
+        left, right = scale.clipped(low), scale.clipped(high)
+        parts.append(
+            f'<line class="thin" x1="{left:.2f}%" x2="{right:.2f}%" y1="{_MIDDLE:g}"'
+            f' y2="{_MIDDLE:g}"/>'
+        )
+        parts += [
+            _upright(scale(end), 7, 15, "thin")
+            for end in (low, high)
+            if scale.low <= end <= scale.high
+        ]
+    values = list(row.values.items())
+    spread = 5.0 / max(len(values) - 1, 1)
+    for place, (seed, value) in enumerate(values):
+        y = _MIDDLE + (spread * (2 * place - len(values) + 1) / 2 if len(values) > 1 else 0.0)
+        said = f"<title>seed {seed}: {number(value)}</title>"
+        parts.append(
+            f'<circle class="dot" cx="{scale(value):.2f}%" cy="{y:.1f}" r="2.6">{said}</circle>'
+        )
+    if values:
+        parts.append(_upright(scale(statistics.fmean(row.values.values())), 2, _HIGH - 2, "line"))
+    return (
+        f'<svg width="100%" height="{_HIGH}" role="img"'
+        f' aria-label="{literal(_said(row))}">{"".join(parts)}</svg>'
+    )
+
+
+def _upright(place: float, top: float, bottom: float, kind: str) -> str:
+    return (
+        f'<line class="{kind}" x1="{place:.2f}%" x2="{place:.2f}%" y1="{top:g}" y2="{bottom:g}"/>'
+    )
+
+
+def _said(row: Row) -> str:
+    return f"{row.name}: {', '.join(map(number, row.values.values())) or 'no number'}"

@@ -1,0 +1,110 @@
+"""Looks at the test split: how often it was judged, what was added in the light of its scores, and
+the level that is left to test at.
+
+One look errs with probability 0.05 where there is nothing to find. Who adds seeds and judges again
+until something is found errs more often, unless the number of looks was planned
+(`Experiment.looks`): then every look is tested at a level of its own, see `spent`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+
+from attnlab.experiments.report.collect import Record, Records
+from attnlab.experiments.report.statistics import spent
+
+ALPHA = 0.05
+
+
+def level(records: Records) -> float:
+    """The level at which the present look is tested: 0.05, or what the plan leaves to it. One more
+    than planned has that of the last.
+    """
+    planned = records.plan.looks
+    return spent(min(max(len(stages(records)), 1), planned), planned) if planned > 1 else ALPHA
+
+
+def stages(records: Records) -> list[tuple[int, ...]]:
+    """The seeds with which the test split was judged, look by look: it is a further look once the
+    plan has further seeds.
+    """
+    return list(
+        dict.fromkeys(tuple(look["seeds"]) for look in records.looks if look["event"] == "test")
+    )
+
+
+def sentences(records: Records) -> Iterator[str]:
+    """What a reader must know of the looks; nothing of a single one that nothing was added
+    after.
+    """
+    planned, judged = records.plan.looks, stages(records)
+    added = _added(records)
+    since = f"were added after the test split was first read ({first_look(records)})."
+    for what, names in added.items():
+        yield f"{what} {', '.join(names)} {since}"
+    if len(judged) > planned:
+        seeds = "; then ".join(", ".join(map(str, one)) for one in judged)
+        wanted = f"{planned} was planned" if planned == 1 else f"{planned} were planned"
+        yield (
+            f"The test split was judged {len(judged)} times, with seeds {seeds}, and {wanted}: a"
+            " chance finding is likelier than 5 %. Looks planned ahead (looks=2 in the experiment)"
+            " keep it there."
+        )
+    elif planned > 1 and judged:
+        yield (
+            f"Look {len(judged)} of {planned} that were planned: tested at a level of"
+            f" {level(records):.3g} in place of {ALPHA:g}."
+        )
+
+
+def first_look(records: Records) -> str | None:
+    """When the test split was first read; where an earlier version, which kept no record, has made
+    the choice, when that was made.
+    """
+    told = [look["time"] for look in records.looks if look["event"] == "test"]
+    if records.looks and records.looks[0]["event"] == "choice":
+        return str(told[0]) if told else None
+    scored = any(record.scores["test"] for record in records.trials)
+    return records.choice.made if scored and records.choice is not None else None
+
+
+def _added(records: Records) -> dict[str, list[str]]:
+    """The variants and the seeds all of whose reported trials began after the first look."""
+    first = _seconds(first_look(records))
+    reported = [one for one in records.wanted if one.effort.began is not None]
+    late = {
+        one.seen.trial.name
+        for one in reported
+        if first is not None and (one.effort.began or 0.0) > first
+    }
+    variants = _all_late([(one.candidate.variant, one) for one in reported], late)
+    seeds = _all_late(
+        [(str(one.seed), one) for one in reported if one.candidate.variant not in variants], late
+    )
+    return {what: names for what, names in (("Variants", variants), ("Seeds", seeds)) if names}
+
+
+def _all_late(keyed: Sequence[tuple[str, Record]], late: set[str]) -> list[str]:
+    by_key: dict[str, list[bool]] = {}
+    for key, one in keyed:
+        by_key.setdefault(key, []).append(one.seen.trial.name in late)
+    return [key for key, each in by_key.items() if all(each)]
+
+
+def _seconds(time: str | None) -> float | None:
+    """Since 1970; None for what is no time."""
+    with contextlib.suppress(ValueError):
+        return None if time is None else datetime.datetime.fromisoformat(time).timestamp()
+    return None
+
+
+def revisions(records: Records) -> list[Mapping[str, object]]:
+    """The code that has read the test split, one entry a version."""
+    found = {
+        str(look["code"]): look["code"]
+        for look in records.looks
+        if look["event"] == "test" and look["code"]
+    }
+    return list(found.values())

@@ -1,0 +1,104 @@
+"""A report as one HTML file that needs nothing else: styles, pictures and a small script are
+inside.
+
+It reads from a telephone's width up, where every row of a table becomes a block with its columns'
+names beside the cells, on light and dark ground, on paper, and without the script.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from attnlab.experiments.report.contents import Contents
+from attnlab.experiments.report.figures.colours import looks
+from attnlab.experiments.report.figures.costs import costs
+from attnlab.experiments.report.figures.curves import curves
+from attnlab.experiments.report.figures.maps import maps
+from attnlab.experiments.report.figures.outputs import outputs
+from attnlab.experiments.report.figures.search import search
+from attnlab.experiments.report.figures.seeds import seeds
+from attnlab.experiments.report.statistics import REFUTED, SUPPORTED
+from attnlab.pages.html import literal, table, whole
+from attnlab.pages.tables import Table
+
+MANY = 20  # rows of a table beside the main one from which it is folded away
+MOST = 600  # rows of a table that are in the page; the other files have all
+
+
+def page(contents: Contents) -> str:
+    """The whole file."""
+    records, comparison = contents.records, contents.comparison
+    plan, drawn = records.plan, looks(comparison, records.plan.baseline)
+    linked = len(contents.results.rows) == len(comparison.rows)
+    parts = [
+        _head(contents),
+        *([] if contents.claim is None else [table(contents.claim)]),
+        seeds(comparison, drawn),
+        table(contents.results, linked=linked),
+        costs(comparison, drawn),
+        *(table(one, linked=linked, folded=len(one.rows) > MANY) for one in contents.beside),
+        curves(records, comparison, drawn),
+        search(records, drawn),
+        outputs(comparison, drawn, plan.seeds[0]),
+        maps(comparison, drawn, plan.seeds[0]),
+        *(table(_bounded(one), folded=len(one.rows) > MANY) for one in contents.further),
+        (
+            f"<footer>{literal(f'{plan.file}, plan {plan.hash}. Base config: {plan.config}.')}</footer>"
+        ),
+    ]
+    return whole(f"{plan.name}: {plan.question}", parts)
+
+
+def _head(contents: Contents) -> str:
+    """Question, verdict, and how far the sweep is."""
+    plan, verdict = contents.records.plan, contents.verdict
+    lines = [
+        f'<p class="name">{literal(plan.name)}</p>',
+        f"<h1>{literal(plan.question)}</h1>",
+        _warnings(contents),
+    ]
+    if verdict is None:
+        lines.append(f'<p class="verdict">{literal(contents.outcome).capitalize()}.</p>')
+    else:
+        tone = {SUPPORTED: "yes", REFUTED: "no"}.get(verdict.outcome, "open")
+        lines.append(
+            f'<p class="verdict {tone}"><b>{literal(contents.outcome)}</b><span>Claim:'
+            f" {literal(verdict.statement)}</span></p>"
+        )
+    if contents.unfinished:
+        lines.append(f'<p class="unfinished">{literal(contents.unfinished)}</p>')
+    return "\n".join(
+        ["<header>", *filter(None, lines), f"<p>{literal(contents.extent)}.</p>", "</header>"]
+    )
+
+
+def _warnings(contents: Contents) -> str:
+    """What casts doubt on the report, before anything else; "" for nothing."""
+    lines = "".join(
+        f"<li><b>{literal(one.kind)}</b>: {literal(one.text)}</li>" for one in contents.warnings
+    )
+    return f'<ul class="warnings">{lines}</ul>' if lines else ""
+
+
+def _bounded(of: Table) -> Table:
+    """At most `MOST` rows of a table, those that are drawn back (trials that failed, say) before
+    others.
+    """
+    if len(of.rows) <= MOST:
+        return of
+    kept = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])
+    strong, weak = (
+        frozenset(new for new, old in enumerate(kept) if old in which)
+        for which in (of.strong, of.weak)
+    )
+    said = (
+        f"{MOST} of {len(of.rows)} rows are here, those that are not done before others; report.md"
+        " has all."
+    )
+    return dataclasses.replace(
+        of,
+        rows=tuple(of.rows[place] for place in kept),
+        strong=strong,
+        weak=weak,
+        notes=(*of.notes, said),
+    )

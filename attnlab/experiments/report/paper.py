@@ -1,0 +1,64 @@
+"""The main table as it goes into a paper: three columns, or those that are asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.report import tables
+from attnlab.experiments.report.collect import Records
+from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.pages.tables import NONE, Table, interval, number, p_value, signed
+
+
+def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ()) -> Table:
+    """Variant, mean with its interval and, once variants are compared, difference to the baseline
+    with its p.
+
+    Args:
+      records: of the sweep.
+      comparison: its rows.
+      columns: of the main table, to be taken instead; () for none.
+
+    Raises:
+      UserError: the main table has no such column.
+    """
+    whole = tables.results(records, comparison)
+    if columns:
+        for name in columns:
+            if name not in whole.columns:
+                raise UserError(f"--columns: no column {name!r}; {nearest(name, whole.columns)}")
+        chosen = whole.only(columns)
+        return (
+            chosen
+            if set(columns) & set(tables.COSTS)
+            else dataclasses.replace(chosen, notes=tables.score_notes(records, comparison))
+        )
+    heads: tuple[str, ...] = (
+        "variant",
+        comparison.basis.metric,
+        f"difference to {records.plan.baseline}",
+    )
+    heads = heads if comparison.basis.split == "test" else heads[:2]
+    rows = tuple((row.name, _mean(row), _difference(row))[: len(heads)] for row in comparison.rows)
+    places, notes = frozenset(range(1, len(heads))), tables.score_notes(records, comparison)
+    return dataclasses.replace(whole, columns=heads, rows=rows, numbers=places, notes=notes)
+
+
+def _mean(row: Row) -> str:
+    found = row.summary
+    return number(found.mean) + (
+        f" {interval(found.interval)}" if found.interval is not None else ""
+    )
+
+
+def _difference(row: Row) -> str:
+    """ "-0.500 (p < 0.001)"."""
+    found = row.difference
+    if found is None:
+        return NONE
+    if found.p is None:
+        return signed(found.mean)
+    p = p_value(found.p)
+    return f"{signed(found.mean)} (p {p if p.startswith('<') else f'= {p}'})"

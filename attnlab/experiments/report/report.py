@@ -1,0 +1,116 @@
+"""The report of a sweep, a pure function of its records: its files, and a table to look at.
+
+Nothing here trains, scores or reads data; the records are those that trials, choice and finals have
+left in the sweep's folder. The same records give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from attnlab.experiments.report import tables
+from attnlab.experiments.report.contents import Contents, gather
+from attnlab.experiments.report.export import as_csv, as_json
+from attnlab.experiments.report.page import page
+from attnlab.experiments.report.paper import paper
+from attnlab.experiments.report.wide import as_wide_csv
+from attnlab.pages.formats import latex, literal, markdown
+from attnlab.progress import table
+from attnlab.records.files import write_atomic
+
+
+def write(
+    directory: Path,
+    method: str = "model",
+    *,
+    tex: bool = False,
+    columns: Sequence[str] = (),
+    stream: TextIO | None = None,
+) -> Contents:
+    """Write the report of a sweep into its folder and print it.
+
+    Args:
+      directory: the sweep's folder.
+      method: how intervals of means are made: "model" or "bootstrap".
+      tex: write `report.tex` too, see `paper`.
+      columns: those of the main table that `report.tex` shall have; () for its own three.
+      stream: where the tables are printed, stdout unless given.
+
+    Raises:
+      UserError: there is no sweep, a damaged record, no such column, a full disk; nothing is half
+        written.
+    """
+    contents = gather(directory, method)
+    made = {
+        "report.md": document,
+        "report.csv": as_csv,
+        "report.html": page,
+        "report.json": as_json,
+    }
+    written = {name: make(contents) for name, make in made.items()}
+    if tex:
+        written["report.tex"] = latex(paper(contents.records, contents.comparison, columns))
+    written["trials.csv"] = as_wide_csv(contents.records)
+    for name, text in written.items():
+        write_atomic(directory / name, text)
+    show(contents, stream)
+    print(f"report: {', '.join(str(directory / name) for name in written)}", file=stream)
+    return contents
+
+
+def document(contents: Contents) -> str:
+    """The report as Markdown."""
+    plan, verdict = contents.records.plan, contents.verdict
+    lines = [
+        f"# {literal(plan.question)}",
+        "",
+        *(f"* **Warning:** {literal(one.text)}" for one in contents.warnings),
+    ]
+    lines += [""] * bool(contents.warnings) + [
+        f"*{literal(plan.name)}*: {literal(contents.extent)}.",
+        "",
+    ]
+    if contents.unfinished:
+        lines += [f"**{literal(contents.unfinished)}**", ""]
+    if verdict is None:
+        lines += [f"{contents.outcome.capitalize()}.", ""]
+    else:
+        lines += [
+            f"Claim: {literal(verdict.statement)}",
+            "",
+            f"**{literal(contents.outcome)}**",
+            "",
+        ]
+    shown = [
+        contents.results,
+        *([] if contents.claim is None else [contents.claim]),
+        *contents.beside,
+        *contents.further,
+    ]
+    lines += [markdown(one) for one in shown]
+    lines += ["Learning curves and attention pictures: [report.html](report.html).", ""]
+    lines += [literal(f"{plan.file}, plan {plan.hash}. Base config: {plan.config}."), ""]
+    return "\n".join(lines)
+
+
+def show(contents: Contents, stream: TextIO | None = None) -> None:
+    """Print the question, the results and the verdict."""
+    plan = contents.records.plan
+    print(
+        f"\n{plan.question}",
+        *(f"warning: {one.text}" for one in contents.warnings),
+        contents.extent,
+        sep="\n",
+        file=stream,
+    )
+    if contents.unfinished:
+        print(contents.unfinished, file=stream)
+    for one in tables.narrow(contents.results, plan.baseline):
+        print(file=stream)
+        table(one.title, one.columns, one.rows, stream, one.numbers)
+    print(file=stream)
+    if contents.verdict is not None:
+        print(f"claim:   {contents.verdict.statement}", file=stream)
+    print(f"verdict: {contents.outcome}", file=stream)

@@ -1,0 +1,112 @@
+"""What the choice of the test examples leaves open, beside what the seeds do: other test sets drawn
+from the same examples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.experiments.report.equality import same_test_examples
+from attnlab.experiments.report.statistics import Sampled, compare
+from attnlab.pages.tables import Table, interval, p_value, signed
+from attnlab.records.items import RULES, Items
+
+RESAMPLES = 1000
+# scores of a test set that are computed for one report, so that fifty variants do not take minutes
+_MOST = 400_000
+
+
+def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
+    """Every variant against the baseline over the test examples; {} where the measure has no number
+    for each of them.
+
+    The score is the mean over the seeds that both have. A variant whose examples are not as many as
+    the baseline's is left out.
+    """
+    base = comparison.row(baseline)
+    if comparison.basis.split != "test" or base is None:
+        return {}
+    metric, found = comparison.basis.metric, {}
+    pairs = {
+        row.name: pair
+        for row in comparison.rows
+        if row is not base and (pair := _both(row, base, metric)) is not None
+    }
+    scores = sum(
+        4 * len(one) for one, _, _ in pairs.values()
+    )  # of both, for both kinds of resamples
+    resamples = min(RESAMPLES, max(100, _MOST // max(1, scores)))
+    for name, (one, other, rule) in pairs.items():
+        found[name] = compare(one, other, rule, resamples)
+    return {
+        name: one
+        for name, one in found.items()
+        if math.isfinite(one.difference) and all(map(math.isfinite, one.interval))
+    }
+
+
+def _both(
+    row: Row, base: Row, metric: str
+) -> tuple[Sequence[Any], Sequence[Any], Callable[[Any, int], float]] | None:
+    """[seeds][items,statistics] of a row and of the baseline, and what makes a score of their sums;
+    None where they do not pair.
+    """
+    if not same_test_examples((*row.records, *base.records)):
+        return None
+    items = {
+        one.seed: one.items
+        for one in row.records
+        if one.items is not None and metric in one.items.rules
+    }
+    others = {
+        one.seed: one.items
+        for one in base.records
+        if one.items is not None and metric in one.items.rules
+    }
+    seeds = [seed for seed in items if seed in others]
+    if not seeds:
+        return None
+    pairs: list[Items] = [*(items[seed] for seed in seeds), *(others[seed] for seed in seeds)]
+    if len({(one.rules[metric], one.rows[metric].shape) for one in pairs}) > 1 or not len(pairs[0]):
+        return None
+    rows = [one.rows[metric] for one in pairs]
+    rule = RULES[pairs[0].rules[metric]]
+
+    def score(total: Any, count: int) -> float:
+        try:
+            return rule([float(one) for one in total])
+        except (ZeroDivisionError, OverflowError):
+            return math.nan
+
+    return rows[: len(seeds)], rows[len(seeds) :], score
+
+
+def table(comparison: Comparison, baseline: str) -> Table | None:
+    """The differences over test examples; None where there are none."""
+    found = sampled(comparison, baseline)
+    if not found:
+        return None
+    rows = tuple(
+        (name, f"{one.seeds}", signed(one.difference), interval(one.interval), p_value(one.p))
+        for name, one in found.items()
+    )
+    first = next(iter(found.values()))
+    notes = (
+        (
+            f"How much the differences to {baseline} depend on which {first.items:,} examples are"
+            " in the test set, with the trained models as they are: intervals by the paired"
+            f" bootstrap, p by approximate randomisation, {first.resamples:,} resamples each, not"
+            " adjusted. The verdict rests on the seeds."
+        ),
+    )
+    columns = ("variant", "seeds", "difference", "95 % interval over examples", "p")
+    return Table(
+        f"{comparison.basis.metric}: the test set",
+        columns,
+        rows,
+        frozenset((1, 2, 3, 4)),
+        notes=notes,
+    )

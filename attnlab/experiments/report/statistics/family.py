@@ -1,0 +1,354 @@
+"""Variants that are compared with each other on one measure, and everything the seeds can say about
+them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from attnlab.experiments.report.statistics import power, seeds
+from attnlab.experiments.report.statistics.model import Estimate, Fit, Values, fit
+from attnlab.experiments.report.statistics.scale import UNBOUNDED, Interval, Scale
+from attnlab.experiments.report.statistics.simultaneous import Joint
+from attnlab.experiments.report.statistics.spread import (
+    bootstrap_interval,
+    deviation,
+    effect_size,
+    quantile,
+    upper_tail,
+)
+
+ALPHA = 0.05
+SUPPORTED, REFUTED, UNDECIDED = "supported", "not supported", "undecided"
+ONE_SEED, AGREE = "one seed has no spread", "all seeds agree, which leaves no spread"
+TIE, INCLUDES = "equal within rounding", "the bound is inside"
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Values of one variant over seeds.
+
+    Attributes:
+      n: how many there are.
+      mean: of them, the least squares mean where seeds are missing and a block; None without any.
+      std: sample standard deviation (n - 1); None for fewer than two.
+      interval: of the mean, by the model; None where nothing gives a variance.
+      freedom: degrees of freedom of the interval; inf where its variance is that of drawing the
+        test examples.
+    """
+
+    n: int
+    mean: float | None
+    std: float | None
+    interval: Interval | None
+    freedom: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One variant minus another.
+
+    Attributes:
+      mean: the difference.
+      interval: at 1 - alpha for all comparisons of the same kind together; it excludes 0 exactly
+        where `p` is below alpha.
+      alone: at 1 - alpha for this one by itself.
+      p: adjusted for all comparisons of the same kind; 1 for a tie.
+      effect: Hedges' g, in standard deviations of one run.
+      freedom: degrees of freedom.
+      why: why there is no interval (`ONE_SEED`, `AGREE`) or what is special (`TIE`); "" otherwise.
+    """
+
+    mean: float
+    interval: Interval | None
+    alone: Interval | None
+    p: float | None
+    effect: float | None
+    freedom: float
+    why: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A contrast sum of w_v m_v >= a, and what the seeds say about it.
+
+    Attributes:
+      mean: of the sum.
+      lower: its one-sided lower bound at 1 - alpha; above a: supported.
+      upper: its one-sided upper bound at 1 - alpha / k, for a claim of k contrasts; below a: not
+        supported.
+      p: one-sided, against "the sum is at most a".
+      p_refuted: one-sided, against "the sum is at least a", times k.
+      outcome: `SUPPORTED`, `REFUTED` or `UNDECIDED`.
+      rests: which bound the outcome rests on: "lower", "upper", or "" for undecided.
+      freedom: degrees of freedom.
+      why: what keeps it undecided (`ONE_SEED`, `AGREE`, `TIE`, `INCLUDES`); "" otherwise.
+    """
+
+    mean: float
+    lower: float | None
+    upper: float | None
+    p: float | None
+    p_refuted: float | None
+    outcome: str
+    rests: str
+    freedom: float
+    why: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """The variants of one comparison.
+
+    Attributes:
+      values: values[variant][seed]; the same seed pairs variants, and seeds may be missing.
+      mode: "max" or "min", whichever is better.
+      scale: what is known of the measure.
+      alpha: the error rate of a family of comparisons, 1 - the level of intervals.
+    """
+
+    values: Values
+    mode: str = "max"
+    scale: Scale = UNBOUNDED
+    alpha: float = ALPHA
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("max", "min"):
+            raise ValueError(f"mode {self.mode!r} is neither max nor min")
+        if not all(math.isfinite(value) for one in self.values.values() for value in one.values()):
+            raise ValueError("a value is not finite: leave it out, as a missing seed")
+
+    @functools.cached_property
+    def model(self) -> Fit:
+        """The fitted model; its `kind` says how variances were found."""
+        return fit(self.values, self.scale)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some variant lacks a seed that another has."""
+        return len({frozenset(one) for one in self.values.values()}) > 1
+
+    @functools.cached_property
+    def failing(self) -> Mapping[str, tuple[int, ...]]:
+        """The seeds of each variant that lie apart from its others (`seeds.apart`), for variants
+        that have such.
+        """
+        spreads = {
+            name: seeds.spread(list(one.values()))
+            for name, one in self.values.items()
+            if len(one) > 1
+        }
+        found = {}
+        for name, one in self.values.items():
+            others = seeds.typical([spread for other, spread in spreads.items() if other != name])
+            if apart := seeds.apart(one, others, self.model.rounding):
+                found[name] = apart
+        return found
+
+    def mean(self, variant: str, method: str = "model") -> Summary:
+        """Mean, spread and interval of a variant: by the "model" of all variants, or its own
+        "bootstrap".
+        """
+        values = list(self.values[variant].values())
+        if not values:
+            return Summary(0, None, None, None)
+        found = self.model.alone(variant, math.fsum(values) / len(values))
+        if method == "bootstrap":
+            return Summary(
+                len(values),
+                found.value,
+                deviation(values),
+                bootstrap_interval(values, 1 - self.alpha),
+                found.freedom,
+            )
+        interval = None
+        if found.error is not None:
+            interval = self.scale.around(
+                found.value, len(values), found.error * quantile(found.freedom, 1 - self.alpha / 2)
+            )
+        return Summary(len(values), found.value, deviation(values), interval, found.freedom)
+
+    def against(self, baseline: str) -> dict[str, Difference]:
+        """Every other variant minus the baseline, by Dunnett's test of this model; {} where the
+        baseline has no value.
+        """
+        if baseline not in self.model.names:
+            return {}
+        others = [name for name in self.model.names if name != baseline]
+        joint = Joint(tuple(self._loading(name, baseline) for name in others), 0, self._shared)
+        return {name: self._difference(name, baseline, joint) for name in others}
+
+    def pairs(self) -> dict[tuple[str, str], Difference]:
+        """Every variant minus every later one, by Tukey's test of this model."""
+        joint = Joint((), len(self.model.names), self._shared)
+        return {
+            (one, other): self._difference(one, other, joint)
+            for one, other in itertools.combinations(self.model.names, 2)
+        }
+
+    def best(self) -> str | None:
+        """The variant that is better than every other in `pairs`; None where there is none or it
+        has no rival.
+        """
+        names = self.model.names
+        if len(names) < 2:
+            return None
+        better = 1 if self.mode == "max" else -1
+        top = max(names, key=lambda name: better * self.model.estimate({name: 1.0}).value)
+        wins = [one for pair, one in self.pairs().items() if top in pair]
+        return top if all(one.p is not None and one.p < self.alpha for one in wins) else None
+
+    def contrast(
+        self, weights: Mapping[str, float], at_least: float, contrasts: int = 1
+    ) -> Decision:
+        """Whether sum of weight times mean >= `at_least`, one of `contrasts` that a claim consists
+        of.
+
+        Raises:
+          KeyError: a variant has no value.
+        """
+        if missing := [name for name in weights if name not in self.model.names]:
+            raise KeyError(f"no value of {', '.join(missing)}")
+        found = self.model.estimate(weights)
+        tie = abs(found.value - at_least) <= self._rounding(weights.values(), at_least)
+        if tie or found.error is None:
+            why = TIE if tie else self._without(found)
+            return Decision(found.value, None, None, None, None, UNDECIDED, "", found.freedom, why)
+        t = (found.value - at_least) / found.error
+        p, refuted = (
+            upper_tail(found.freedom, t),
+            min(1.0, contrasts * upper_tail(found.freedom, -t)),
+        )
+        lower = found.value - found.error * quantile(found.freedom, 1 - self.alpha)
+        upper = found.value + found.error * quantile(found.freedom, 1 - self.alpha / contrasts)
+        lower, upper = self._clip((lower, upper), weights, found)
+        if p < self.alpha:
+            return Decision(
+                found.value, lower, upper, p, refuted, SUPPORTED, "lower", found.freedom
+            )
+        if refuted < self.alpha:
+            return Decision(found.value, lower, upper, p, refuted, REFUTED, "upper", found.freedom)
+        return Decision(
+            found.value, lower, upper, p, refuted, UNDECIDED, "", found.freedom, INCLUDES
+        )
+
+    def claim(
+        self, contrasts: Sequence[tuple[Mapping[str, float], float]]
+    ) -> tuple[str, tuple[Decision, ...]]:
+        """The outcome of a claim that all of several contrasts hold, and each by itself.
+
+        Supported if each is at alpha: to say "all hold" wrongly, one has to be wrong about one that
+        does not hold, which happens with probability alpha at most whatever the others are (an
+        intersection-union test, Berger 1982). Not supported if one is refuted; here any of them may
+        be the one, hence alpha over their number.
+        """
+        judged = tuple(
+            self.contrast(weights, at_least, len(contrasts)) for weights, at_least in contrasts
+        )
+        outcomes = {one.outcome for one in judged}
+        return (
+            REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
+        ), judged
+
+    def detectable(self, variant: str, baseline: str, chance: float = power.CHANCE) -> float | None:
+        """The smallest difference of the two that as many seeds find with probability `chance`,
+        among all against the baseline.
+        """
+        found = self._spread(variant, baseline)
+        return (
+            power.detectable(
+                min(self._runs(variant, baseline)), *found, alpha=self.alpha, chance=chance
+            )
+            if found
+            else None
+        )
+
+    def seeds_needed(self, variant: str, baseline: str, chance: float = power.CHANCE) -> int | None:
+        """How many seeds find the difference that was seen with probability `chance`; None without
+        spread, or beyond any number.
+        """
+        found, difference = (
+            self._spread(variant, baseline),
+            self.model.estimate({variant: 1.0, baseline: -1.0}).value,
+        )
+        if not found or abs(difference) <= self.model.rounding:
+            return None
+        return power.seeds_needed(abs(difference), *found, alpha=self.alpha, chance=chance)
+
+    @property
+    def _shared(self) -> float | None:
+        """Degrees of freedom of the variance that all comparisons share; None if they share
+        none.
+        """
+        return None if self.model.kind == "separate" else self.model.freedom
+
+    def _runs(self, *names: str) -> list[int]:
+        return [self.model.runs[self.model.names.index(name)] for name in names]
+
+    def _loading(self, name: str, baseline: str) -> float:
+        """The correlation of a difference with the baseline's mean."""
+        variances = [self.model.run_variance(one) for one in (name, baseline)]
+        other, base = (
+            (variance or 0.0) / n
+            for variance, n in zip(variances, self._runs(name, baseline), strict=True)
+        )
+        return math.sqrt(base / (other + base)) if other + base > 0 else math.sqrt(0.5)
+
+    def _difference(self, one: str, other: str, joint: Joint) -> Difference:
+        weights = {one: 1.0, other: -1.0}
+        found = self.model.estimate(weights)
+        tie = abs(found.value) <= self.model.rounding
+        if found.error is None:
+            return Difference(
+                found.value,
+                None,
+                None,
+                1.0 if tie and found.freedom else None,
+                None,
+                found.freedom,
+                self._without(found),
+            )
+        reach = found.error * joint.critical(self.alpha, found.freedom)
+        alone = found.error * quantile(found.freedom, 1 - self.alpha / 2)
+        simultaneous, single = (
+            self._clip((found.value - by, found.value + by), weights, found)
+            for by in (reach, alone)
+        )
+        variances = [self.model.run_variance(name) or 0.0 for name in (one, other)]
+        p = 1.0 if tie else joint.p(found.value / found.error, found.freedom)
+        return Difference(found.value, simultaneous, single, p, effect_size(found.value, sum(variances) / 2, found.freedom), found.freedom,
+                          TIE if tie else "")  # fmt: skip
+
+    def _clip(self, interval: Interval, weights: Mapping[str, float], found: Estimate) -> Interval:
+        """Cut to what the sum can be, for weights that sum to 0."""
+        if not math.isclose(sum(weights.values()), 0.0, abs_tol=1e-12):
+            return interval
+        return self.scale.clip(interval, sum(weight for weight in weights.values() if weight > 0))
+
+    def _rounding(self, weights: Iterable[float], at_least: float) -> float:
+        """The largest distance of a weighted sum from a bound that is a tie."""
+        return max(1.0, sum(map(abs, weights))) * max(
+            self.model.rounding, self.scale.rounding([at_least])
+        )
+
+    def _without(self, found: Estimate) -> str:
+        return ONE_SEED if found.variance is None else AGREE
+
+    def _spread(self, variant: str, baseline: str) -> tuple[float, float, int] | None:
+        """Standard deviation of a run, degrees of freedom that each further seed adds, comparisons;
+        None without spread.
+        """
+        found = self.model.estimate({variant: 1.0, baseline: -1.0})
+        if found.error is None:
+            return None
+        runs = self._runs(variant, baseline)
+        deviation = found.error / math.sqrt(sum(1 / n for n in runs))
+        return (
+            deviation,
+            found.freedom / max(1, max(self.model.runs) - 1),
+            len(self.model.names) - 1,
+        )

@@ -1,0 +1,133 @@
+"""What the choice of test examples leaves open: two systems compared on the same examples, given a
+number for each example.
+
+Seeds tell how much training varies, these two how much the test set does. Both average the score
+over seeds, and both give the same result for the same records. Sources: Koehn (2004) for the paired
+bootstrap, Noreen (1989) for approximate randomisation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from attnlab.experiments.report.statistics.scale import Interval
+
+RESAMPLES = 2000
+_CHUNK = 1 << 22  # numbers held at a time
+
+Score = Callable[[Any, int], float]
+"""The score of a test set from the sum [statistics] over its examples and their number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """A difference of two systems over test examples.
+
+    Attributes:
+      difference: of the scores, the first minus the second, mean over seeds.
+      interval: of it over test sets, percentiles of the paired bootstrap.
+      p: two-sided, by approximate randomisation: how often exchanging the systems on examples by
+        chance makes as large a difference.
+      items: test examples.
+      resamples: of each kind.
+      seeds: over which the scores are averaged.
+    """
+
+    difference: float
+    interval: Interval
+    p: float
+    items: int
+    resamples: int
+    seeds: int
+
+
+def mean_score(total: Any, items: int) -> float:
+    """The mean of the first statistic."""
+    return float(total[0]) / items
+
+
+def compare(
+    one: Any,
+    other: Any,
+    score: Score = mean_score,
+    resamples: int = RESAMPLES,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Sampled:
+    """Two systems on the same test examples.
+
+    Args:
+      one, other: [seeds, items] numbers, or [seeds, items, statistics] whose sums `score` takes;
+        seeds and items the same, in one order.
+      score: of a test set.
+      resamples: how often to draw test sets, and exchanges.
+      level: of the interval.
+      seed: of the draws.
+
+    Raises:
+      ValueError: shapes differ or there is no example.
+    """
+    import numpy as np
+
+    first, second = (np.asarray(each, float) for each in (one, other))
+    if first.shape != second.shape or not first.size:
+        raise ValueError(
+            f"{first.shape} and {second.shape}: the systems need the same seeds and the same test"
+            " examples, at least one"
+        )
+    first, second = (each.reshape(*each.shape[:2], -1) for each in (first, second))
+    rng = np.random.default_rng(seed)
+    items = first.shape[1]
+    seen = (
+        _scores(first.sum(1)[None], score, items)[0] - _scores(second.sum(1)[None], score, items)[0]
+    )
+    drawn, exchanged = [], []
+    for size in _chunks(resamples, items):
+        counts = rng.multinomial(items, np.full(items, 1 / items), size=size).astype(float)
+        drawn.append(
+            _scores(_weighted(counts, first), score, items)
+            - _scores(_weighted(counts, second), score, items)
+        )
+    for size in _chunks(resamples, items):
+        kept = rng.integers(0, 2, (size, items)).astype(float)
+        mixed = (
+            _weighted(kept, first) + _weighted(1 - kept, second),
+            _weighted(kept, second) + _weighted(1 - kept, first),
+        )
+        exchanged.append(_scores(mixed[0], score, items) - _scores(mixed[1], score, items))
+    low, high = np.nanquantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
+    as_large = ~(
+        np.abs(np.concatenate(exchanged)) < abs(seen) * (1 - 1e-9)
+    )  # a score that cannot be computed counts against it
+    return Sampled(
+        float(seen),
+        (float(low), float(high)),
+        float((1 + as_large.sum()) / (1 + resamples)),
+        items,
+        resamples,
+        len(first),
+    )
+
+
+def _chunks(resamples: int, items: int) -> list[int]:
+    """How many resamples to hold at a time."""
+    size = max(1, _CHUNK // items)
+    return [min(size, resamples - start) for start in range(0, resamples, size)]
+
+
+def _weighted(weights: Any, stats: Any) -> Any:
+    """Sums over items: [resamples, items] by [seeds, items, statistics] to [resamples, seeds,
+    statistics].
+    """
+    import numpy as np
+
+    return np.stack([weights @ one for one in stats], axis=1)
+
+
+def _scores(sums: Any, score: Score, items: int) -> Any:
+    """The mean over seeds of the scores of [resamples, seeds, statistics]."""
+    import numpy as np
+
+    return np.array([[score(total, items) for total in seeds] for seeds in sums]).mean(-1)

@@ -1,0 +1,104 @@
+"""Testing again as seeds are added, without more errors than one test makes (Lan and DeMets 1983).
+
+Each look spends a part of alpha that was fixed before. "obrien-fleming" spends almost nothing early
+and leaves the last look nearly all of it; "pocock" spends about evenly, for those who hope to stop
+early. Boundaries come from the joint distribution of the looks, computed step by step (Armitage,
+McPherson and Rowe 1969), as for known variances; with estimated ones the same levels are used on
+the p value of each look.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_GRID = 801
+
+
+def _obrien_fleming(share: float, alpha: float) -> float:
+    from scipy import special
+
+    return float(
+        4 * special.ndtr(special.ndtri(alpha / 4) / math.sqrt(share))
+    )  # alpha / 2 to either side
+
+
+def _pocock(share: float, alpha: float) -> float:
+    return alpha * math.log(1 + (math.e - 1) * share)
+
+
+SPENDING: Mapping[str, Callable[[float, float], float]] = {
+    "obrien-fleming": _obrien_fleming,
+    "pocock": _pocock,
+}
+"""Kinds of spending: how much of alpha is spent when that share of all planned looks has been taken."""
+
+
+def spent(look: int, looks: int, alpha: float = 0.05, kind: str = "obrien-fleming") -> float:
+    """The level to test at (two-sided) at one of several equally spaced looks, so that all of them
+    together err with probability alpha.
+
+    Args:
+      look: which, from 1; the first has as many seeds as each later one adds.
+      looks: how many are planned. More looks than planned have no level.
+      alpha: of all looks together.
+      kind: of `SPENDING`.
+
+    Raises:
+      ValueError: a look that was not planned, or an unknown kind.
+    """
+    if kind not in SPENDING:
+        raise ValueError(f"spending {kind!r} is none of {', '.join(SPENDING)}")
+    if not 1 <= look <= looks:
+        raise ValueError(f"look {look} of {looks}: levels exist for the looks that were planned")
+    return _levels(looks, alpha, kind)[look - 1]
+
+
+@functools.lru_cache(maxsize=32)
+def _levels(looks: int, alpha: float, kind: str) -> tuple[float, ...]:
+    """The two-sided level of each look."""
+    import numpy as np
+    from scipy import optimize, special
+
+    spend = SPENDING[kind]
+    levels: list[float] = []
+    before, grid, density = (
+        0.0,
+        np.zeros(1),
+        np.ones(1),
+    )  # of the sum of as many unit steps as looks were taken, if none has stopped it
+    for look in range(1, looks + 1):
+        budget = spend(look / looks, alpha)
+        bound = float(
+            optimize.brentq(
+                _excess, 0.0, 40.0, args=(grid, density, look, budget - before), xtol=1e-12
+            )
+        )
+        levels.append(float(2 * special.ndtr(-bound)))
+        grid, density = _onward(grid, density, bound * math.sqrt(look))
+        before = budget
+    return tuple(levels)
+
+
+def _excess(bound: float, grid: Any, density: Any, look: int, budget: float) -> float:
+    """How much more than `budget` crosses `bound` at this look."""
+    from scipy import special
+
+    edge = bound * math.sqrt(look)
+    return float(density @ (special.ndtr(grid - edge) + special.ndtr(-edge - grid))) - budget
+
+
+def _onward(grid: Any, density: Any, edge: float) -> tuple[Any, Any]:
+    """The sum after one more step, within the edges: nodes, and density times weights of Simpson's
+    rule.
+    """
+    import numpy as np
+
+    edge = min(edge, 40.0)
+    nodes = np.linspace(-edge, edge, _GRID)
+    simpson = np.where(np.arange(_GRID) % 2, 4.0, 2.0)
+    simpson[[0, -1]] = 1.0
+    kernel = np.exp(-((nodes[:, None] - grid) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return nodes, kernel @ density * simpson * (nodes[1] - nodes[0]) / 3

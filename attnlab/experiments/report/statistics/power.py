@@ -1,0 +1,102 @@
+"""What a number of seeds can find, and how many seeds a difference needs, by the noncentral t
+distribution.
+
+The test is the two-sided comparison of a variant with the baseline, one of several (Dunnett, by
+equal numbers of runs). All is for spreads as they were seen: few seeds know their own spread badly,
+so take both figures as orders of size.
+"""
+
+from __future__ import annotations
+
+import math
+
+from attnlab.experiments.report.statistics.simultaneous import Joint
+
+CHANCE = 0.8
+MOST = 100_000  # seeds that `seeds_needed` looks at
+
+
+def chance_to_find(
+    difference: float,
+    seeds: int,
+    deviation: float,
+    per_seed: float,
+    comparisons: int,
+    alpha: float = 0.05,
+) -> float:
+    """The probability that a true difference is found.
+
+    Args:
+      difference: of two means.
+      seeds: runs of each variant.
+      deviation: standard deviation of one run.
+      per_seed: degrees of freedom that every seed after the first adds: the number of variants if
+        they share one variance; inf if known.
+      comparisons: how many variants are compared with the baseline.
+      alpha: the error rate of all comparisons together.
+    """
+    from scipy import special, stats
+
+    freedom = per_seed * (seeds - 1)
+    joint = Joint((math.sqrt(0.5),) * comparisons, 0, freedom)
+    critical, shift = (
+        joint.critical(alpha, freedom),
+        abs(difference) / (deviation * math.sqrt(2 / seeds)),
+    )
+    if math.isinf(freedom):
+        return float(special.ndtr(shift - critical) + special.ndtr(-shift - critical))
+    if shift > 37:  # beyond what the noncentral t is computed for
+        return 1.0
+    found = float(stats.nct.sf(critical, freedom, shift) + stats.nct.cdf(-critical, freedom, shift))
+    return found if math.isfinite(found) else float(special.ndtr(shift - critical))
+
+
+def detectable(
+    seeds: int,
+    deviation: float,
+    per_seed: float,
+    comparisons: int,
+    alpha: float = 0.05,
+    chance: float = CHANCE,
+) -> float | None:
+    """The smallest true difference that is found with probability `chance`; None for one seed.
+    Arguments as in `chance_to_find`.
+    """
+    from scipy import optimize
+
+    if seeds < 2:
+        return None
+
+    def lacking(difference: float) -> float:
+        return chance_to_find(difference, seeds, deviation, per_seed, comparisons, alpha) - chance
+
+    high = deviation
+    while lacking(high) < 0:
+        high *= 2
+    return float(optimize.brentq(lacking, 0.0, high, rtol=1e-9))
+
+
+def seeds_needed(
+    difference: float,
+    deviation: float,
+    per_seed: float,
+    comparisons: int,
+    alpha: float = 0.05,
+    chance: float = CHANCE,
+) -> int | None:
+    """The smallest number of seeds that finds a true difference with probability `chance`; None
+    beyond `MOST`.
+    """
+
+    def enough(seeds: int) -> bool:
+        return chance_to_find(difference, seeds, deviation, per_seed, comparisons, alpha) >= chance
+
+    few, many = 1, 2
+    while not enough(many):
+        few, many = many, many * 2
+        if many > MOST:
+            return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if enough(middle) else (middle, many)
+    return many

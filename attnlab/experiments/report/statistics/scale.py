@@ -1,0 +1,104 @@
+"""What is known of a measure besides its values: its bounds, how many test examples a share counts,
+and what rounding means on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+Interval = tuple[float, float]
+
+_NEAR = 0.5  # of the way to a bound: a longer reach is cut there, where no examples are counted
+# of the measure's scale: what decimals, and sums of them, may differ by without meaning it
+ROUNDING = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Where a measure lives.
+
+    Attributes:
+      low: the least value it can have; None if unbounded.
+      high: the largest value it can have; None if unbounded.
+      count: of how many test examples it is a share, each right or wrong; None where it is not a
+        count (with `low` and `high` only).
+    """
+
+    low: float | None = None
+    high: float | None = None
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low {self.low} must be below high {self.high}")
+        if self.count is not None and (self.count < 1 or not self.bounded):
+            raise ValueError(
+                f"count {self.count}: a share needs at least one example, and both bounds"
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it has both bounds."""
+        return self.low is not None and self.high is not None
+
+    @property
+    def width(self) -> float:
+        """high - low; 1 where it is unbounded."""
+        return self.high - self.low if self.low is not None and self.high is not None else 1.0
+
+    def rounding(self, values: Iterable[float]) -> float:
+        """The largest difference that is a tie: `ROUNDING` of the largest value or bound."""
+        bounds = [bound for bound in (self.low, self.high) if bound is not None]
+        return ROUNDING * max((abs(one) for one in (*values, *bounds)), default=0.0)
+
+    def share(self, mean: float, runs: int) -> float:
+        """`mean` of `runs` runs as a share in (0, 1): with half a success and half a failure added
+        where examples are counted.
+        """
+        assert self.low is not None and self.high is not None
+        plain = (mean - self.low) / (self.high - self.low)
+        if self.count is None:
+            return plain
+        return (plain * runs * self.count + 0.5) / (runs * self.count + 1)
+
+    def unit(self, mean: float, runs: int) -> float:
+        """The unit in which variances of runs are compared: that of drawing `count` test examples;
+        1 where nothing is counted.
+        """
+        if self.count is None:
+            return 1.0
+        share = self.share(mean, runs)
+        return share * (1 - share) / self.count * self.width**2
+
+    def around(self, mean: float, runs: int, reach: float) -> Interval:
+        """mean -+ `reach`; for a bounded measure by the same reach on the logit scale, so that it
+        stays inside and still holds the mean.
+        """
+        if self.low is None or self.high is None:
+            return mean - reach, mean + reach
+        if self.count is None and reach > _NEAR * min(
+            mean - self.low, self.high - mean
+        ):  # so near a bound a logit knows nothing
+            return max(self.low, mean - reach), min(self.high, mean + reach)
+        share, plain = self.share(mean, runs), (mean - self.low) / self.width
+        if not 0 < share < 1:
+            return mean, mean
+        centre, half = math.log(share / (1 - share)), reach / self.width / (share * (1 - share))
+        low, high = (
+            1 / (1 + math.exp(-max(-700.0, min(700.0, centre + side * half)))) for side in (-1, 1)
+        )
+        return self.low + self.width * min(low, plain), self.low + self.width * max(high, plain)
+
+    def clip(self, interval: Interval, reach: float) -> Interval:
+        """An interval of a weighted sum of means, cut to what the sum can be: `reach` is the sum of
+        the positive weights, for sums of 0.
+        """
+        if not self.bounded:
+            return interval
+        most = self.width * reach
+        return min(max(interval[0], -most), most), min(max(interval[1], -most), most)
+
+
+UNBOUNDED = Scale()

@@ -1,0 +1,128 @@
+"""What variants took in all: steps, FLOPs, examples, tokens and time, of the trials that are
+reported and of all that were tuned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+from attnlab.experiments.report.collect import Record, Records
+from attnlab.pages.tables import Table, scaled
+from attnlab.progress import clock
+
+COLUMNS = (
+    "variant",
+    "trials",
+    "steps",
+    "training FLOPs",
+    "transcendentals",
+    "examples",
+    "tokens",
+    "time",
+)
+_OPTIONAL = ("transcendentals", "examples", "tokens")
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken:
+    """A sum over trials; None where one of them has no record of it.
+
+    Attributes:
+      trials: that have begun.
+      steps: updates, also those that were done again after a kill.
+      flops, transcendentals: of these steps; validation and decoding are not in them.
+      examples: steps x mean examples of a step.
+      tokens: steps x mean tokens of the logged steps.
+      seconds: that processes were at them; trials that trained as one program share its time.
+    """
+
+    trials: int
+    steps: int
+    flops: float
+    transcendentals: float | None
+    examples: float | None
+    tokens: float | None
+    seconds: float
+
+
+def taken(records: Sequence[Record]) -> Taken:
+    """The sum over trials; those that have not begun add nothing."""
+    begun = [one for one in records if one.effort.began is not None]
+    steps = [one.effort.steps for one in begun]
+    return Taken(
+        trials=len(begun),
+        steps=sum(steps),
+        flops=sum(one.candidate.flops * number for one, number in zip(begun, steps, strict=True)),
+        transcendentals=_sum([one.candidate.counted.transcendentals for one in begun], steps),
+        examples=_sum([one.candidate.counted.examples for one in begun], steps),
+        tokens=_sum([_tokens(one) for one in begun], steps),
+        seconds=sum(one.effort.seconds / one.cost.together for one in begun),
+    )
+
+
+def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
+    """The sum of step x number; None where a trial that has done steps has no number."""
+    if any(one is None and number for one, number in zip(each, steps, strict=True)):
+        return None
+    return sum((one or 0.0) * number for one, number in zip(each, steps, strict=True))
+
+
+def _tokens(record: Record) -> float | None:
+    """Of a step, the mean of those that were logged."""
+    logged = [
+        line["tokens"]
+        for line in record.curve
+        if line["split"] == "train" and isinstance(line.get("tokens"), int | float)
+    ]
+    return statistics.fmean(logged) if logged else None
+
+
+def table(records: Records) -> Table:
+    """A row for the reported trials of each variant, and one for all of its trials where these are
+    more.
+    """
+    rows: list[tuple[str, ...]] = []
+    for variant in records.plan.variants:
+        standing = records.standing(variant)
+        every = taken([one for one in records.trials if one.candidate.variant == variant])
+        reported = taken(records.of(standing)) if standing else None
+        if reported is not None:
+            rows.append(_row(variant, f"{reported.trials} reported", reported))
+        if reported is None or every.trials > reported.trials:
+            rows.append(_row(variant if reported is None else "", f"all {every.trials}", every))
+    notes = (
+        (
+            "Steps: of all attempts, also those done again after a kill. FLOPs: steps x FLOPs per"
+            " step, without validation and decoding. Examples: steps x the mean of an epoch."
+            " Tokens: steps x the mean of the logged steps. Time: of the trials' processes, added"
+            " up; trials that trained as one program share its time."
+        ),
+    )
+    found = Table(
+        "What it took", COLUMNS, tuple(rows), frozenset(range(2, len(COLUMNS))), notes=notes
+    )
+    empty = {
+        column
+        for place, column in enumerate(COLUMNS)
+        if column in _OPTIONAL and not any(row[place] for row in rows)
+    }
+    return found.only([column for column in COLUMNS if column not in empty])
+
+
+def _row(name: str, trials: str, of: Taken) -> tuple[str, ...]:
+    transcendentals = "" if of.transcendentals is None else scaled(of.transcendentals)
+    examples, tokens = (
+        "" if value is None else f"{value:,.0f}" for value in (of.examples, of.tokens)
+    )
+    return (
+        name,
+        trials,
+        f"{of.steps:,}",
+        scaled(of.flops),
+        transcendentals,
+        examples,
+        tokens,
+        clock(of.seconds),
+    )

@@ -1,0 +1,141 @@
+"""TensorBoard: a folder for each trial with its curves and what the HParams page reads; needs
+tensorboardX, which attnlab has, alone.
+
+Values on TensorBoard's pages have single precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.define import text
+from attnlab.experiments.report.trackers.runs import Tracked, folder
+from attnlab.records.files import write_atomic
+from attnlab.records.tensorboard import frame
+
+_FILE = "events.out.tfevents"
+_TAG = "_hparams_/"
+
+
+class Store:
+    """An event file for each trial below `out/tensorboard/GROUP`, its digest in its name, and one
+    for the sweep: what HParams shows.
+    """
+
+    def __init__(self, out: Path, runs: Sequence[Tracked]) -> None:
+        self._root = folder(out / "tensorboard")
+        self._runs = {run.id: self._root / run.group / run.facts["trial"] for run in runs}
+        self.hint = f"tensorboard --logdir {self._root / (runs[0].group if runs else '')}"
+        if runs:
+            content = _file([_event(runs[0].began, 0, [_hparams("experiment", _experiment(runs))])])
+            write_atomic(folder(self._root / runs[0].group) / f"{_FILE}.0.sweep", content)
+
+    def held(self) -> Mapping[str, str]:
+        """Id to digest; where a folder holds more than one file, nothing is known of it."""
+        found = {}
+        for identity, path in self._runs.items():
+            digests = [one.name.rpartition(".")[2] for one in path.glob(f"{_FILE}.*")]
+            if digests:
+                found[identity] = digests[0] if len(digests) == 1 else ""
+        return found
+
+    def remove(self, identity: str) -> None:
+        """All event files of a trial."""
+        for path in self._runs[identity].glob(f"{_FILE}.*"):
+            path.unlink()
+
+    def write(self, run: Tracked) -> None:
+        """The event file, whole."""
+        last = run.curve[-1].step if run.curve else 0
+        events = [_event(run.began, 0, [_hparams("session_start_info", _start(run))])]
+        events += [_event(point.time, point.step, _scalars(point.values)) for point in run.curve]
+        events.append(_event(run.ended, last, _scalars(run.final)))
+        events.append(_event(run.ended, last, [_hparams("session_end_info", _end(run))]))
+        write_atomic(
+            folder(self._runs[run.id]) / f"{_FILE}.{run.began:.0f}.{run.digest}", _file(events)
+        )
+
+
+def _settings(run: Tracked) -> dict[str, Any]:
+    """What the HParams page shows of a run."""
+    return {**{name: run.facts[name] for name in ("variant", "seed", "chosen")}, **run.varied}
+
+
+def _experiment(runs: Iterable[Tracked]) -> dict[str, Any]:
+    """Which settings and which numbers there are, over all runs."""
+    from tensorboardX.proto.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName
+
+    kinds: dict[str, set[str]] = {}
+    for run in runs:
+        for name, one in _settings(run).items():
+            kinds.setdefault(name, set()).add(_kind(one))
+    infos = []
+    for name, found in kinds.items():
+        kind = found.pop() if len(found) == 1 else "UNSET"  # shown as they are
+        infos.append(HParamInfo(name=name, type=DataType.Value(f"DATA_TYPE_{kind}")))
+    numbers = [
+        MetricInfo(name=MetricName(tag=name))
+        for name in dict.fromkeys(name for run in runs for name in run.final)
+    ]
+    return {"experiment": Experiment(hparam_infos=infos, metric_infos=numbers)}
+
+
+def _start(run: Tracked) -> dict[str, Any]:
+    from tensorboardX.proto.plugin_hparams_pb2 import SessionStartInfo
+
+    info = SessionStartInfo(start_time_secs=run.began)
+    fields = {"BOOL": "bool_value", "FLOAT64": "number_value", "STRING": "string_value"}
+    for name, one in _settings(run).items():
+        kind = _kind(one)
+        setattr(info.hparams[name], fields[kind], text(one) if kind == "STRING" else one)
+    return {"session_start_info": info}
+
+
+def _end(run: Tracked) -> dict[str, Any]:
+    from tensorboardX.proto.api_pb2 import Status
+    from tensorboardX.proto.plugin_hparams_pb2 import SessionEndInfo
+
+    state = {"done": "STATUS_SUCCESS", "running": "STATUS_RUNNING"}.get(
+        run.facts["state"], "STATUS_FAILURE"
+    )
+    return {"session_end_info": SessionEndInfo(status=Status.Value(state), end_time_secs=run.ended)}
+
+
+def _kind(one: Any) -> str:
+    """How HParams holds a setting."""
+    return (
+        "BOOL" if isinstance(one, bool) else "FLOAT64" if isinstance(one, int | float) else "STRING"
+    )
+
+
+def _hparams(tag: str, content: Mapping[str, Any]) -> Any:
+    """A summary value for the plugin."""
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+    from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+
+    data = HParamsPluginData(version=0, **content).SerializeToString()
+    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data)
+    return Summary.Value(tag=_TAG + tag, metadata=SummaryMetadata(plugin_data=plugin))
+
+
+def _scalars(values: Mapping[str, float]) -> list[Any]:
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    return [Summary.Value(tag=name, simple_value=number) for name, number in values.items()]
+
+
+def _event(time: float, step: int, values: Iterable[Any]) -> Any:
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    return Event(wall_time=time, step=step, summary=Summary(value=list(values)))
+
+
+def _file(events: Sequence[Any]) -> bytes:
+    """An event file."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    first = Event(wall_time=events[0].wall_time, file_version="brain.Event:2")
+    return b"".join(frame(event.SerializeToString()) for event in (first, *events))

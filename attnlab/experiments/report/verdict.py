@@ -1,0 +1,264 @@
+"""Whether an experiment's claim holds: each of its contrasts judged by the seeds, and the claim by
+all of them.
+
+A contrast is c = sum over variants of w_v m_v >= a, with m the measure on the test split. The model
+of all variants (see `attnlab.experiments.report.statistics`) gives c two one-sided bounds; where
+several looks were planned, with the level of the present one (`looks.level`) in place of 0.05:
+
+  supported      its lower 95 % bound lies above a
+  not supported  its upper bound lies below a, at 1 - 0.05 / k for a claim of k contrasts
+  undecided      anything else: no spread to judge by, a bound on either side of a, or a seed without a number
+
+A claim is supported if all its contrasts are: to say so wrongly, one has to be wrong about the one
+that does not hold, so that k costs nothing there (Berger 1982). It is not supported if any contrast
+is not; each of them may be the one, hence 0.05 / k.
+
+A contrast may be on another measure, one that is no score. Counts of the model (parameters, FLOPs)
+are known and need no bounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.experiments.define import COUNTED
+from attnlab.experiments.report.comparison import Comparison, Row, measured
+from attnlab.experiments.report.statistics import (
+    AGREE,
+    CHANCE,
+    INCLUDES,
+    ONE_SEED,
+    REFUTED,
+    SUPPORTED,
+    TIE,
+    UNDECIDED,
+    Decision,
+    Family,
+    detectable,
+    seeds_needed,
+)  # fmt: skip
+
+_WHY = {
+    ONE_SEED: "one seed has no spread to judge by",
+    AGREE: "all seeds of all variants agree, which leaves no spread to judge by",
+    TIE: "the difference is {at_least:g} but for rounding",
+    INCLUDES: "the bounds lie on either side of {at_least:g}",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Power:
+    """What so many seeds can find, with probability `CHANCE`.
+
+    Attributes:
+      detectable: the smallest distance of a contrast from its bound that they find.
+      needed: how many seeds find the distance that was seen; None for no number that anybody could
+        train.
+    """
+
+    detectable: float
+    needed: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A contrast and what the numbers say about it.
+
+    Attributes:
+      text: "additive - location >= 0.05"; with " (step_seconds)" where it is on another measure.
+      at_least: the bound a.
+      seeds: how many the variant with the fewest has.
+      found: what the statistics say; None where a variant has no number.
+      outcome: `SUPPORTED`, `REFUTED` or `UNDECIDED`.
+      why: what kept it from being decided; "" otherwise.
+      power: of an undecided one with a spread; None otherwise.
+    """
+
+    text: str
+    at_least: float
+    seeds: int
+    found: Decision | None
+    outcome: str
+    why: str = ""
+    power: Power | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A claim and what became of it.
+
+    Attributes:
+      statement: the claim.
+      outcome: that of all its contrasts: `SUPPORTED` if all are, `REFUTED` if any is.
+      contrasts: one by one.
+      seeds: how many the least of them rests on.
+      alpha: the level of the tests.
+    """
+
+    statement: str
+    outcome: str
+    contrasts: tuple[Judged, ...]
+    seeds: int
+    alpha: float
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words, "undecided at 3 seeds: ..."."""
+        if self.outcome != UNDECIDED:
+            return f"{self.outcome} ({_seeds(self.seeds)})"
+        reasons = "; ".join(
+            dict.fromkeys(one.why for one in self.contrasts if one.outcome == UNDECIDED)
+        )
+        hints = "; ".join(
+            dict.fromkeys(hint(one) for one in self.contrasts if one.power is not None)
+        )
+        said = (
+            f"{UNDECIDED} at {_seeds(self.seeds)}: {reasons}"
+            if self.seeds
+            else f"{UNDECIDED}: {reasons}"
+        )
+        return f"{said} ({hints})" if hints else said
+
+
+def judge(comparison: Comparison, claim: Mapping[str, Any] | None) -> Verdict | None:
+    """The verdict on a claim (of `plan.json`); None without one."""
+    if claim is None:
+        return None
+    contrasts = claim["contrasts"]
+    judged = tuple(
+        _contrast(comparison, one["weights"], one["at_least"], len(contrasts), one.get("on", ""))
+        for one in contrasts
+    )
+    outcomes = {one.outcome for one in judged}
+    outcome = REFUTED if REFUTED in outcomes else UNDECIDED if UNDECIDED in outcomes else SUPPORTED
+    return Verdict(
+        claim["statement"], outcome, judged, min(one.seeds for one in judged), comparison.alpha
+    )
+
+
+def _contrast(
+    comparison: Comparison,
+    weights: Mapping[str, float],
+    at_least: float,
+    contrasts: int,
+    on: str = "",
+) -> Judged:
+    """One contrast, undecided unless every seed of every variant in it has a number."""
+    comparison = measured(comparison, on) if on else comparison
+    rows = {variant: comparison.row(variant) for variant in weights}
+    tested = comparison.basis.split == "test"
+    text = describe(weights, at_least, comparison.basis.mode if tested else "max") + (
+        f" ({on})" if on else ""
+    )
+    numbers = [len(row.values) if row is not None and tested else 0 for row in rows.values()]
+    if not all(numbers):
+        return Judged(text, at_least, 0, None, UNDECIDED, _lacking(comparison, rows))
+    if comparison.apart.refuses(weights) and not comparison.basis.derived:
+        why = f"{' and '.join(weights)} were not scored on the same test examples"
+        return Judged(text, at_least, min(numbers), None, UNDECIDED, why)
+    near = all(row is not None and row.name in comparison.family.values for row in rows.values())
+    family = comparison.family if near else comparison.whole
+    found = family.contrast(
+        {str(row and row.name): weights[variant] for variant, row in rows.items()},
+        at_least,
+        contrasts,
+    )
+    lost = [
+        f"{variant}: {', '.join(row.missing)}"
+        for variant, row in rows.items()
+        if row is not None and row.missing
+    ]
+    if lost:
+        return Judged(
+            text,
+            at_least,
+            min(numbers),
+            found,
+            UNDECIDED,
+            f"not every seed has a number ({'; '.join(lost)})",
+        )
+    if comparison.basis.metric in COUNTED:
+        reached = found.mean >= at_least or found.why == TIE
+        return Judged(text, at_least, min(numbers), found, SUPPORTED if reached else REFUTED)
+    why = _WHY[found.why].format(at_least=at_least) if found.why else ""
+    power = _power(family, weights, at_least, min(numbers)) if found.outcome == UNDECIDED else None
+    return Judged(text, at_least, min(numbers), found, found.outcome, why, power)
+
+
+def _lacking(comparison: Comparison, rows: Mapping[str, Row | None]) -> str:
+    """Why a contrast cannot be computed."""
+    if comparison.basis.split != "test":
+        return "the test split is not scored yet"
+    lost = [
+        f"{variant}: {', '.join(row.missing)}"
+        for variant, row in rows.items()
+        if row is not None and row.missing
+    ]
+    return f"a variant has no number ({'; '.join(lost)})" if lost else "a variant has no number"
+
+
+def _power(
+    family: Family, weights: Mapping[str, float], at_least: float, seeds: int
+) -> Power | None:
+    """What as many seeds can find of a contrast; None without a spread."""
+    estimate = family.model.estimate(weights)
+    if estimate.error is None or seeds < 2:
+        return None
+    # That of one run, as if the contrast were a difference of two variants; it is one-sided, which
+    # is two-sided at twice the level.
+    terms = (estimate.error * math.sqrt(seeds / 2), estimate.freedom / (seeds - 1), 1)
+    least = detectable(seeds, *terms, alpha=2 * family.alpha)
+    away = abs(estimate.value - at_least)
+    needed = (
+        seeds_needed(away, *terms, alpha=2 * family.alpha) if away > family.model.rounding else None
+    )
+    return None if least is None else Power(least, needed)
+
+
+def hint(judged: Judged) -> str:
+    """What the seeds of an undecided contrast could have found, and how many the one that was seen
+    needs.
+    """
+    assert judged.power is not None
+    text = f"{_seeds(judged.seeds)} find {judged.power.detectable:.2g} with probability {CHANCE:g}"
+    needed = judged.power.needed
+    if needed is None or needed <= judged.seeds:
+        return text
+    return f"{text}; what was seen would need about {needed:,}"
+
+
+def describe(weights: Mapping[str, float], at_least: float, mode: str = "max") -> str:
+    """A contrast in words: "additive - location >= 0.05", "mean(dot, general) - location >= 0";
+    other weights are written out.
+
+    Of a measure of which less is better ("min") a difference of two says first which of them is to
+    be the better one.
+    """
+    if mode == "min" and len(weights) == 2 and set(weights.values()) == {1.0, -1.0}:
+        good, bad = sorted(weights, key=lambda variant: weights[variant])
+        size = f"better than {bad} by {at_least:g}" if at_least > 0 else f"better than {bad}"
+        return (
+            f"{good} {size if at_least >= 0 else f'no worse than {bad} by {-at_least:g}'}:"
+            f" {describe(weights, at_least)}"
+        )
+    alike: dict[float, list[str]] = {}
+    for variant, weight in weights.items():
+        alike.setdefault(weight, []).append(variant)
+    words = ""
+    for weight, variants in sorted(alike.items(), key=lambda one: one[0] < 0):
+        sign = " - " if weight < 0 else " + "
+        averaged = len(variants) > 1 and math.isclose(abs(weight) * len(variants), 1)
+        size = "" if abs(weight) == 1 else f"{abs(weight):g} x "
+        words += sign + (
+            f"mean({', '.join(variants)})"
+            if averaged
+            else sign.join(size + one for one in variants)
+        )
+    return f"{words.removeprefix(' + ').lstrip()} >= {at_least:g}"
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'' if number == 1 else 's'}"

@@ -1,0 +1,251 @@
+"""What a reader must know before any number of a report: all that makes a comparison less fair, or
+its error rate higher, than it looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from attnlab.experiments.define import text
+from attnlab.experiments.report import looks
+from attnlab.experiments.report.collect import Record, Records, is_finite
+from attnlab.experiments.report.comparison import Comparison, settings
+from attnlab.experiments.report.environment import Environment, revision
+from attnlab.experiments.report.equality import differing, other_test_data, several
+
+
+class Warned(NamedTuple):
+    """One warning: its kind, of `KINDS`, and a sentence or two."""
+
+    kind: str
+    text: str
+
+
+def found(records: Records, comparison: Comparison, environment: Environment) -> tuple[Warned, ...]:
+    """All warnings, the gravest kind first."""
+    return tuple(
+        Warned(kind, line)
+        for kind, lines in KINDS.items()
+        for line in lines(records, comparison, environment)
+    )
+
+
+Lines = Callable[[Records, Comparison, Environment], Iterator[str]]
+
+
+def _test_data(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    base = comparison.row(records.plan.baseline)
+    if base is None:
+        return
+    if why := other_test_data(base.records, base.records):
+        yield f"The seeds of {base.name} were not scored on the same test examples ({why})."
+    others: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        if row is not base and (why := other_test_data(row.records, base.records)):
+            unsaid = frozenset((row.name, base.name)) in comparison.apart.unsaid
+            others.setdefault(why if unsaid else f"{why}, as compared", []).append(row.name)
+    for why, names in others.items():
+        yield (
+            f"Not scored on the test examples of {base.name}, so without difference to it:"
+            f" {several(names)} ({why})."
+        )
+
+
+def _held_equal(records: Records, *_: Any) -> Iterator[str]:
+    unequal = [one.sentence for one in differing(records) if one.kind == "unequal"]
+    if unequal:
+        yield f"Not held equal: {'; '.join(unequal)}."
+
+
+def _budget(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    off = []
+    for candidate in {row.candidate.id: row.candidate for row in comparison.rows}.values():
+        met = candidate.budget
+        if met is not None and not met["matched"]:
+            off.append(
+                f"{candidate.variant} by {100 * (met['reached'] / met['wanted'] - 1):+.3g} %"
+            )
+    if off and records.plan.budget is not None:
+        yield f"The budget ({records.plan.budget['match']}) is not matched: {several(off)}."
+
+
+def _looks(records: Records, *_: Any) -> Iterator[str]:
+    yield from looks.sentences(records)
+
+
+def _lost(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    if comparison.basis.split != "test":
+        if records.complete:
+            yield "No trial came through, so that the test split has not been read."
+        return
+    lost = [f"{row.name}: {', '.join(row.missing)}" for row in comparison.rows if row.missing]
+    number, whole = (
+        sum(len(row.missing) for row in comparison.rows),
+        sum(len(row.records) for row in comparison.rows),
+    )
+    if lost:
+        yield (
+            f"{number} of {whole} reported trials {'has' if number == 1 else 'have'} no score:"
+            f" {several(lost)}."
+        )
+    for variant, chosen in records.choice.chosen.items() if records.choice is not None else ():
+        accepted = dict(chosen).get("accepted")
+        if isinstance(accepted, Mapping) and accepted:
+            trials = (
+                f"{len(accepted)} trial{'s' * (len(accepted) > 1)} that failed or"
+                f" {'were' if len(accepted) > 1 else 'was'} stopped"
+            )
+            yield (
+                f"{variant} was chosen without {trials} ({several(list(accepted))}), which was"
+                " accepted."
+            )
+
+
+def _code(records: Records, comparison: Comparison, _: Environment) -> Iterator[str]:
+    reported = _reported(comparison)
+    versions: dict[str, list[str]] = {}
+    for record in reported:
+        if record.manifest is not None:
+            versions.setdefault(revision(record.manifest.code), []).append(_name(record))
+    if len(versions) > 1:
+        told = [
+            f"{name} ({several(each) if len(each) < 4 else f'{len(each)} trials'})"
+            for name, each in versions.items()
+        ]
+        yield (
+            f"The reported trials were trained by {len(versions)} versions of the code:"
+            f" {several(told)}."
+        )
+    others = [name for name in map(revision, looks.revisions(records)) if name not in versions]
+    if others and versions:
+        yield (
+            "The test split was scored by another version of the code than trained:"
+            f" {several(others)}."
+        )
+    for record in reported:
+        for word in ((record.manifest and record.manifest.own_code) or {}).get("accepted", ()):
+            when = f"{several(list(word['changed']))}, after step {word['step'] or 0}"
+            yield (
+                f"The user's own code changed while {_name(record)} was trained ({when}), which was"
+                " accepted."
+            )
+
+
+def _tuning(records: Records, *_: Any) -> Iterator[str]:
+    tried = {variant: len(records.plan.of(variant)) for variant in records.plan.variants}
+    if len({*tried.values()}) > 1:
+        yield (
+            "Not every variant had as many settings tried:"
+            f" {several([f'{variant} {number}' for variant, number in tried.items()])}."
+        )
+
+
+def _edge(records: Records, *_: Any) -> Iterator[str]:
+    """Numbers of standing candidates that are the least or the largest of what was tried for the
+    variant.
+    """
+    at: dict[str, list[str]] = {}
+    for variant in records.plan.variants:
+        standing = records.standing(variant)
+        for key, value in standing.tuned.items() if standing else ():
+            tried = sorted(
+                {
+                    one.tuned[key]
+                    for one in records.plan.of(variant)
+                    if is_finite(one.tuned.get(key))
+                }
+            )
+            if is_finite(value) and len(tried) > 1 and value in (tried[0], tried[-1]):
+                at.setdefault(
+                    f"{key}={text(value)}|{text(tried[0])} to {text(tried[-1])}", []
+                ).append(variant)
+    told = [
+        f"{key.partition('|')[0]} of {several(variants)} ({key.partition('|')[2]})"
+        for key, variants in at.items()
+    ]
+    if told:
+        yield f"At the edge of what was tried: {'; '.join(told)}. What is best may lie beyond."
+
+
+def _seeds(records: Records, *_: Any) -> Iterator[str]:
+    plan = records.plan
+    if records.choice is None or all(len(plan.of(variant)) < 2 for variant in plan.variants):
+        return
+    first, *fresh = map(str, plan.seeds)
+    if plan.search is None:
+        seeds = f"Seeds {', '.join((first, *fresh))}" if fresh else f"Seed {first}"
+        yield (
+            f"{seeds} chose the settings, on validation, and {'are' if fresh else 'is'} reported"
+            " too: no seed is fresh."
+        )
+    else:
+        others = (
+            f"; seeds {', '.join(fresh)} are fresh."
+            if len(fresh) > 1
+            else f"; seed {fresh[0]} is fresh."
+            if fresh
+            else ": no seed is fresh."
+        )
+        yield f"Seed {first} chose the settings, on validation, and is reported too{others}"
+
+
+def _retried(_: Records, comparison: Comparison, __: Environment) -> Iterator[str]:
+    again = [_name(record) for record in _reported(comparison) if record.effort.retries]
+    if again:
+        yield f"Failed and run again: {several(again)}."
+
+
+def _counts(_: Records, comparison: Comparison, __: Environment) -> Iterator[str]:
+    candidates = [row.candidate for row in comparison.rows]
+    low = list(dict.fromkeys(one.variant for one in candidates if one.counted.loops))
+    if low:
+        most = max(one.counted.loops for one in candidates)
+        yield (
+            f"FLOPs of {several(low)} are too low: loops of unknown length ({most}) were counted"
+            " once."
+        )
+    idle: dict[tuple[str, ...], list[str]] = {}
+    for one in candidates:
+        if one.counted.idle and one.variant not in idle.setdefault(one.counted.idle, []):
+            idle[one.counted.idle].append(one.variant)
+    told = [f"{several(paths)} ({several(variants)})" for paths, variants in idle.items()]
+    if told:
+        yield f"Parameters that get no gradient, and are counted all the same: {'; '.join(told)}."
+
+
+def _environment(_: Records, __: Comparison, environment: Environment) -> Iterator[str]:
+    names = [
+        name
+        for name in environment.differing
+        if name != "code" and not name.startswith("your code") and not name.endswith(" data")
+    ]
+    if names:
+        yield f"The trials differ in {several(names)}: see 'What differs between trials'."
+
+
+KINDS: Mapping[str, Lines] = {
+    "test data": _test_data,
+    "held equal": _held_equal,
+    "budget": _budget,
+    "looks": _looks,
+    "lost": _lost,
+    "code": _code,
+    "tuning": _tuning,
+    "edge": _edge,
+    "seeds": _seeds,
+    "retried": _retried,
+    "counts": _counts,
+    "environment": _environment,
+}
+"""Every kind of warning with what finds it, the gravest first."""
+
+
+def _reported(comparison: Comparison) -> list[Record]:
+    return [record for row in comparison.rows for record in row.records]
+
+
+def _name(record: Record) -> str:
+    """ "general seed 1", with its tuned settings."""
+    tuned = f" ({settings(record.candidate.tuned)})" if record.candidate.tuned else ""
+    return f"{record.candidate.variant}{tuned} seed {record.seed}"

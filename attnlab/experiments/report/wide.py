@@ -1,0 +1,93 @@
+"""`trials.csv`: one row a trial with its settings, all its measures and what it cost; as data
+frames want it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.config.tree import flat
+from attnlab.experiments.define import is_derived, text
+from attnlab.experiments.plan import Candidate, Plan
+from attnlab.experiments.report.collect import Record, Records
+from attnlab.experiments.report.derived import COSTS, value
+
+HEAD = ("variant", "candidate", "seed", "state", "chosen", "steps")
+
+
+def as_wide_csv(records: Records) -> str:
+    """Every trial of the plan, as RFC 4180 has it; a cell is empty where there is nothing, and no
+    number is rounded.
+
+    Columns: `HEAD`; the settings in which candidates differ; the scores of each split, "valid
+    loss"; derived measures that the plan asks for; and the costs.
+    """
+    varied = settings_that_differ(records.plan)
+    measured = dict.fromkeys(
+        (split, name)
+        for one in records.trials
+        for split, scores in one.scores.items()
+        for name in scores
+    )
+    derived = [name for name in asked(records.plan) if name not in COSTS]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    names = list(dict.fromkeys(name for one in varied.values() for name in one))
+    writer.writerow(
+        [*HEAD, *names, *(f"{split} {name}" for split, name in measured), *derived, *COSTS]
+    )
+    for one in records.trials:
+        scores = [one.scores[split].get(name) for split, name in measured]
+        found = [value(one, "valid", name) for name in derived]
+        numbers = [
+            "" if number is None else repr(number)
+            for number in (*scores, *found, *(cost(one) for cost in COSTS.values()))
+        ]
+        own = varied[one.candidate.id]
+        writer.writerow(
+            [
+                *_head(records, one),
+                *(text(own[name]) if name in own else "" for name in names),
+                *numbers,
+            ]
+        )
+    return buffer.getvalue()
+
+
+def settings_that_differ(plan: Plan) -> dict[str, dict[str, Any]]:
+    """Candidate to the settings in which candidates differ, those that it has: full dotted name to
+    value.
+    """
+    found = {candidate.id: settings(candidate) for candidate in plan.candidates}
+    names = dict.fromkeys(name for one in found.values() for name in one)
+    varied = [
+        name
+        for name in names
+        if len({repr(one[name]) if name in one else "" for one in found.values()}) > 1
+    ]
+    return {
+        identity: {name: one[name] for name in varied if name in one}
+        for identity, one in found.items()
+    }
+
+
+def settings(candidate: Candidate) -> dict[str, Any]:
+    """All settings of a candidate but the seed: full dotted name to value, where a component is its
+    name.
+    """
+    config: Mapping[str, Any] = candidate.config
+    return {name.removesuffix(".name"): one for name, one in flat(config).items() if name != "seed"}
+
+
+def asked(plan: Plan) -> list[str]:
+    """The derived measures that an experiment speaks of."""
+    claimed = [one.get("on", "") for one in plan.claim["contrasts"]] if plan.claim else []
+    return [name for name in dict.fromkeys((plan.measure["metric"], *claimed)) if is_derived(name)]
+
+
+def _head(records: Records, one: Record) -> tuple[Any, ...]:
+    chosen = "yes" if records.chosen(one.candidate) else "no"
+    return one.candidate.variant, one.candidate.id, one.seed, one.seen.word, chosen, one.seen.step

@@ -1,0 +1,51 @@
+"""From a plan to its records: processes, slots, locks, the choice on validation and the one look at
+the test split.
+
+The way into this room; imports no jax. `conduct` runs a whole sweep; what `status`, a dry run and
+the report ask of its folder stands beside it.
+"""
+
+from attnlab.experiments.run import slurm
+from attnlab.experiments.run.board import Board, overview, shown, summary, troubles
+from attnlab.experiments.run.jobs import Part
+from attnlab.experiments.run.launcher import lock, read, stop_trial, take_back
+from attnlab.experiments.run.looks import looked
+from attnlab.experiments.run.selection import Choice, wanted
+from attnlab.experiments.run.slots import local_slots
+from attnlab.experiments.run.standing import best, running
+from attnlab.experiments.run.state import Seen, counts, look, look_at_all, recorded
+from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.sweeping import Ended, How, conduct, devices_wanted, outlook
+from attnlab.experiments.run.worker import work
+
+__all__ = [
+    "Board",
+    "Choice",
+    "Ended",
+    "How",
+    "Part",
+    "Seen",
+    "Stop",
+    "best",
+    "conduct",
+    "counts",
+    "devices_wanted",
+    "local_slots",
+    "lock",
+    "look",
+    "look_at_all",
+    "looked",
+    "outlook",
+    "overview",
+    "read",
+    "recorded",
+    "running",
+    "shown",
+    "slurm",
+    "stop_trial",
+    "summary",
+    "take_back",
+    "troubles",
+    "wanted",
+    "work",
+]

@@ -1,0 +1,267 @@
+"""What a person sees of a sweep while it runs: a table that stays in place on a terminal, plain
+lines elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.selection import Choice, wanted
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.state import Seen, counts, look, look_at_all
+from attnlab.progress import clock
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.live
+
+_REFRESH = 1.0  # seconds between two looks at the folders of running trials
+_SEEDS = 6  # more than so many are counted, not listed
+
+
+class Board:
+    """The trials of a sweep as its launcher sees them; a context manager.
+
+    Args:
+      plan: of the sweep.
+      directory: its folder.
+      slots: how many trials run at a time; 0 for as many as are running.
+      stream: where to write; stderr unless given.
+    """
+
+    def __init__(
+        self, plan: Plan, directory: Path, slots: int = 0, stream: TextIO | None = None
+    ) -> None:
+        self._directory, self._slots = directory, slots
+        self._stream = sys.stderr if stream is None else stream
+        self._seen: dict[str, Seen] = {}
+        self._live: rich.live.Live | None = None
+        self._looked = 0.0
+        self.plan = plan
+
+    @property
+    def plan(self) -> Plan:
+        """What is shown; set it anew when it has grown."""
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        self._plan = plan
+        self._seen = {one.trial.name: one for one in shown(plan, self._directory)}
+        self._looked = time.monotonic()
+
+    def __enter__(self) -> Board:
+        self._live = _live(self._stream)
+        if self._live is not None:
+            self._live.start()
+            self._show()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self.plan = self._plan
+            self._show()
+            self._live.stop()
+
+    def started(self, job: Job, slot: Slot) -> None:
+        """A process has begun to work on a job."""
+        if self._live is None:
+            self.note(f"slot {slot.number}: {job.name} starts")
+
+    def ended(self, job: Job) -> None:
+        """A job has come to its end."""
+        self._look(job.trials)
+        if self._live is not None:
+            self._show()
+        elif job.kind == "final":
+            self.note(f"{job.name}: evaluated")
+        else:
+            self.note(
+                f"{_told(self._seen[job.trials[0].name])}"
+                f" ({summary(self._seen.values(), self._slots)})"
+            )
+
+    def note(self, text: str) -> None:
+        """A line of its own."""
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def tick(self) -> None:
+        """Look again, at most once a second."""
+        if self._live is not None and time.monotonic() - self._looked >= _REFRESH:
+            self._look(one.trial for one in list(self._seen.values()) if not one.settled)
+            self._show()
+
+    @property
+    def settled(self) -> bool:
+        """Whether no trial is left to run, as last seen."""
+        return all(one.settled for one in self._seen.values())
+
+    def _look(self, trials: Iterable[Trial]) -> None:
+        self._seen |= {one.name: look(one, self._directory) for one in trials}
+        self._looked = time.monotonic()
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(
+                pretty(self._plan, list(self._seen.values()), self._slots), refresh=True
+            )
+
+
+def shown(plan: Plan, directory: Path) -> list[Seen]:
+    """The states of the trials that have begun or are still to run; those that a frozen choice has
+    left behind are not.
+    """
+    due = {one.name for one in wanted(plan, Choice.read(directory))}
+    return [
+        one
+        for one in look_at_all(plan, directory)
+        if one.trial.name in due or one.settled or one.state == "running"
+    ]
+
+
+def overview(plan: Plan, seen: Sequence[Seen]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of candidates: a cell a seed, or with many seeds a cell a
+    state.
+    """
+    of = {
+        candidate.id: [one for one in seen if one.trial.candidate.id == candidate.id]
+        for candidate in plan.candidates
+    }
+    if len(plan.seeds) > _SEEDS:
+        states = list(counts(seen))
+        return ["trial", *states], [
+            [identity, *(str(counts(ones).get(state, "")) for state in states)]
+            for identity, ones in of.items()
+        ]
+    rows = []
+    for identity, ones in of.items():
+        cells = {one.trial.seed: _cell(one) for one in ones}
+        rows.append([identity, *(cells.get(seed, "") for seed in plan.seeds)])
+    return ["trial", *(f"seed {seed}" for seed in plan.seeds)], rows
+
+
+def troubles(seen: Iterable[Seen]) -> list[str]:
+    """A line for each trial that failed, diverged or was stopped, with its reason, and for each
+    that may hang.
+    """
+    lines = []
+    for one in seen:
+        if one.word in ("waiting", "pruned"):
+            continue  # as a search has it
+        if one.message and one.state != "done":
+            lines.append(f"{one.trial.name} {one.word} at step {one.step}: {one.message}")
+        elif one.stalled(now := time.time()):
+            lines.append(
+                f"{one.trial.name} stalled: no word for {clock(one.age(now) or 0)}; 'stop' or"
+                " --trial-timeout ends it"
+            )
+    return lines
+
+
+def summary(seen: Iterable[Seen], slots: int = 0) -> str:
+    """ "7 done, 2 running, 3 pending of 12; 0:01:20 left"; nothing is said of time where there are
+    no slots and nothing runs.
+    """
+    seen = list(seen)
+    numbers = ", ".join(f"{number} {state}" for state, number in counts(seen).items())
+    left = remaining(seen, slots)
+    return f"{numbers} of {len(seen)}" + (f"; {clock(left)} left" if left else "")
+
+
+def remaining(seen: Sequence[Seen], slots: int) -> float | None:
+    """Seconds that are left, by what trials have taken so far; None while nothing is known, or
+    nobody is at work.
+
+    Args:
+      seen: all trials.
+      slots: how many run at a time; 0 for as many as are running.
+    """
+    running = [one for one in seen if one.state == "running"]
+    whole = [one.seconds for one in seen if one.state == "done" and one.seconds]
+    whole = whole or [one.pace * one.total for one in running if one.pace]
+    if not whole or not (slots or running):
+        return None
+    mean = sum(whole) / len(whole)
+    waiting = sum(not one.settled and one.state != "running" for one in seen)
+    begun = sum(mean * (1 - min(1.0, one.step / one.total)) for one in running)
+    return (waiting * mean + begun) / (slots or len(running))
+
+
+def pretty(plan: Plan, seen: Sequence[Seen], slots: int) -> rich.console.Group:
+    """The overview for a terminal, troubles and summary below it."""
+    import rich.box
+    import rich.console
+    import rich.table
+    import rich.text
+
+    columns, rows = overview(plan, seen)
+    made = rich.table.Table(
+        title=rich.text.Text(plan.name), box=rich.box.SIMPLE_HEAD, title_justify="left"
+    )
+    for name in columns:
+        made.add_column(rich.text.Text(name), overflow="fold")
+    for row in rows:
+        made.add_row(
+            *(rich.text.Text(cell, style=_STYLES.get(cell.partition(" ")[0], "")) for cell in row)
+        )
+    return rich.console.Group(
+        made, rich.text.Text("\n".join([*troubles(seen), summary(seen, slots)]))
+    )
+
+
+_STYLES: Mapping[str, str] = {
+    "done": "green",
+    "failed": "red",
+    "diverged": "red",
+    "interrupted": "yellow",
+    "stopped": "yellow",
+    "pending": "dim",
+}
+
+
+def _cell(seen: Seen) -> str:
+    if seen.state == "running":
+        return f"{seen.step}/{seen.total}" + (" stalled" if seen.stalled(time.time()) else "")
+    return seen.word if seen.state in ("done", "pending") else f"{seen.word} {seen.step}"
+
+
+def _told(seen: Seen) -> str:
+    """One line on a trial that has ended."""
+    where = f"at step {seen.step} after {clock(seen.seconds)}"
+    if seen.state == "interrupted" and seen.message.startswith(
+        seen.word
+    ):  # "pruned after 2 evaluations", "waiting for the others"
+        return f"{seen.trial.name}: {seen.message} ({where})"
+    return f"{seen.trial.name}: {seen.word} {where}{f': {seen.message}' if seen.message else ''}"
+
+
+def _live(stream: Any) -> rich.live.Live | None:
+    """A display that stays in place, on a terminal that can move its cursor; None elsewhere."""
+    if not stream.isatty():
+        return None
+    import rich.console
+    import rich.live
+
+    console = rich.console.Console(file=stream)
+    return (
+        None
+        if console.is_dumb_terminal
+        else rich.live.Live(
+            console=console, auto_refresh=False, redirect_stdout=sys.stdout.isatty()
+        )
+    )

@@ -1,0 +1,154 @@
+"""What one process of a sweep does: train a trial, or evaluate a chosen candidate. The launcher
+lists jobs; an executor runs them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.run import scoring
+from attnlab.experiments.run.selection import Choice, wanted
+from attnlab.experiments.run.state import is_left
+from attnlab.training.hyperparameters import signature
+
+MOST = 64  # trials in one program, unless told otherwise
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The work of one process.
+
+    Attributes:
+      kind: "train": a trial to its end, or several as one program; "final": one evaluation of all
+        trials of a chosen candidate.
+      trials: whose records it writes.
+    """
+
+    kind: Literal["train", "final"]
+    trials: tuple[Trial, ...]
+
+    @property
+    def name(self) -> str:
+        """What lines about it call it."""
+        if self.kind == "final":
+            return f"{self.trials[0].candidate.id} on the test split"
+        return self.trials[0].name + (
+            f" and {len(self.trials) - 1} more" if len(self.trials) > 1 else ""
+        )
+
+    def left(self, directory: Path) -> list[Trial]:
+        """The trials that it has still to bring to an end, or as far as their search lets them
+        go for now.
+        """
+        if self.kind == "train":
+            return [one for one in self.trials if is_left(one, directory)]
+        done = (
+            scoring.has_results(one, directory) and scoring.drawn(one.workdir(directory))
+            for one in self.trials
+        )
+        return [one for one, whole in zip(self.trials, done, strict=True) if not whole]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The part of a sweep that is to run now. It says nothing of what is chosen.
+
+    Attributes:
+      only: patterns (`fnmatch`) of names of variants, candidates or trials, of which one must fit;
+        () for all.
+      skip: patterns of which none may fit.
+    """
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, only: str | None, skip: str | None) -> Part:
+        """The part of patterns with commas between."""
+        return cls(
+            *(
+                tuple(one.strip() for one in (text or "").split(",") if one.strip())
+                for text in (only, skip)
+            )
+        )
+
+    def takes(self, trial: Trial) -> bool:
+        """Whether a trial belongs to it."""
+        names = _names(trial)
+        only, skip = (
+            [any(fnmatch.fnmatchcase(name, one) for name in names) for one in patterns]
+            for patterns in (self.only, self.skip)
+        )
+        return (any(only) or not only) and not any(skip)
+
+    def check(self, plan: Plan) -> None:
+        """Raise `UserError` where a pattern fits nothing in a plan."""
+        names = {*plan.variants, *(name for trial in plan.trials() for name in _names(trial))}
+        for flag, patterns in (("--only", self.only), ("--skip", self.skip)):
+            for one in patterns:
+                if not fnmatch.filter(names, one):
+                    raise UserError(
+                        f"{flag}={one}: no variant, candidate or trial is called so;"
+                        f" {nearest(one, plan.variants)}"
+                    )
+
+
+WHOLE = Part()
+"""All of it."""
+
+
+def _names(trial: Trial) -> tuple[str, str, str]:
+    return trial.candidate.variant, trial.candidate.id, trial.name
+
+
+class Executor(Protocol):
+    """Runs jobs somewhere."""
+
+    def run(self, jobs: Sequence[Job]) -> list[str]:
+        """Run all jobs to their end, or until told to stop; returns a line for each that failed and
+        left no record of it.
+        """
+
+
+def training(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
+    """The trials of which something is left to train, one job each, in running order."""
+    jobs = [Job("train", (one,)) for one in wanted(plan, choice)]
+    return [job for job in jobs if job.left(directory)]
+
+
+def stacked(jobs: Sequence[Job], slots: int) -> list[Job]:
+    """The same trials in as few jobs as keep all slots busy: those that fit one program train
+    together.
+    """
+    trials = [one for job in jobs for one in job.trials]
+    most = min(MOST, math.ceil(len(trials) / max(1, slots)))
+    return [Job("train", tuple(found)) for found in group(trials, max(1, most))]
+
+
+def group(trials: Iterable[Trial], most: int = MOST) -> list[list[Trial]]:
+    """The trials in groups that can train as one program, each at most `most` long; order is kept,
+    in and between groups.
+
+    Trials that fit are those that differ in nothing but `attnlab.training.hyperparameters`. Needs
+    no jax.
+    """
+    alike: dict[str, list[Trial]] = {}
+    for trial in trials:
+        alike.setdefault(signature(trial.config), []).append(trial)
+    return [
+        found[begin : begin + most]
+        for found in alike.values()
+        for begin in range(0, len(found), most)
+    ]
+
+
+def finals(plan: Plan, choice: Choice, directory: Path) -> list[Job]:
+    """The evaluations of chosen candidates that are due, one job a candidate."""
+    return [Job("final", tuple(trials)) for trials in scoring.due(plan, choice, directory).values()]

@@ -1,0 +1,195 @@
+"""From a plan to its report: trials, the choice on validation, the one look at the test split. Each
+stage starts from what is on disk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.run.board import Board
+from attnlab.experiments.run.jobs import WHOLE, Executor, Job, Part, finals, training
+from attnlab.experiments.run.process import named
+from attnlab.experiments.run.selection import Choice, blocking, freeze, wanted
+from attnlab.experiments.run.state import STOPPED, Seen, look
+from attnlab.experiments.run.stop import Stop
+from attnlab.records import attempts
+from attnlab.records.stream import Held, RunLock
+
+
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """One launcher at work on a sweep's folder, whose lock it holds.
+
+    Attributes:
+      directory: the sweep's folder.
+      executor: where jobs run.
+      board: who is told.
+      stop: the signals that came.
+      arrange: how trials to run are put together into jobs.
+      part: of the trials that are to run.
+      accept_failed: choose though trials that could be chosen have failed.
+    """
+
+    directory: Path
+    executor: Executor
+    board: Board
+    stop: Stop
+    arrange: Callable[[list[Job]], list[Job]] = list
+    part: Part = WHOLE
+    accept_failed: bool = False
+
+    def train(self) -> list[str]:
+        """Run all trials until they have settled, a search's until it is over; a line for each job
+        that could not be run.
+        """
+        plan = read(self.directory)
+        if plan.search is None:
+            return self.executor.run(self.arrange(self._jobs()))
+        from attnlab.experiments.run.searching import advance
+
+        searching, lines = True, list[str]()
+        while searching and not lines and self.stop.signal is None:
+            searching = advance(self.directory)
+            jobs = self._jobs()
+            lines = self.executor.run(self.arrange(jobs))
+            searching = searching and (
+                bool(jobs) or not self._left_out()
+            )  # with nothing of its part to run, the round waits for others
+        return lines
+
+    def finish(self) -> list[str]:
+        """Freeze the choice, then evaluate the chosen trials on the test split; a line for each
+        evaluation that failed.
+
+        While a trial that could be chosen has failed, nothing is frozen or read, and the one line
+        says so, unless that is accepted. Nothing is frozen either while trials are left out.
+
+        Raises:
+          UserError: a trial has not settled.
+        """
+        if out := self._left_out():
+            why = "nothing is chosen while trials are left out by --only or --skip"
+            self.board.note(f"{why}: {len(out)} have not settled, {out[0]} is one")
+            return []
+        left = [one.trial.name for one in course(self.directory) if not one.settled]
+        if left:
+            raise UserError(
+                f"{len(left)} trials have not settled ({left[0]} is one), so nothing is chosen; the"
+                " same command goes on"
+            )
+        plan = read(self.directory)
+        failed = [] if self.accept_failed else blocking(plan, self.directory)
+        if failed:
+            return [_refusal(failed)]
+        return self.executor.run(finals(plan, freeze(plan, self.directory), self.directory))
+
+    def _jobs(self) -> list[Job]:
+        """The trials of its part that are to run now."""
+        plan = read(self.directory)
+        self.board.plan = plan
+        jobs = training(plan, Choice.read(self.directory), self.directory)
+        return [job for job in jobs if self.part.takes(job.trials[0])]
+
+    def _left_out(self) -> list[str]:
+        """The trials that are still to run, but not now."""
+        return [
+            one.trial.name
+            for one in course(self.directory)
+            if not one.settled and not self.part.takes(one.trial)
+        ]
+
+
+def _refusal(failed: Sequence[Seen]) -> str:
+    """Why nothing is chosen, and both ways on."""
+    first, several = failed[0], len(failed) > 1
+    return (
+        f"nothing is chosen and the test split stays closed, because {len(failed)}"
+        f" trial{'s' * several} that could be chosen {'have' if several else 'has'} failed"
+        f" ({first.trial.name}: {first.message}{', ...' * several}): --retry-failed runs"
+        f" {'them' if several else 'it'} again, --accept-failed chooses without"
+        f" {'them' if several else 'it'}"
+    )
+
+
+def read(directory: Path) -> Plan:
+    """The plan of a sweep's folder.
+
+    Raises:
+      UserError: there is none, or it is damaged.
+    """
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(
+            f"{directory} holds no sweep (no plan.json in it); 'sweep FILE.py --dir={directory}'"
+            " makes one"
+        )
+    return plan
+
+
+def retry_failed(directory: Path, part: Part = WHOLE) -> int:
+    """Open the failed trials of a part again that may still matter; how many there are."""
+    failed = [one for one in course(directory) if one.state == "failed" and part.takes(one.trial)]
+    for one in failed:
+        attempts.reopen(one.trial.workdir(directory))
+    return len(failed)
+
+
+def stop_trial(directory: Path, name: str, reason: str) -> Seen:
+    """Stop a trial for good, whether it runs or has not begun; what it was, before.
+
+    Only the reason is written down. Whoever runs the trial, on whatever machine, sees it and asks
+    the process to leave; nobody begins it.
+
+    Raises:
+      UserError: no such trial, or it has settled.
+    """
+    trial, reason = named(directory, name), " ".join(reason.split())
+    seen = look(trial, directory)
+    if seen.settled:
+        raise UserError(
+            f"{name} is {seen.word} already, at step {seen.step}: there is nothing to stop"
+        )
+    trial.workdir(directory).mkdir(parents=True, exist_ok=True)
+    attempts.stop(trial.workdir(directory), f"{STOPPED}: {reason}" if reason else STOPPED)
+    return seen
+
+
+def take_back(directory: Path, name: str) -> None:
+    """Let a trial that was stopped by request run again.
+
+    Raises:
+      UserError: no such trial, it was not stopped, or the choice of its variant is frozen.
+    """
+    trial = named(directory, name)
+    if (word := look(trial, directory).word) != "stopped":
+        raise UserError(f"{name} is {word}: it was not stopped by request")
+    choice = Choice.read(directory)
+    if choice is not None and choice.candidate(trial.candidate.variant) is not None:
+        raise UserError(f"{name}: the choice of its variant is frozen, so it cannot run again")
+    attempts.reopen(trial.workdir(directory))
+
+
+def course(directory: Path) -> list[Seen]:
+    """The states of the trials that count: of a variant whose choice is frozen, only the chosen
+    candidate's.
+    """
+    return [look(one, directory) for one in wanted(read(directory), Choice.read(directory))]
+
+
+def lock(directory: Path) -> RunLock:
+    """The lock of a sweep's folder.
+
+    Raises:
+      UserError: another launcher is at work there.
+    """
+    try:
+        return RunLock(directory)
+    except Held as error:
+        raise UserError(
+            f"--dir={directory}: another launcher is at work there ({error.holder}); 'status"
+            f" {directory}' shows how far it is"
+        ) from None

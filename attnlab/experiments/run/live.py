@@ -1,0 +1,223 @@
+"""The process of a job as its launcher holds it: begun in a slot, asked to leave, killed where it
+does not, ended.
+
+Processes are forked from a server (`multiprocessing`'s) that has imported jax once and started
+nothing, so that a trial begins without the seconds that imports take. A process lives no longer
+than its launcher, and belongs to a process group of its own, so that Ctrl-C on a terminal reaches
+the launcher alone, which passes it on. A server that was killed is started again by the next job;
+what it had forked goes on, is still held by its number, and keeps its slot. Nothing here imports
+jax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.run import memory
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.slots import Slot
+
+GRACE = 60.0
+"""Seconds that a process asked to leave has for it. It leaves after the step, the evaluation or the compiling that it is in; one that
+needs longer is killed, and goes on from its last checkpoint."""
+ORPHANED = 255  # the exit code that multiprocessing makes up where the server is gone
+PRELOAD = (
+    "attnlab.experiments.run.process",
+    "attnlab.training.loop",
+    "attnlab.training.run",
+    "attnlab.tasks.translation",
+    "attnlab.tasks.classification",
+    "attnlab.tasks.language_modelling",
+    "orbax.checkpoint",
+)
+SHELTERED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""What a terminal or a scheduler may send to every process of a job: it must not end the server, whose processes would be lost with it."""
+_STARTS, _BETWEEN = (
+    5,
+    0.2,
+)  # tries at a process whose server dies in the moment it is asked, and the seconds between
+
+Perform = Callable[[Path, Job, Slot], int]
+
+
+class Live:
+    """A job's process, from its start to its end.
+
+    Args:
+      work: what it does.
+      directory: the sweep's folder.
+      job: whose it is.
+      slot: where it runs.
+      grace: seconds that it has to leave in.
+
+    Attributes:
+      job: whose it is.
+      slot: where it runs.
+      open: the trials that were left to do when it began.
+      alone: whether nothing else runs beside it.
+      before: seconds that earlier processes have worked on it.
+      why: why it was stopped and counts as failed; "" where it does not.
+      asked: whether it was asked to leave.
+    """
+
+    def __init__(
+        self, work: Perform, directory: Path, job: Job, slot: Slot, grace: float = GRACE
+    ) -> None:
+        self.job, self.slot, self.why, self.asked = job, slot, "", False
+        self.open, self.alone, self.before = list(job.trials), False, 0.0
+        self._grace, self._leaves = grace, 0.0
+        self._code: int | None = None
+        self._kills, self._began = memory.kills(), time.monotonic()
+        self._process = _started(work, directory, job, slot, grace)
+        self._handle = _handle(self._process.pid)
+
+    @property
+    def seconds(self) -> float:
+        """That have been worked on it, by a clock that nobody sets."""
+        return self.before + time.monotonic() - self._began
+
+    @property
+    def signs(self) -> list[Any]:
+        """What becomes readable when it ends."""
+        if self._process.exitcode is None:
+            return [self._process.sentinel]
+        return [] if self._handle is None else [self._handle]
+
+    def exit_code(self) -> int | None:
+        """Its exit code, -n after signal n; None while it lives. That of one whose server is gone
+        is not known: `ORPHANED`.
+        """
+        code: int | None = self._process.exitcode
+        if self._code is None and code is not None and not (code == ORPHANED and self._breathes()):
+            self._code = code
+            if self._handle is not None:
+                os.close(self._handle)
+        return self._code
+
+    def out_of_memory(self, code: int) -> bool:
+        """Whether the kernel may have killed it for lack of memory: by its own count of such kills,
+        or where that cannot be read.
+        """
+        after = memory.kills()
+        return (
+            code == -signal.SIGKILL
+            and not self.asked
+            and (after is None or self._kills is None or after > self._kills)
+        )
+
+    def ask(self) -> None:
+        """Ask it to save and leave, once."""
+        if not self.asked:
+            self.asked, self._leaves = True, time.monotonic() + self._grace
+            self._send(signal.SIGTERM)
+
+    def late(self) -> bool:
+        """Whether it was asked, and has not left within its time; true only once."""
+        late = self.asked and time.monotonic() >= self._leaves
+        if late:
+            self._leaves = float("inf")
+        return late
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, number)
+
+    def _breathes(self) -> bool:
+        """Whether the process itself lives, whatever has become of its server."""
+        if self._handle is not None:
+            return not wait([self._handle], 0)
+        try:
+            os.kill(self._process.pid, 0)
+        except OSError:
+            return False
+        return True
+
+
+def died(code: int) -> str:
+    """What is said of a process that ended with this code and left no word of its own."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return (
+        "ended, and nobody knows how: its server was gone"
+        if code == ORPHANED
+        else f"ended without a word (exit code {code})"
+    )
+
+
+def _handle(pid: int) -> int | None:
+    """A file descriptor that becomes readable when the process ends, whoever its parent is then;
+    None where the system has none.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -> Any:
+    """A job's process, forked by the server, which is started first if need be and is made to find
+    this very package.
+    """
+    root, before = str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = root if before is None else f"{root}{os.pathsep}{before}"
+    resource_tracker.ensure_running()  # started with the server it would unblock SIGTERM again
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SHELTERED)  # inherited by the server
+    try:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(PRELOAD))
+        for left in reversed(range(_STARTS)):
+            process = context.Process(
+                target=_begin, args=(work, directory, job, slot, grace), name=job.name
+            )
+            try:
+                process.start()
+                break
+            except (
+                OSError,
+                EOFError,
+            ):  # the server was killed a moment ago; what it may have forked holds the trial's lock
+                if not left:
+                    raise
+                time.sleep(_BETWEEN)
+        return process
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+
+
+def _begin(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -> None:
+    """The life of a job's process."""
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    threading.Thread(target=_end_with_parent, args=(grace,), daemon=True).start()
+    slot.enter()
+    sys.exit(work(directory, job, slot))
+
+
+def _end_with_parent(grace: float) -> None:
+    """When the launcher is gone, however it went, ask this process to save and leave, and end it
+    where it does not.
+
+    The next launcher waits for its lock meanwhile.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(grace)
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,87 @@
+"""`looks.jsonl` in a sweep's folder: every choice that was frozen and every reading of the test
+split, with plan and code of its time.
+
+A choice is written down before it is frozen, a reading before the split is opened, so that a
+process killed in between has looked. Records are only ever added; the report tells from them what
+was added after somebody had seen test scores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from attnlab.experiments.plan import Plan, locked
+from attnlab.records.files import AppendOnly, drop_torn_line, timestamp
+from attnlab.records.json_kinds import Natural
+from attnlab.records.manifest import code_revision
+from attnlab.records.stream import read_records
+
+FILE = "looks.jsonl"
+
+
+class Frozen(TypedDict):
+    """A choice.
+
+    `time` is UTC in ISO 8601, `plan` the plan's hash, `seeds` all of its seeds, `code` the revision
+    as in manifests, `chosen` variant to candidate, of those that are chosen now.
+    """
+
+    event: Literal["choice"]
+    time: str
+    plan: str
+    seeds: tuple[Natural, ...]
+    code: Mapping[str, Any] | None
+    chosen: Mapping[str, str | None]
+
+
+class Tested(TypedDict):
+    """A reading of the test split for a candidate: `scored` are the seeds that had no test scores,
+    the rest as in `Frozen`.
+    """
+
+    event: Literal["test"]
+    time: str
+    plan: str
+    seeds: tuple[Natural, ...]
+    code: Mapping[str, Any] | None
+    candidate: str
+    scored: tuple[Natural, ...]
+
+
+Look = Frozen | Tested
+
+
+def note_choice(directory: Path, plan: Plan, chosen: Mapping[str, str | None]) -> None:
+    """Write down that these candidates are about to be frozen."""
+    _append(directory, plan, {"event": "choice", "chosen": dict(chosen)})
+
+
+def note_test(directory: Path, plan: Plan, candidate: str, scored: Sequence[int]) -> None:
+    """Write down that the test split is about to be read for a candidate, to score these seeds."""
+    _append(directory, plan, {"event": "test", "candidate": candidate, "scored": list(scored)})
+
+
+def looked(directory: Path) -> tuple[Mapping[str, Any], ...]:
+    """The records of a sweep, each a `Look`, in order; none in sweeps of versions that kept none.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    return tuple(read_records(directory / FILE, Look))
+
+
+def _append(directory: Path, plan: Plan, own: Mapping[str, Any]) -> None:
+    said = {
+        "time": timestamp(),
+        "plan": plan.hash,
+        "seeds": plan.seeds,
+        "code": code_revision(Path(__file__).parent),
+    }
+    with locked(directory), closing(AppendOnly(directory / FILE)) as file:
+        drop_torn_line(directory / FILE)
+        file.append((json.dumps({**own, **said}, ensure_ascii=False) + "\n").encode())
+        file.sync()

@@ -1,0 +1,27 @@
+"""How often the kernel has killed a process for lack of memory, as far as Linux tells."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+COUNTERS = (
+    Path("/sys/fs/cgroup/memory.events"),  # of this container, cgroup v2
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),  # v1
+    Path("/proc/vmstat"),  # of the whole machine
+)
+
+
+def kills() -> int | None:
+    """The sum of all counters "oom_kill" that can be read; it grows with every such kill. None
+    where there is none.
+    """
+    found = []
+    for path in COUNTERS:
+        with contextlib.suppress(OSError, ValueError):
+            found += [
+                int(line.split()[1])
+                for line in path.read_text().splitlines()
+                if line.startswith("oom_kill ")
+            ]
+    return sum(found) if found else None

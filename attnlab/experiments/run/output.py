@@ -1,0 +1,77 @@
+"""What the process of a job prints goes to a log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+LONGEST = 160  # characters of an error in a record; those of compilers go on for pages
+_NOISE = (
+    "For simplicity, JAX has removed",
+    "The stack trace below excludes",
+    "The above exception was",
+    "----",
+    "====",
+)
+_LETTERS: dict[str, Any] = {
+    "encoding": "utf-8",
+    "errors": "backslashreplace",
+}  # of the log, whatever the terminal takes
+
+
+def write_output_to(log: Path) -> None:
+    """Append what this process prints to `log`, errors included."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+    sys.stdout, sys.stderr = (
+        open(number, "w", buffering=1, closefd=False, **_LETTERS)  # noqa: SIM115
+        for number in (1, 2)
+    )
+
+
+def shortened(text: str, workdir: Path) -> str:
+    """An error of a trial in one line: whole where it is short, else its line that says what went
+    wrong, and where all of it stands.
+
+    That line is the first, or the last where a traceback is part of the text; what JAX says about
+    tracebacks is left out.
+
+    Args:
+      text: of the error, with its class.
+      workdir: of the trial, whose log has all of it.
+    """
+    lines = [
+        " ".join(line.split())
+        for line in text.splitlines()
+        if line.strip() and not line.strip().startswith(_NOISE)
+    ]
+    whole = " ".join(lines).removesuffix(":")
+    if len(whole) <= LONGEST:
+        return whole
+    line = lines[
+        -1 if any(line.endswith("Traceback (most recent call last):") for line in lines) else 0
+    ]
+    line = line if len(line) <= LONGEST else line[:LONGEST].rstrip() + "..."
+    return (
+        f"{line} (all of it: {'/'.join(workdir.parts[-3:])}/log.txt; --retry-failed runs it again)"
+    )
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says anything; "" without any."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next(
+        (line.strip() for line in reversed(lines) if line.strip() and not line.startswith(_NOISE)),
+        "",
+    )

@@ -1,0 +1,154 @@
+"""The one evaluation of a chosen candidate on the test split, all its seeds in one process: they
+share the compiled programs.
+
+Needs the frozen choice. Seeds that have their results are left alone, but for pictures that a kill
+has kept from being drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.run import unchanged
+from attnlab.experiments.run.looks import note_test
+from attnlab.experiments.run.output import write_output_to
+from attnlab.experiments.run.selection import Choice
+from attnlab.experiments.run.state import recorded
+from attnlab.experiments.run.training import HELD
+from attnlab.records.files import timestamp, write_atomic
+from attnlab.records.manifest import LOOK, Manifest
+from attnlab.records.provenance import Changed
+from attnlab.records.sealed import check_test_split
+from attnlab.records.stream import Held, RunLock
+
+
+def due(plan: Plan, choice: Choice, directory: Path) -> dict[str, list[Trial]]:
+    """Chosen candidate to its trials that are done and lack results or pictures; candidates without
+    any are left out.
+    """
+    chosen = {choice.candidate(variant) for variant in plan.variants}
+    found: dict[str, list[Trial]] = {}
+    for candidate in plan.candidates:
+        trials = [Trial(candidate, seed) for seed in plan.seeds if candidate.id in chosen]
+        done = [one for one in trials if recorded(one, directory).state == "done"]
+        open_ = [
+            one
+            for one in done
+            if not (has_results(one, directory) and drawn(one.workdir(directory)))
+        ]
+        if open_:
+            found[candidate.id] = open_
+    return found
+
+
+def has_results(trial: Trial, directory: Path) -> bool:
+    """Whether the test split has been evaluated with a trial."""
+    return (trial.workdir(directory) / "results.json").exists()
+
+
+def drawn(workdir: Path) -> bool:
+    """Whether pictures have been drawn or have failed: a process killed between scores and pictures
+    leaves neither file.
+    """
+    return (workdir / "curves.png").exists() or (workdir / "pictures_failed.txt").exists()
+
+
+def run(directory: Path, candidate: str) -> int:
+    """Evaluate all trials of a chosen candidate that are due.
+
+    Raises:
+      UserError: no plan; the choice is not frozen, or it is another candidate.
+      Changed: code, vocabulary or test split is not what the trials, or those scored before, were
+        made with.
+    """
+    plan, choice = Plan.read(directory), Choice.read(directory)
+    if plan is None or choice is None:
+        raise UserError(
+            f"{directory} has no frozen choice: the test split stays closed until all trials have"
+            " settled"
+        )
+    trials = due(plan, choice, directory).get(candidate, [])
+    if not trials:
+        check_test_split(
+            Trial(plan.trial(candidate, plan.seeds[0]).candidate, plan.seeds[0]).workdir(directory)
+        )
+        return 0
+    write_output_to(trials[0].workdir(directory) / "log.txt")
+    try:
+        note_test(
+            directory,
+            plan,
+            candidate,
+            [one.seed for one in trials if not has_results(one, directory)],
+        )
+        return _evaluate(trials, directory)
+    except Changed:
+        raise
+    except (Exception, SystemExit) as error:
+        traceback.print_exception(error)
+        return 1
+
+
+def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
+    """Read the test split once, then report every trial; 1 if one of them failed, else `HELD` if
+    another process is at one.
+    """
+    from attnlab import config as configs
+    from attnlab.analysis.results import draw_all, report
+    from attnlab.tasks import TASKS
+    from attnlab.training.loop import best_params
+    from attnlab.training.run import start_jax
+
+    start_jax()
+    task: Any = None
+    codes = [0]
+    for trial in trials:
+        workdir = trial.workdir(directory)
+        write_output_to(workdir / "log.txt")
+        unchanged.check_code(trial)  # before it is imported
+        config = configs.prepare(configs.from_dict(trial.config))
+        code = unchanged.check_code(trial)
+        try:
+            with RunLock(workdir):
+                if has_results(trial, directory) and drawn(
+                    workdir
+                ):  # by another process, in the meantime
+                    continue
+                task = task or TASKS.resolve(config.task).load(
+                    config, workdir, ("test",)
+                )  # the seed is no part of it
+                _check(trial, directory, task.data.fingerprints)
+                if has_results(trial, directory):
+                    draw_all(task, best_params(config, task, workdir)[0], workdir)
+                else:
+                    report(config, task, workdir, code)
+            if not drawn(workdir):  # not even a word on why: the disk is full
+                codes.append(1)
+        except Held:
+            codes.append(HELD)
+        except Changed:
+            raise
+        except (Exception, SystemExit) as error:  # the other seeds can be evaluated all the same
+            traceback.print_exception(error)
+            codes.append(1)
+    return 1 if 1 in codes else max(codes)
+
+
+def _check(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
+    """Vocabulary and test split must be those of the trial and of the others; what is looked at is
+    then kept with this one too.
+    """
+    workdir = trial.workdir(directory)
+    manifest = Manifest.read(workdir)
+    if manifest is not None:
+        manifest.check_vocabulary(workdir)
+    unchanged.check_data(trial, directory, found)
+    write_atomic(
+        workdir / LOOK, json.dumps({"time": timestamp(), "data": dict(found)}, indent=1) + "\n"
+    )

@@ -1,0 +1,188 @@
+"""The course of a search: rounds of trials for every variant, cut by `halving` where it prunes,
+then the best setting for all seeds.
+
+All that it knows is on disk, in the studies and in the trials' records, so `advance` may be called
+by any process, at any time, as often as one likes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attnlab.errors import UserError
+from attnlab.experiments.define import Search
+from attnlab.experiments.plan import Candidate, Plan, Trial, grow, locked
+from attnlab.experiments.run import halving, state
+from attnlab.experiments.run.selection import Choice, validation_score, wanted
+from attnlab.experiments.run.studies import Asked, Study, exclusive
+from attnlab.records import attempts
+
+
+def advance(directory: Path) -> bool:
+    """Tell what has settled, ask for the next trials and plan them; at the end promote the best
+    candidate of every variant.
+
+    With a pruner it also says how far each trial may go for now, and stops those for good that are
+    not among the best of their round.
+
+    Returns:
+      True while trials of the search are to be trained, with the first seed, after which it is to
+      be called again; False once the search is over.
+
+    Raises:
+      UserError: no optuna, a setting in the space that does not fit the config.
+    """
+    with exclusive(directory / ".search-advance.lock"):
+        plan = _plan(directory)
+        assert plan.search is not None
+        search, studies = _open(plan, directory)
+        for variant, study in studies.items():
+            _halve(plan, directory, variant, study, search)
+            _tell(plan, directory, variant, study)
+            _ask(study, search)
+        asked = [(variant, one) for variant, study in studies.items() for one in study.trials()]
+        grow(
+            directory, [(variant, one.tuned) for variant, one in asked]
+        )  # settled ones too: the plan may have lost them
+        plan = _pace(directory, studies, search)
+        open_ = any(not one.settled for _, one in asked)
+        firsts = [one for one in wanted(plan, Choice.read(directory)) if one.seed == plan.seeds[0]]
+        if open_ or any(not state.look(one, directory).settled for one in firsts):
+            return True
+        _promote(plan, directory)
+        return False
+
+
+def _plan(directory: Path) -> Plan:
+    plan = Plan.read(directory)
+    if plan is None:
+        raise UserError(f"{directory} holds no plan; run 'sweep' there first")
+    return plan
+
+
+def _open(plan: Plan, directory: Path) -> tuple[Search, dict[str, Study]]:
+    """The search of a plan and the study of each variant; `UserError` without optuna."""
+    assert plan.search is not None
+    search = Search.from_dict(plan.search)
+    return search, {
+        variant: Study(directory, search, plan.study(variant), plan.select["mode"])
+        for variant in plan.variants
+    }
+
+
+def _tell(plan: Plan, directory: Path, variant: str, study: Study) -> None:
+    """Tell the study what has settled."""
+    candidates = {_key(one): one for one in plan.of(variant)}
+    for one in study.trials():
+        if one.settled or _key(one) not in candidates:
+            continue
+        seen = state.look(Trial(candidates[_key(one)], plan.seeds[0]), directory)
+        if seen.word == "pruned":
+            study.tell_pruned(one.number, _scores(seen.trial, directory, plan))
+        elif seen.settled:
+            score = validation_score(seen.trial, directory, plan.select["metric"])
+            study.tell(one.number, score)
+
+
+def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Search) -> None:
+    """Stop the trials of a variant that are not among the best of their round."""
+    for one, rule in _rulings(plan, directory, variant, study, search):
+        if one.id in rule.pruned:
+            attempts.stop(Trial(one, plan.seeds[0]).workdir(directory), rule.pruned[one.id])
+
+
+def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
+    """Say in the plan how far every trial may go before it waits; the plan as it then is."""
+    with locked(directory):
+        plan = _plan(directory)
+        rulings = [
+            found
+            for variant, study in studies.items()
+            for found in _rulings(plan, directory, variant, study, search)
+        ]
+        paced = plan.paced({one.id: rule.until.get(one.id) for one, rule in rulings})
+        if paced != plan:
+            paced.write(directory)
+        return paced
+
+
+def _rulings(
+    plan: Plan, directory: Path, variant: str, study: Study, search: Search
+) -> Iterator[tuple[Candidate, halving.Ruling]]:
+    """The candidates of a variant that its study has asked for, each with what is to become of its
+    round; none without a pruner.
+    """
+    if search.pruner is None:
+        return
+    candidates, asked, begin = {_key(one): one for one in plan.of(variant)}, study.trials(), 0
+    for end in itertools.accumulate(search.rounds()):
+        drawn = dict.fromkeys(
+            map(_key, asked[begin:end])
+        )  # a setting that was drawn twice is one trial
+        found, begin = [candidates[key] for key in drawn if key in candidates], end
+        rule = halving.ruling([_course(plan, directory, one) for one in found], search.finish)
+        yield from ((one, rule) for one in found)
+
+
+def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course:
+    """How far a candidate has come with the first seed."""
+    trial = Trial(candidate, plan.seeds[0])
+    sign = 1.0 if plan.select["mode"] == "min" else -1.0
+    scores = [sign * score for score in _scores(trial, directory, plan)]
+    return halving.Course(
+        candidate.id,
+        halving.evaluations(trial.config["training"]),
+        scores,
+        state.look(trial, directory).settled,
+    )
+
+
+def _scores(trial: Trial, directory: Path, plan: Plan) -> list[float]:
+    """The selection metric at the evaluations that a trial has made so far."""
+    return [float(record[plan.select["metric"]]) for record in state.validations(trial, directory)]
+
+
+def _ask(study: Study, search: Search) -> None:
+    """Ask for what is missing of a round, or for the next one when all is told.
+
+    A round is filled first, so that what is drawn does not depend on when a launcher was killed.
+    """
+    asked, ends = study.trials(), list(itertools.accumulate(search.rounds()))
+    if len(asked) in ends and not all(one.settled for one in asked):
+        return
+    for _ in range(len(asked), next((end for end in ends if end > len(asked)), len(asked))):
+        study.ask()
+
+
+def _promote(plan: Plan, directory: Path) -> None:
+    """The best candidate of every variant with the first seed, the first of equals, is trained with
+    all seeds.
+    """
+    with locked(directory):
+        plan = _plan(directory).promote(_best(plan, directory))
+        if plan != Plan.read(directory):
+            plan.write(directory)
+
+
+def _best(plan: Plan, directory: Path) -> Iterator[str]:
+    sign = 1.0 if plan.select["mode"] == "min" else -1.0
+    choice = Choice.read(directory)
+    for variant in plan.variants:
+        if choice is not None and (frozen := choice.candidate(variant)) is not None:
+            yield frozen
+            continue
+        scores = {
+            one.id: validation_score(Trial(one, plan.seeds[0]), directory, plan.select["metric"])
+            for one in plan.of(variant)
+        }
+        found = {identity: sign * score for identity, score in scores.items() if score is not None}
+        if found:
+            yield min(found, key=lambda identity: found[identity])
+
+
+def _key(one: Candidate | Asked) -> str:
+    """The tuned settings, the same before and after JSON."""
+    return json.dumps(one.tuned, sort_keys=True)

@@ -1,0 +1,244 @@
+"""`choice.json`: which candidate stands for each variant, made on validation, then frozen.
+
+Of the candidates of a variant the one with the best mean over seeds of the selection metric is
+chosen, the first of equals. One that lacks a seed (failed, diverged, a metric that is not finite)
+is chosen only where none is whole. A trial that failed, by a full disk perhaps, might have been the
+best: see `blocking`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Candidate, Plan, Trial
+from attnlab.experiments.run.looks import note_choice
+from attnlab.experiments.run.state import Seen, recorded
+from attnlab.records.files import timestamp, write_atomic
+from attnlab.records.json_kinds import Damaged, Finite, FolderName, Natural, fit, read
+from attnlab.records.sealed import CHOICE
+
+
+class Scored(TypedDict):
+    """The selection metric of a candidate over the seeds that are done, by seed, and its mean; None
+    without any.
+    """
+
+    mean: Finite | None
+    seeds: Mapping[str, Finite]
+
+
+class Chosen(TypedDict):
+    """What stands for a variant.
+
+    `whole` is False if a seed of the candidate failed; `scores` are those of all candidates, by id.
+    Of `settings` candidates `trained` lost no trial; `accepted` are the trials that failed or were
+    stopped by request, and that it was chosen without, by name, with the reason. One that diverged
+    or was pruned has its outcome, and is not lost.
+    """
+
+    candidate: FolderName | None
+    whole: NotRequired[bool]
+    scores: NotRequired[Mapping[str, Scored]]
+    settings: NotRequired[Natural]
+    trained: NotRequired[Natural]
+    accepted: NotRequired[Mapping[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What was chosen, and on what grounds.
+
+    Attributes:
+      made: when it was frozen first, UTC, ISO 8601.
+      metric: of the validation split.
+      mode: "min" or "max".
+      chosen: by variant.
+    """
+
+    made: str
+    metric: str
+    mode: str
+    chosen: Mapping[str, Chosen]
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Choice | None:
+        """The frozen choice of a sweep folder; None before it is made.
+
+        Raises:
+          UserError: the file is damaged.
+        """
+        path = Path(directory) / CHOICE
+        try:
+            return read(path.read_bytes(), cls)
+        except FileNotFoundError:
+            return None
+        except Damaged as error:
+            raise UserError(
+                f"{path} is damaged ({error}): put back a good copy, it cannot be made twice"
+            ) from error
+
+    def write(self, directory: str | Path) -> None:
+        """Write `<directory>/choice.json` atomically."""
+        write_atomic(
+            Path(directory) / CHOICE, json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        )
+
+    def candidate(self, variant: str) -> str | None:
+        """The id of the candidate that stands for a variant; None where no trial of it came
+        through, or none is chosen yet.
+        """
+        return self.chosen[variant]["candidate"] if variant in self.chosen else None
+
+
+def blocking(plan: Plan, directory: Path) -> list[Seen]:
+    """The failed trials of variants that have no candidate yet, but for those that an earlier
+    choice was made without.
+    """
+    before = Choice.read(directory)
+    known = (
+        {}
+        if before is None
+        else {name for one in before.chosen.values() for name in one.get("accepted", {})}
+    )
+    open_ = [
+        one
+        for one in plan.trials()
+        if before is None or before.candidate(one.candidate.variant) is None
+    ]
+    return [
+        seen
+        for seen in (recorded(one, directory) for one in open_ if one.name not in known)
+        if seen.state == "failed"
+    ]
+
+
+def freeze(plan: Plan, directory: Path) -> Choice:
+    """Choose for every variant that has no candidate yet, from what the trials' `valid.json` say,
+    and write it down.
+
+    What is frozen stays: a plan that has grown since adds variants, and new seeds do not reopen the
+    choice. Failed trials are left out, and named in it; whether that is wanted is for the caller to
+    know (`blocking`).
+
+    Raises:
+      UserError: a variant has no candidate to choose from.
+    """
+    before = Choice.read(directory)
+    kept = (
+        {}
+        if before is None
+        else {
+            variant: one for variant, one in before.chosen.items() if one["candidate"] is not None
+        }
+    )
+    if empty := [
+        variant for variant in plan.variants if variant not in kept and not plan.of(variant)
+    ]:
+        raise UserError(
+            f"{directory}: variant {empty[0]!r} has no candidate to choose from, so nothing is"
+            " chosen; 'sweep' makes some"
+        )
+    made = {
+        variant: kept.get(variant) or choose(plan, variant, directory) for variant in plan.variants
+    }
+    choice = Choice(
+        before.made if before else timestamp(),
+        plan.select["metric"],
+        plan.select["mode"],
+        {**kept, **made},
+    )
+    if choice != before:
+        note_choice(
+            directory,
+            plan,
+            {variant: one["candidate"] for variant, one in made.items() if variant not in kept},
+        )
+        choice.write(directory)
+    return choice
+
+
+def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
+    """What `Choice.chosen` holds for a variant."""
+    scores = {one.id: scored(plan, one, directory) for one in plan.of(variant)}
+    found = {identity: one for identity, one in scores.items() if one["seeds"]}
+    most = max((len(one["seeds"]) for one in found.values()), default=0)
+    sign = 1.0 if plan.select["mode"] == "min" else -1.0
+    fullest = [identity for identity, one in found.items() if len(one["seeds"]) == most]
+    best = min(
+        fullest, key=lambda identity: sign * (found[identity]["mean"] or 0.0), default=None
+    )  # the first of equals
+    lost = [
+        one
+        for one in plan.trials()
+        if one.candidate.id == best and recorded(one, directory).settled
+    ]
+    whole = best is not None and all(str(one.seed) in scores[best]["seeds"] for one in lost)
+    lacking = [
+        seen
+        for seen in (
+            recorded(one, directory) for one in plan.trials() if one.candidate.variant == variant
+        )
+        if seen.lost
+    ]
+    trained = len(scores) - len({seen.trial.candidate.id for seen in lacking})
+    accepted = {seen.trial.name: seen.message for seen in lacking}
+    return {
+        "candidate": best,
+        "whole": whole,
+        "scores": scores,
+        "settings": len(scores),
+        "trained": trained,
+        "accepted": accepted,
+    }
+
+
+def scored(plan: Plan, candidate: Candidate, directory: Path) -> Scored:
+    """{"mean": of the selection metric, None without any, "seeds": {seed: value}} over the seeds
+    that are done.
+    """
+    values = {}
+    for seed in plan.seeds:
+        value = validation_score(Trial(candidate, seed), directory, plan.select["metric"])
+        if value is not None:
+            values[str(seed)] = value
+    return {"mean": statistics.fmean(values.values()) if values else None, "seeds": values}
+
+
+def validation_score(trial: Trial, directory: Path, metric: str) -> float | None:
+    """The selection metric of a trial at its best validation step; None if it is not done or the
+    metric is not finite.
+
+    Raises:
+      UserError: `valid.json` is damaged or has no such metric.
+    """
+    if recorded(trial, directory).state != "done":
+        return None
+    path = trial.workdir(directory) / "valid.json"
+    try:
+        value = float(fit(read(path.read_bytes(), dict[str, Any]).get(metric), float, metric))
+    except (FileNotFoundError, Damaged) as error:
+        raise UserError(
+            f"{path} is damaged or has no {metric!r} ({error}): remove it and run the sweep again"
+        ) from error
+    return value if math.isfinite(value) else None
+
+
+def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
+    """The trials to run, in order: all, but of a variant whose choice is frozen only those of the
+    chosen candidate.
+    """
+    chosen = (
+        {} if choice is None else {variant: choice.candidate(variant) for variant in plan.variants}
+    )
+    return [
+        trial
+        for trial in plan.trials()
+        if chosen.get(trial.candidate.variant) in (None, trial.candidate.id)
+    ]

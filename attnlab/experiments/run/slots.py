@@ -1,0 +1,151 @@
+"""Slots: shares of this machine that trials run in, one at a time each; no two slots share a core
+or, where there are enough, a GPU.
+
+A slot binds its process before jax starts: to its cores (whose number is also that of XLA's
+threads) and, with GPUs, to one or several of them through CUDA_VISIBLE_DEVICES. On CPUs several
+devices a trial are made by XLA on the slot's cores. What there is is found without jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import math
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+
+_MEMORY = 0.9  # of a GPU, for all trials that share it
+_HOST_DEVICES = "--xla_force_host_platform_device_count"
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A share of a machine.
+
+    Attributes:
+      number: from 0.
+      cores: that its process may use; () for any.
+      environment: set for its process, before jax is imported.
+    """
+
+    number: int
+    cores: tuple[int, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+    @property
+    def use(self) -> dict[str, Any]:
+        """What a process in it may use, for its records."""
+        return {"slot": self.number, "cores": list(self.cores), "devices": dict(self.environment)}
+
+    def with_devices(self, count: int) -> Slot:
+        """The same with so many devices, which XLA makes of the CPU."""
+        flags = [
+            one
+            for one in os.environ.get("XLA_FLAGS", "").split()
+            if not one.startswith(_HOST_DEVICES)
+        ]
+        return dataclasses.replace(
+            self,
+            environment={
+                **self.environment,
+                "XLA_FLAGS": " ".join([*flags, f"{_HOST_DEVICES}={count}"]),
+            },
+        )
+
+    def enter(self) -> None:
+        """Bind this process to the slot; called before jax starts a backend."""
+        os.environ.update(self.environment)
+        if self.cores and hasattr(os, "sched_setaffinity"):
+            for thread in (
+                os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ["0"]
+            ):
+                os.sched_setaffinity(int(thread), self.cores)
+
+
+def local_slots(wanted: int | None = None, devices: int | None = None) -> list[Slot]:
+    """The slots of this machine: one for every `devices` GPUs where jax can use them, else for as
+    many cores; or as many as wanted.
+
+    Args:
+      wanted: how many; None for as many as there is room for.
+      devices: of a trial; None for one GPU, or on CPUs for what there is.
+
+    Raises:
+      UserError: fewer than one is wanted, or more GPUs a trial than there are.
+    """
+    for flag, number in (("--slots", wanted), ("--devices-per-trial", devices)):
+        if number is not None and number < 1:
+            raise UserError(f"{flag}={number}: expected a whole number of at least 1")
+    cores, gpus, each = usable_cores(), usable_gpus(), devices or 1
+    if gpus and each > len(gpus):
+        raise UserError(
+            f"{each} devices a trial: there are {len(gpus)} GPUs here; ask for fewer"
+            " (--devices-per-trial, parallel.devices)"
+        )
+    if gpus:
+        return share(wanted or len(gpus) // each, cores, gpus, each)
+    slots = share(wanted or max(1, min(len(cores), _quota()) // each), cores, ())
+    return slots if devices is None else [one.with_devices(devices) for one in slots]
+
+
+def share(count: int, cores: Sequence[int], gpus: Sequence[str], each: int = 1) -> list[Slot]:
+    """`count` slots: cores in blocks as equal as can be (shared only where there are fewer than
+    slots), `each` GPUs in turn.
+    """
+    slots, most = [], math.ceil(count * each / len(gpus)) if gpus else 0
+    for number in range(count):
+        block = tuple(cores[number * len(cores) // count : (number + 1) * len(cores) // count])
+        environment = {"OMP_NUM_THREADS": str(max(1, len(block)))}
+        if gpus:
+            mine = [gpus[(number * each + place) % len(gpus)] for place in range(each)]
+            environment |= {"CUDA_VISIBLE_DEVICES": ",".join(mine)}
+            if most > 1:
+                environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{_MEMORY / most:.3f}"
+        slots.append(Slot(number, block or (cores[number * len(cores) // count],), environment))
+    return slots
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def usable_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES may hold, one a GPU; empty where jax would not use them."""
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    plugins = [entry.name for entry in importlib.metadata.entry_points(group="jax_plugins")]
+    if not any("cuda" in name for name in plugins) or (
+        platforms and not {"cuda", "gpu"} & set(platforms.split(","))
+    ):
+        return []
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return [
+            name
+            for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+            if name.strip() not in ("", "-1")
+        ]
+    query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(
+            query, capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return listed.split()
+
+
+def _quota() -> int:
+    """How many cores a container may use at once, however many it sees."""
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return max(1, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no such limit: "max 100000"
+        return os.cpu_count() or 1

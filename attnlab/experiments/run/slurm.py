@@ -1,0 +1,283 @@
+"""Trials on a SLURM cluster: an array of workers, each of which takes one trial after another until
+nothing is left.
+
+The launcher stays on the login node: it plans, submits workers through submitit, follows the
+records in the sweep's folder, chooses, and reports. Workers run the same queue as on one machine,
+with one slot each, and agree through the trials' own locks, so a shared file system with locks is
+all they need. A worker that is preempted or reaches its time limit lets its trial save; SLURM
+queues the job again, and some worker goes on with the trial. Neither a lost launcher nor a lost
+worker loses more than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.run import unchanged
+from attnlab.experiments.run.board import Board
+from attnlab.experiments.run.jobs import WHOLE, Job, Part
+from attnlab.experiments.run.stop import Stop
+from attnlab.experiments.run.worker import Worker
+
+POLL = 3.0  # seconds between two looks at the folder and at SLURM
+REQUEUES = 100  # time-outs after which a job is not queued again
+SUBMISSIONS = 3  # of workers that end before the work does
+WORKERS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is asked of SLURM.
+
+    Attributes:
+      workers: jobs of the array; each runs one trial at a time.
+      minutes: time limit of a job, which is queued again when it reaches it.
+      warning: seconds before that limit at which trials are told to save.
+      cores: of a worker.
+      gpus: of a worker.
+      partition: "" for the cluster's default.
+      other: further settings of sbatch, name to value.
+    """
+
+    workers: int = WORKERS
+    minutes: int = 60
+    warning: int = 90
+    cores: int = 1
+    gpus: int = 0
+    partition: str = ""
+    other: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for flag, value, least in (
+            ("--slots", self.workers, 1),
+            ("--slurm.minutes", self.minutes, 1),
+            ("--slurm.warning", self.warning, 1),
+            ("--slurm.cores", self.cores, 1),
+            ("--slurm.gpus", self.gpus, 0),
+        ):
+            if value < least:
+                raise UserError(f"{flag}={value}: expected a whole number of at least {least}")
+        if self.warning >= 60 * self.minutes:
+            raise UserError(
+                f"--slurm.warning={self.warning}: the whole time limit is {60 * self.minutes} s"
+                " (--slurm.minutes)"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """As submitit names them."""
+        settings: dict[str, Any] = {
+            "timeout_min": self.minutes,
+            "cpus_per_task": self.cores,
+            "slurm_signal_delay_s": self.warning,
+            "slurm_srun_args": [
+                f"--cpus-per-task={self.cores}"
+            ],  # which srun no longer takes over from sbatch
+            "slurm_setup": [
+                f'export PYTHONPATH="{Path(__file__).parents[3]}${{PYTHONPATH:+:$PYTHONPATH}}"'
+            ],
+            "slurm_additional_parameters": {"requeue": True, **dict(self.other)},
+        }
+        settings |= {"gpus_per_node": self.gpus} if self.gpus else {}
+        return settings | ({"slurm_partition": self.partition} if self.partition else {})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `Request`, all but `--slots`."""
+    group = parser.add_argument_group(
+        "with --executor=slurm, where --slots is the number of workers"
+    )
+    group.add_argument(
+        "--slurm.partition", metavar="NAME", default="", help="partition (default: the cluster's)"
+    )
+    group.add_argument(
+        "--slurm.minutes",
+        metavar="N",
+        type=int,
+        default=60,
+        help="time limit of a worker, which is requeued (default: 60)",
+    )
+    group.add_argument(
+        "--slurm.warning",
+        metavar="S",
+        type=int,
+        default=90,
+        help="seconds before the limit to save in (default: 90)",
+    )
+    group.add_argument(
+        "--slurm.cores", metavar="N", type=int, default=1, help="cores of a worker (default: 1)"
+    )
+    group.add_argument(
+        "--slurm.gpus", metavar="N", type=int, default=0, help="GPUs of a worker (default: 0)"
+    )
+    group.add_argument(
+        "--slurm.set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="any other setting of sbatch, account=mine",
+    )
+
+
+def request(arguments: argparse.Namespace) -> Request:
+    """What the command line asks for.
+
+    Raises:
+      UserError: a number out of range, or a setting without a value.
+    """
+    given = vars(arguments)
+    for text in given["slurm.set"]:
+        if "=" not in text:
+            raise UserError(f"--slurm.set={text}: no value given, write --slurm.set={text}=VALUE")
+    other = tuple(
+        (key.lstrip("-"), value)
+        for key, _, value in (text.partition("=") for text in given["slurm.set"])
+    )
+    numbers = {
+        name: given[f"slurm.{name}"]
+        for name in ("minutes", "warning", "cores", "gpus", "partition")
+    }
+    return Request(WORKERS if arguments.slots is None else arguments.slots, other=other, **numbers)
+
+
+def check() -> None:
+    """Complain before anything is planned.
+
+    Raises:
+      UserError: submitit is not installed, or there is no SLURM here.
+    """
+    _submitit()
+    if shutil.which("srun") is None:
+        raise UserError(
+            "--executor=slurm: there is no SLURM here (srun is not found); start the sweep on a"
+            " login node"
+        )
+
+
+class Cluster:
+    """Runs jobs through workers on the cluster.
+
+    Args:
+      directory: the sweep's folder, which all nodes must see under the same name.
+      request: what is asked for.
+      board: who is told.
+      stop: a remembered signal ends following; the workers go on.
+      part: of the trials that the workers take.
+      limit: seconds that a trial may take, see `Queue`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        request: Request,
+        board: Board,
+        stop: Stop,
+        part: Part = WHOLE,
+        limit: float | None = None,
+    ) -> None:
+        self._directory, self._request, self._board, self._stop = (
+            directory.resolve(),
+            request,
+            board,
+            stop,
+        )
+        self._submitit, self._worker = _submitit(), Worker(self._directory, part, limit)
+        self._executor = self._submitit.AutoExecutor(
+            self._directory / "slurm", cluster="slurm", slurm_max_num_timeout=REQUEUES
+        )
+        self._executor.update_parameters(name=self.name, **request.settings())
+
+    @property
+    def name(self) -> str:
+        """Of all jobs of this sweep: a launcher that comes later finds the workers of an earlier
+        one by it.
+        """
+        return f"attnlab-{hashlib.sha256(str(self._directory).encode()).hexdigest()[:10]}"
+
+    def run(self, jobs: Sequence[Job]) -> list[str]:
+        """Have all jobs run to their end; workers are submitted where fewer are at work than asked
+        for.
+
+        Returns:
+          A line if workers ended before the jobs did.
+
+        Raises:
+          UserError: SLURM does not take the workers, or the user's code is not what the sweep was
+            planned with.
+        """
+        left, submissions = list(jobs), 0
+        while self._stop.signal is None:
+            for job in [job for job in left if not job.left(self._directory)]:
+                left.remove(job)
+                self._board.ended(job)
+            if not left:
+                return []
+            missing = min(self._request.workers, len(left)) - len(self.workers())
+            if submissions == 0 or missing == min(self._request.workers, len(left)):
+                if submissions == SUBMISSIONS:
+                    return [
+                        f"{left[0].name} and {len(left) - 1} more: no worker stays; their logs lie"
+                        f" in {self._directory / 'slurm'}"
+                    ]
+                for job in left:
+                    unchanged.check_code(job.trials[0])  # no worker would stay
+                self._submit(missing)
+                submissions += 1
+            self._board.tick()
+            time.sleep(POLL)
+        self._board.note(
+            f"the workers go on without this launcher; 'scancel --name={self.name}' stops them"
+        )
+        return []
+
+    def workers(self) -> list[str]:
+        """The jobs of this sweep that SLURM has in its queue or running.
+
+        Raises:
+          UserError: SLURM does not answer.
+        """
+        query = [
+            "squeue",
+            "--noheader",
+            "--array",
+            f"--user={pwd.getpwuid(os.getuid()).pw_name}",
+            f"--name={self.name}",
+            "--format=%i",
+        ]
+        for again in (True, True, False):  # a busy controller may take a moment
+            done = subprocess.run(query, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return done.stdout.split()
+            if again:
+                time.sleep(POLL)
+        raise UserError(f"squeue does not answer: {done.stderr}")
+
+    def _submit(self, count: int) -> None:
+        if count < 1:
+            return
+        try:
+            submitted = self._executor.map_array(self._worker, range(count))
+        except (self._submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
+            raise UserError(f"SLURM did not take the workers: {error}") from error
+        self._board.note(
+            f"submitted {count} worker(s) of {self._request.minutes} minutes as job"
+            f" {submitted[0].job_id.partition('_')[0]}"
+        )
+
+
+def _submitit() -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise UserError("--executor=slurm needs submitit: pip install 'attnlab[slurm]'") from error
+    return submitit

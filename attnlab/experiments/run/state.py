@@ -1,0 +1,186 @@
+"""How far the trials of a sweep are: derived from their folders alone, so that launcher, `status`
+and report say the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.records import attempts
+from attnlab.records.stream import Measured, State, is_held, read_records
+
+SETTLED = ("done", "failed", "diverged")
+"""States in which a trial stays, unless failed ones are asked for again."""
+
+SILENT, SILENT_AT_FIRST, GAPS = 600.0, 1800.0, 5
+"""Seconds without a word after which a running trial counts as stalled (ten of the longest intervals between two words), those before
+its first step, in which it reads data and compiles, and how many times its longest silence so far a silence may be: an evaluation that
+took long once may do so again."""
+STOPPED = "stopped by request"
+"""How the reason of a trial begins that a person has stopped for good."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What a trial's folder says.
+
+    Attributes:
+      trial: whose.
+      state: "running" only while a live process holds the trial's lock.
+      step: updates done, as last heard.
+      message: the last line of the error, or why it diverged or stopped; "" otherwise.
+      attempts: how many processes have begun to work on it.
+      seconds: that its ended attempts took together.
+      since: when the latest attempt began, seconds since 1970; None before the first.
+      heard: when it was last heard of, seconds since 1970; None before the first attempt.
+      gap: the longest time between two words of an attempt, seconds.
+      pace: seconds per step of the latest attempt; None before its first step.
+    """
+
+    trial: Trial
+    state: State
+    step: int = 0
+    message: str = ""
+    attempts: int = 0
+    seconds: float = 0.0
+    since: float | None = None
+    heard: float | None = None
+    gap: float = 0.0
+    pace: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Updates wanted."""
+        return int(self.trial.config["training"]["steps"])
+
+    @property
+    def word(self) -> str:
+        """The state as people are told it: "pruned" is what a search has stopped for good,
+        "stopped" what a person has.
+
+        "waiting" is one that waits for the rest of its round.
+        """
+        words = (
+            {"pruned": "pruned", "waiting": "waiting", STOPPED: "stopped"}
+            if self.state == "interrupted"
+            else {}
+        )
+        return next(
+            (word for begin, word in words.items() if self.message.startswith(begin)), self.state
+        )
+
+    def age(self, now: float) -> float | None:
+        """Seconds since it was last heard of; None where it never was."""
+        return None if self.heard is None else max(0.0, now - self.heard)
+
+    def stalled(self, now: float) -> bool:
+        """Whether it runs, and has not been heard of for so long that it may hang: see `SILENT`."""
+        limit = SILENT_AT_FIRST if self.pace is None else max(SILENT, GAPS * self.gap)
+        return self.state == "running" and (self.age(now) or 0.0) > limit
+
+    @property
+    def lost(self) -> bool:
+        """Whether it has no outcome to choose by, through no fault of its settings."""
+        return self.word in ("failed", "stopped")
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to be done for it."""
+        return self.word in (*SETTLED, "pruned", "stopped")
+
+
+def is_left(trial: Trial, directory: Path) -> bool:
+    """Whether there is something to train of it: it has not settled, and has not come as far as its
+    search lets it go for now.
+    """
+    until = trial.candidate.until
+    if recorded(trial, directory).settled or until == 0:
+        return False
+    return until is None or not any(
+        record["step"] >= until for record in validations(trial, directory)
+    )
+
+
+def validations(trial: Trial, directory: Path) -> list[dict[str, Any]]:
+    """What a trial has recorded of its evaluations on the validation split, in order."""
+    return [
+        one
+        for one in read_records(trial.workdir(directory) / "metrics.jsonl", Measured)
+        if one["split"] == "valid"
+    ]
+
+
+def look(trial: Trial, directory: Path) -> Seen:
+    """The state of a trial.
+
+    Raises:
+      UserError: a record in its folder is damaged.
+    """
+    seen = recorded(trial, directory)
+    if seen.settled:
+        return seen  # whoever holds it is on the way out, or evaluates it
+    return (
+        dataclasses.replace(seen, state="running", message="")
+        if is_held(trial.workdir(directory))
+        else seen
+    )
+
+
+def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
+    """The states of all trials, in running order."""
+    return [look(trial, directory) for trial in plan.trials()]
+
+
+def recorded(trial: Trial, directory: Path) -> Seen:
+    """The state of a trial that no process works on, or only this one: what its last attempt left.
+
+    A last attempt without an end has died, at whatever moment: "interrupted". One that ended "done"
+    is so once its scores are there.
+    """
+    workdir = trial.workdir(directory)
+    records = attempts.read(workdir)
+    starts = [record for record in records if record["event"] == "start"]
+    state, step, message = attempts.last_word(records)
+    if state == "done" and not (workdir / "valid.json").exists():
+        state = "interrupted"
+    seconds = sum(record.get("seconds") or 0.0 for record in records if record["event"] == "end")
+    since = starts[-1]["time"] if starts else None
+    return Seen(trial, state, step, message, len(starts), seconds, since, *_pulse(records))
+
+
+def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, float | None]:
+    """When a trial was last heard of, its longest silence within an attempt, and the pace of its
+    latest attempt.
+    """
+    heard, gap, pace, start = None, 0.0, None, None
+    for record in records:
+        if record["event"] == "start":
+            heard, pace, start = record["time"], None, record
+        elif record["event"] == "step" and start is not None and heard is not None:
+            gap, heard = max(gap, record["time"] - heard), record["time"]
+            done = record["step"] - start["step"]
+            pace = record.get("seconds", heard - start["time"]) / done if done > 0 else None
+    return heard, gap, pace
+
+
+def counts(seen: Iterable[Seen]) -> dict[str, int]:
+    """State, as people are told it, to number of trials, only those that occur, in the order in
+    which a trial goes through them.
+    """
+    states = [one.word for one in seen]
+    order = (
+        "done",
+        "running",
+        "waiting",
+        "pending",
+        "interrupted",
+        "pruned",
+        "stopped",
+        "failed",
+        "diverged",
+    )
+    return {state: states.count(state) for state in order if state in states}

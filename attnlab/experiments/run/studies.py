@@ -1,0 +1,257 @@
+"""The Optuna side of a search: one study per variant and meaning (`Plan.study`), in
+`DIR/search.journal`.
+
+What is asked is a function of the search's seed, the trial's number and the results told so far,
+and is written in one record. So a launcher that is killed finds every trial it has asked for,
+whole, and asks the same next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import math
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError
+from attnlab.experiments.define import Range, Search
+
+if TYPE_CHECKING:
+    import optuna
+
+JOURNAL = "search.journal"
+_DIGITS = 4  # significant digits of a drawn number: finer differences are not worth a trial
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One trial of a study.
+
+    Attributes:
+      number: its place in the study, from 0.
+      tuned: config key to value.
+      state: "running" until its result is told, then "complete", "fail" or "pruned".
+      value: the objective of a complete one.
+    """
+
+    number: int
+    tuned: dict[str, Any]
+    state: str
+    value: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether its result was told."""
+        return self.state != "running"
+
+
+class Study:
+    """The trials of one variant.
+
+    Args:
+      directory: the sweep's folder.
+      search: how to look.
+      name: whose study it is; one name is always of the same search, see `Plan.study`.
+      mode: "min" or "max".
+
+    Raises:
+      UserError: optuna is not installed, or the journal is damaged.
+    """
+
+    def __init__(self, directory: Path, search: Search, name: str, mode: str) -> None:
+        optuna = _optuna()
+        self._search = search
+        self._direction = {"min": "minimize", "max": "maximize"}[mode]
+        self._asking = directory / ".search-ask.lock"
+        try:
+            self._study = optuna.create_study(
+                storage=_storage(directory),
+                study_name=name,
+                direction=self._direction,
+                load_if_exists=True,
+                # never asked: `_draw` has one for each number
+                sampler=optuna.samplers.RandomSampler(),
+                pruner=optuna.pruners.NopPruner(),  # `halving` says what is pruned
+            )
+            self.trials()
+        except (UserError, OSError):
+            raise
+        except (
+            Exception
+        ) as error:  # optuna trusts its journal: anything from KeyError to AssertionError
+            where, why = directory / JOURNAL, f"{type(error).__name__}: {error}"
+            raise UserError(
+                f"{where} is damaged ({why}): put back a good copy, or run the search anew in"
+                " another --dir"
+            ) from error
+
+    def trials(self) -> list[Asked]:
+        """All trials asked for, in their order."""
+        return [self._asked(trial) for trial in self._study.get_trials(deepcopy=False)]
+
+    def ask(self) -> Asked:
+        """Draws the next trial and keeps it; two processes never get the same one."""
+        optuna = _optuna()
+        with exclusive(self._asking):
+            trial = optuna.trial.create_trial(
+                state=optuna.trial.TrialState.RUNNING,
+                params=self._draw(),
+                distributions=self._space(),
+            )
+            self._study.add_trial(trial)  # one record: after a kill all of it is there, or nothing
+            return self.trials()[-1]
+
+    def tell(self, number: int, value: float | None) -> None:
+        """Closes trial `number` with its objective, None for one that failed; a trial already
+        closed stays as it is.
+        """
+        state = _optuna().trial.TrialState
+        self._study.tell(
+            number,
+            value,
+            state=state.FAIL if value is None else state.COMPLETE,
+            skip_if_finished=True,
+        )
+
+    def tell_pruned(self, number: int, scores: Sequence[float]) -> None:
+        """Closes trial `number` as one that was stopped early, with its scores at the evaluations
+        it made; a closed one stays as it is.
+        """
+        optuna = _optuna()
+        frozen = self._study.get_trials(deepcopy=False)[number]
+        if frozen.state.is_finished():
+            return
+        trial = optuna.trial.Trial(self._study, frozen._trial_id)
+        for place, score in enumerate(
+            scores, start=1
+        ):  # the sampler goes by how far a trial came and what it had reached there
+            if place not in frozen.intermediate_values and math.isfinite(score):
+                trial.report(score, place)
+        self._study.tell(number, None, state=optuna.trial.TrialState.PRUNED, skip_if_finished=True)
+
+    def _draw(self) -> dict[str, Any]:
+        """The parameters of the next trial, as Optuna knows them."""
+        history = self._study.get_trials(deepcopy=False)
+        draft = _optuna().create_study(
+            direction=self._direction, sampler=_sampler(self._search, len(history))
+        )
+        draft.add_trials(history)
+        params = draft.ask(self._space()).params
+        return {key: _rounded(params[key], values) for key, values in self._search.space.items()}
+
+    def _asked(self, trial: optuna.trial.FrozenTrial) -> Asked:
+        tuned = {key: trial.params[key] for key in self._search.space}
+        tuned |= {
+            key: values.options[tuned[key]]
+            for key, values in self._search.space.items()
+            if values.options
+        }
+        state = trial.state.name.lower()
+        return Asked(trial.number, tuned, state, trial.value if state == "complete" else None)
+
+    def _space(self) -> dict[str, Any]:
+        return {key: _distribution(values) for key, values in self._search.space.items()}
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError("a search needs optuna: pip install 'attnlab[search]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _distribution(values: Range) -> Any:
+    """Optuna's form of a range; a choice is one of the options' places, which may be of any
+    type.
+    """
+    kinds = _optuna().distributions
+    if values.kind == "choice":
+        return kinds.CategoricalDistribution(tuple(range(len(values.options))))
+    if values.kind == "integers":
+        return kinds.IntDistribution(values.low, values.high)
+    return kinds.FloatDistribution(values.low, values.high, log=values.kind == "log_uniform")
+
+
+def _rounded(value: Any, values: Range) -> Any:
+    """A drawn float with few digits, still within its bounds."""
+    if not isinstance(value, float) or values.low is None or values.high is None:
+        return value
+    return min(max(float(f"{value:.{_DIGITS}g}"), values.low), values.high)
+
+
+def _sampler(search: Search, number: int) -> Any:
+    """A sampler for one draw. The seed leaves the variant out: what does not depend on results is
+    the same for all variants.
+    """
+    samplers = _optuna().samplers
+    seed = int.from_bytes(hashlib.sha256(f"{search.seed}/{number}".encode()).digest()[:4])
+    if search.sampler == "random":
+        return samplers.RandomSampler(seed)
+    if search.sampler == "grid":
+        return samplers.GridSampler(
+            {key: range(len(values.options)) for key, values in search.space.items()},
+            seed=search.seed,
+        )
+    return samplers.TPESampler(seed=seed, n_startup_trials=search.startup)
+
+
+def _storage(directory: Path) -> Any:
+    """`DIR/search.journal`, opened; what a power cut tore off its end is dropped first."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    path, lock = directory / JOURNAL, directory / ".search.lock"
+    directory.mkdir(parents=True, exist_ok=True)
+    with exclusive(lock), open(path, "a+b") as file:
+        file.seek(0)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            file.truncate(whole)
+    backend: Any = JournalFileBackend
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the journal is announced as experimental
+        return JournalStorage(backend(str(path), lock_obj=_JournalLock(lock)))
+
+
+class _JournalLock:
+    """`flock` for Optuna's journal: unlike a lock file, it is gone when its holder was killed.
+
+    Attributes:
+      path: the file that is locked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def acquire(self) -> bool:
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Only one process at a time is inside, for one lock file; it ends with its holder, however
+    that ends.
+    """
+    lock = _JournalLock(path)
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,163 @@
+"""A whole sweep, once it is planned: trials, choice, the one look at the test split; on this
+machine or on a cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.plan import Plan
+from attnlab.experiments.run import slurm
+from attnlab.experiments.run.board import Board, troubles
+from attnlab.experiments.run.jobs import WHOLE, Executor, Job, Part, stacked
+from attnlab.experiments.run.launcher import Launcher, read, retry_failed
+from attnlab.experiments.run.queue import Queue
+from attnlab.experiments.run.selection import Choice, wanted
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.state import look_at_all, recorded
+from attnlab.experiments.run.stop import Stop
+
+
+@dataclasses.dataclass(frozen=True)
+class How:
+    """How a sweep is run; none of it changes a number.
+
+    Attributes:
+      slots: of this machine; () on a cluster.
+      cluster: what is asked of SLURM; None for this machine.
+      stack: whether trials that differ in seed or numbers only train as one program: "on", "off" or
+        "auto", where trials have GPUs.
+      retry_failed: run trials again that have failed.
+      accept_failed: choose without trials that have failed.
+      part: of the trials that are to run now.
+      limit: seconds that a trial may take, all attempts together; None for any.
+      final: choose, and read the test split, at the end.
+    """
+
+    slots: Sequence[Slot] = ()
+    cluster: slurm.Request | None = None
+    stack: str = "auto"
+    retry_failed: bool = False
+    accept_failed: bool = False
+    part: Part = WHOLE
+    limit: float | None = None
+    final: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How it went.
+
+    Attributes:
+      signal: that stopped it; None where it came to its end.
+      wrong: a line for each trial that failed or diverged, and for each job that could not be run.
+    """
+
+    signal: int | None
+    wrong: tuple[str, ...]
+
+
+def conduct(directory: Path, how: How) -> Ended:
+    """Run what is left of the sweep in a folder, whose lock is held."""
+    how.part.check(read(directory))
+    if how.retry_failed:
+        print(f"{retry_failed(directory, how.part)} failed trials are run again", file=sys.stderr)
+    with Stop() as stop, Board(read(directory), directory, len(how.slots)) as board:
+        executor, arrange = _executor(directory, how, board, stop), _arrangement(directory, how)
+        launcher = Launcher(directory, executor, board, stop, arrange, how.part, how.accept_failed)
+        failures = launcher.train()
+        if stop.signal is None and not failures and how.final:
+            failures = launcher.finish()
+    wrong = [
+        one
+        for one in look_at_all(read(directory), directory)
+        if one.state in ("failed", "diverged")
+    ]
+    return Ended(stop.signal, (*troubles(wrong), *failures))
+
+
+def _executor(directory: Path, how: How, board: Board, stop: Stop) -> Executor:
+    """The local queue, or the cluster's."""
+    if how.cluster is not None:
+        return slurm.Cluster(directory, how.cluster, board, stop, how.part, how.limit)
+    queue = Queue(directory, how.slots, board, stop)
+    queue.limit = how.limit
+    return queue
+
+
+def _arrangement(directory: Path, how: How) -> Callable[[list[Job]], list[Job]]:
+    """Whether trials train together: several in a program on accelerators, where one alone leaves
+    most of it idle.
+    """
+    search = read(directory).search
+    prunes = (
+        search is not None and search["pruner"] is not None
+    )  # trials of a round stop at steps of their own
+    gpus = any("CUDA_VISIBLE_DEVICES" in slot.environment for slot in how.slots)
+    together = not prunes and (how.stack == "on" or (how.stack == "auto" and gpus))
+    return functools.partial(stacked, slots=len(how.slots)) if together else list
+
+
+def devices_wanted(plan: Plan) -> int | None:
+    """The largest number of devices that a plan's configs name, or its base before there are any;
+    None where none names more than one.
+    """
+    configs: list[Mapping[str, Any]] = [one.config for one in plan.candidates]
+    named = [config.get("parallel", {}).get("devices", 0) for config in configs] or [
+        plan.base.get("parallel.devices", 0)
+    ]
+    most = max(int(number) for number in named)
+    return most if most > 1 else None
+
+
+def outlook(plan: Plan, directory: Path) -> str:
+    """How many trials there are, or may be, how many of them the folder has already, and which a
+    frozen choice leaves out.
+    """
+    choice = Choice.read(directory)
+    trials = wanted(plan, choice)
+    settled = sum(recorded(one, directory).settled for one in trials)
+    frozen = [
+        variant
+        for variant in plan.variants
+        if choice is not None and choice.candidate(variant) is not None
+    ]
+    if plan.search is None or len(frozen) == len(plan.variants):
+        text = f"{len(trials)} trials: seeds {', '.join(map(str, plan.seeds))}"
+    else:
+        text = _searched(
+            plan,
+            len(plan.variants) - len(frozen),
+            sum(one.candidate.variant in frozen for one in trials),
+        )
+    if settled:
+        text += f"; {settled} of them have settled before"
+    if left := len(plan.trials()) - len(trials):
+        text += (
+            f"; the choice is frozen ({', '.join(frozen)}), so {left} trials of candidates that"
+            " were not chosen are left out"
+        )
+    return text
+
+
+def _searched(plan: Plan, variants: int, more: int) -> str:
+    """The outlook of a search for so many variants, beside `more` trials of those whose choice is
+    frozen.
+    """
+    assert plan.search is not None
+    first, *others = plan.seeds
+    searched = (
+        f"{plan.search['trials']} settings of {', '.join(plan.search['space'])} for each of"
+        f" {variants} variants, with seed {first}"
+    )
+    chosen = f"; the best of each with seeds {', '.join(map(str, others))} too" if others else ""
+    frozen = f"; {more} of variants whose choice is frozen" if more else ""
+    return (
+        f"{searched}{chosen}{frozen}: at most"
+        f" {variants * (plan.search['trials'] + len(others)) + more} trials"
+    )

@@ -1,0 +1,258 @@
+"""Training trials of a sweep in this process: one, or several as one program (see
+`attnlab.training.stacked`).
+
+They train on "train" and "valid", and their validation scores are written down. The test split is
+never opened here. Every trial keeps its own lock, folder and records, as if it were alone; one that
+another process is at is left out. What the process prints goes to the log of the first trial; the
+others' logs name that one. An error that ends a program of several is not yet any one trial's: all
+that were in it are "interrupted", to be trained one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Plan, Trial
+from attnlab.experiments.run import unchanged
+from attnlab.experiments.run.output import shortened, write_output_to
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.state import is_left
+from attnlab.progress import Progress
+from attnlab.records.attempts import Attempt
+from attnlab.records.files import write_atomic
+from attnlab.records.manifest import Manifest
+from attnlab.records.measures import RECORDED, as_record, counted, declared
+from attnlab.records.provenance import Changed
+from attnlab.records.stream import Held, RunLock, Scored, State, best_record, read_records
+from attnlab.training.interrupt import Interrupt
+
+if TYPE_CHECKING:
+    from attnlab.training.loop import Outcome
+    from attnlab.training.run import Prepared
+
+HELD = os.EX_TEMPFAIL
+"""The exit code of a process that has found another one at its work."""
+
+
+def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> int:
+    """Train trials of a plan, each from where it is.
+
+    Returns:
+      0: all done, or waiting for the others of a search's round, now or before; 1: one failed or
+      diverged; `HELD`: another process is at one of them; 128 + n: stopped by signal n, and saved.
+
+    Raises:
+      UserError: a folder cannot be used.
+      Changed: code or data is not what the sweep was planned with; the trials are as they were, or
+        interrupted.
+    """
+    began = time.perf_counter()
+    for trial in trials:
+        trial.workdir(directory).mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as locks:
+        free = [trial for trial in trials if _locked(trial, directory, locks)]
+        wanted = [trial for trial in free if is_left(trial, directory)]
+        busy = HELD if len(free) < len(trials) else 0
+        if not wanted:
+            return busy
+        write_output_to(wanted[0].workdir(directory) / "log.txt")
+        for trial in wanted[1:]:
+            with open(trial.workdir(directory) / "log.txt", "a", encoding="utf-8") as log:
+                log.write(f"trained together with {wanted[0].name}: see the log there\n")
+        for trial in wanted:
+            unchanged.check_code(trial)
+        return _trained(wanted, directory, slot, began) or busy
+
+
+def _locked(trial: Trial, directory: Path, locks: contextlib.ExitStack) -> bool:
+    """Take a trial's lock, if nobody holds it."""
+    with contextlib.suppress(Held):
+        locks.enter_context(RunLock(trial.workdir(directory)))
+        return True
+    return False
+
+
+def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began: float) -> int:
+    """Train locked trials, with a record of the attempt in each folder; the exit code."""
+    plan = Plan.read(directory)
+    assert plan is not None
+    use = {**(slot.use if slot else {}), **({"together": len(trials)} if len(trials) > 1 else {})}
+    attempts = [Attempt.start(trial.workdir(directory), use) for trial in trials]
+    try:
+        prepared, outcomes, code = fit(trials, attempts, directory, began)
+    except Changed as error:
+        for attempt in attempts:
+            failed(error, attempt, "interrupted")
+        raise
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # a user's own module may leave
+        state: State = "failed" if len(trials) == 1 else "interrupted"
+        return max(failed(error, attempt, state) for attempt in attempts)
+    ends = zip(trials, attempts, prepared, outcomes, strict=True)
+    return max(code, *[_end(*end, plan.select["metric"]) for end in ends])
+
+
+def _end(trial: Trial, attempt: Attempt, prepared: Prepared, outcome: Outcome, metric: str) -> int:
+    """The scores of one trial, if it is done, and its last record; the exit code as far as it goes
+    by this trial.
+    """
+    try:
+        if outcome.state == "done":
+            write_validation(prepared, metric)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        return failed(error, attempt)
+    waiting = outcome.state == "interrupted" and outcome.step == trial.candidate.until
+    message = "waiting for the other trials of its round" if waiting else outcome.message
+    attempt.end(outcome.state, outcome.step, message, outcome.seconds_to_first_step)
+    return int(outcome.state == "diverged")
+
+
+def fit(
+    trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
+) -> tuple[list[Prepared], list[Outcome], int]:
+    """Train until the end, the step of `Candidate.until` or a signal; the runs, how they ended, and
+    128 + the signal's number or 0.
+    """
+    from attnlab.training.run import start_jax
+
+    start_jax()
+    with Interrupt() as interrupt:
+        prepared = prepare(trials, directory)
+        settings = prepared[0].config.training
+        with Progress(settings.steps, every=settings.log_every) as progress:
+            for one, trial in zip(prepared, trials, strict=True):
+                unchanged.check_data(trial, directory, one.task.data.fingerprints)
+            if len(trials) == 1:
+                outcomes = [
+                    prepared[0].fit(
+                        progress, interrupt, began, trials[0].candidate.until, attempts[0]
+                    )
+                ]
+            else:
+                outcomes = _together(prepared, attempts, progress, interrupt, began)
+    stopped = interrupt.signal is not None and any(
+        outcome.state == "interrupted" for outcome in outcomes
+    )
+    return prepared, outcomes, 128 + int(interrupt.signal or 0) if stopped else 0
+
+
+def _together(
+    prepared: Sequence[Prepared],
+    attempts: Sequence[Attempt],
+    progress: Progress,
+    interrupt: Interrupt,
+    began: float,
+) -> list[Outcome]:
+    """Train several runs as one program."""
+    from attnlab.training.stacked import train
+
+    for one in prepared:
+        one.describe(progress)
+    first = prepared[0]
+    for line in first.task.notes(first.batches):
+        progress.note(line)
+    configs, batches, folders = zip(
+        *((one.config, one.batches, one.workdir) for one in prepared), strict=True
+    )
+    return train(
+        configs, first.task, batches, folders, first.place, progress, interrupt, began, attempts
+    )
+
+
+def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
+    """The trials' runs; the data of several is read once for all of them.
+
+    Raises:
+      UserError: anything wrong with a config, the devices or the data.
+    """
+    from attnlab import config as configs
+    from attnlab.tasks import TASKS
+    from attnlab.training.parallel import spread
+    from attnlab.training.run import Prepared, check, check_scores
+
+    wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
+    code = [
+        unchanged.check_code(trial) for trial in trials
+    ]  # what has just been imported is what was there before and is there now
+    folders = [trial.workdir(directory) for trial in trials]
+    first, splits = wanted[0], ("train", "valid")
+    kind = TASKS.resolve(first.task)
+    if len(trials) == 1:
+        return [Prepared.prepare(kind, first, folders[0], splits, code[0])]
+    check(kind, first)
+    manifests = {folder: Manifest.read(folder) for folder in folders}
+    begun = [
+        folder
+        for folder, manifest in manifests.items()
+        if manifest is not None and kind.saved(folder)
+    ]
+    for folder, manifest in manifests.items():
+        if manifest is not None:
+            manifest.check_vocabulary(folder)
+    task = kind.load(first, begun[0] if begun else None, splits)
+    check_scores(task)
+    place = spread(len(trials), first.parallel.devices)
+    batches = (task.batches(one.training.accumulate, one.seed) for one in wanted)
+    return [
+        Prepared(one, folder, task, own, place, used)
+        for one, folder, own, used in zip(wanted, folders, batches, code, strict=True)
+    ]
+
+
+def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> int:
+    """Write down why an attempt ended by an error: the whole of it in the log, its line in the
+    records; the exit code.
+
+    The trial is then in `state`; after Ctrl-C it is "interrupted" in any case.
+    """
+    if isinstance(error, UserError):
+        message = str(error)
+        print(f"error: {message}", file=sys.stderr)
+    else:
+        message = shortened(f"{type(error).__name__}: {error}", attempt.workdir)
+        traceback.print_exception(error)
+    state = "interrupted" if isinstance(error, KeyboardInterrupt) else state
+    with contextlib.suppress(
+        UserError, OSError
+    ):  # where the disk is full, the first error is the one to tell
+        attempt.end(state, attempt.step, message)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def write_validation(prepared: Prepared, metric: str) -> None:
+    """Write `valid.json`: the scores at the best step on validation, whose parameters are kept, and
+    what is known of them.
+
+    They stand in the metric stream already; only a metric of free-running text is decoded for now,
+    with the parameters of that step.
+
+    Raises:
+      UserError: the task has no such metric.
+    """
+    workdir = prepared.workdir
+    by = prepared.config.checkpoint.by
+    scores = best_record(
+        read_records(workdir / "metrics.jsonl", Scored), by, declared(prepared.task)[by].better
+    )
+    if metric not in scores:
+        from attnlab.training.loop import best_params
+
+        params, step = best_params(prepared.config, prepared.task, workdir)
+        texts, _ = prepared.task.score(params, "valid")
+        scores = {**scores, **texts, "step": step}
+    if metric not in scores:
+        raise UserError(
+            f"select: the validation scores have no {metric!r}; they have {', '.join(scores)}"
+        )
+    known = {RECORDED: as_record(counted(prepared.task, "valid", scores))}
+    write_atomic(
+        workdir / "valid.json", json.dumps({"split": "valid", **scores, **known}, indent=1) + "\n"
+    )

@@ -1,0 +1,74 @@
+"""Whether a trial is about to be trained, or scored, with what its sweep was planned with: the
+user's own code, and the data of the others.
+
+Both may be edited while a sweep runs, and any process of it may be the first to see it. None of
+them goes on then, no trial counts as failed, and the launcher ends with one line: the same command
+goes on once it is put back, or accepted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import Trial
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest
+from attnlab.records.provenance import Changed, Code
+
+CHANGED = os.EX_CONFIG
+"""The exit code of a process that has seen such a change."""
+
+
+def check_code(trial: Trial) -> Code:
+    """The user's code of a trial as it is now, which is that of the plan; to be called before it is
+    imported, and after.
+
+    What the plan says has been accepted, whatever the trial may have begun with.
+
+    Raises:
+      Changed: it is not that of the plan.
+    """
+    planned, code = trial.candidate.code, provenance.of(trial.candidate.config)
+    other = [
+        name
+        for name in {**(planned or {}), **code.digests}
+        if planned is not None and planned.get(name) != code.digests.get(name)
+    ]
+    if other:
+        files = ", ".join(
+            code.modules[name].file if name in code.modules else f"{name} (gone)" for name in other
+        )
+        raise Changed(
+            f"{trial.candidate.id} was planned with other code: {files}; put that back, or run the"
+            f" same command with {provenance.FLAG}"
+        )
+    return dataclasses.replace(code, accept=planned is not None)
+
+
+def check_data(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
+    """Whether the data is what the sweep's other trials of the same data have read.
+
+    Args:
+      trial: that has read it; the seed is no part of the data.
+      directory: the sweep's folder.
+      found: split to its fingerprint.
+
+    Raises:
+      Changed: a split is not.
+    """
+    for path in sorted((directory / "trials").glob("*/seed*/manifest.json")):
+        manifest = None
+        with contextlib.suppress(UserError):  # a damaged one is told when that trial is next used
+            manifest = Manifest.read(path.parent)
+        if manifest is None or any(
+            manifest.config.get(key) != trial.config.get(key) for key in ("task", "data")
+        ):
+            continue
+        manifest.check_data(found, path.parent)
+        if {*found} <= {*manifest.read_data(path.parent)}:
+            return

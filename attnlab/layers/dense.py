@@ -1,0 +1,77 @@
+"""Dense projections and dropout in the form XLA likes, shared by mechanisms, layers and systems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+Initializer = Callable[..., jax.Array]
+GLOROT = nn.initializers.xavier_uniform()
+
+
+def matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x [..., n] times kernel [n, m] with the leading axes flattened first.
+
+    The gradient of the kernel then contracts over one axis instead of several, which XLA's CPU
+    backend does twice as fast; elsewhere it makes no difference.
+    """
+    lead = x.shape[:-1]
+    return (x.reshape(math.prod(lead), x.shape[-1]) @ kernel).reshape(*lead, kernel.shape[-1])
+
+
+class Dense(nn.Module):
+    """y = x W + b over the last axis: x [..., n] to [..., features]; computed in the dtype of its
+    arguments.
+
+    Attributes:
+      features: output width.
+      use_bias: whether b exists.
+      kernel_init: initializer of W, Glorot uniform unless given; b starts at zero.
+    """
+
+    features: int
+    use_bias: bool = True
+    kernel_init: Initializer = GLOROT
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., n] to [..., features]."""
+        y = matmul(x, self.param("kernel", self.kernel_init, (x.shape[-1], self.features)))
+        return (
+            y + self.param("bias", nn.initializers.zeros, (self.features,)) if self.use_bias else y
+        )
+
+
+class Dropout(nn.Module):
+    """Inverted dropout, on exactly when the caller passes a "dropout" random stream.
+
+    Each entry is kept with probability 1 - rate and divided by it. The decision takes 16 random
+    bits, so the rate is exact to 2^-16; a quarter of the bits of a float draw, which matters on a
+    CPU.
+    """
+
+    rate: float
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x of any shape, same shape and dtype returned."""
+        key = self.key()
+        return x if key is None else dropped(x, self.rate, key)
+
+    def key(self) -> jax.Array | None:
+        """The key of one draw; None while dropout is off."""
+        return self.make_rng("dropout") if self.active else None
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped in this call."""
+        return self.rate > 0.0 and self.has_rng("dropout")
+
+
+def dropped(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
+    """x of any shape with entries dropped at a rate, the others divided by 1 - rate."""
+    kept = jax.random.bits(key, x.shape, jnp.uint16) >= round(rate * 2**16)
+    return jnp.where(kept, x / (1.0 - rate), jnp.zeros_like(x))

@@ -1,0 +1,33 @@
+"""In which precision the inside of an attention is computed: scores, softmax, sums and angles.
+
+    inputs          inside          context and weights
+    bfloat16        float32         bfloat16, float32
+    float32         float32         float32
+    float64         float64         float64
+
+So the switch for float64 is to hand it in, parameters and inputs alike; JAX has float64 arrays only
+once it is told so:
+
+    jax.config.update("jax_enable_x64", True)          or, for a while,          with jax.enable_x64(True): ...
+
+Where the documentation of this package says float32, it means the inner precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def inner_dtype(*of: Any) -> Any:
+    """The inner precision for arrays, or shapes with a dtype: float64 if one of them is float64,
+    else float32.
+    """
+    return jnp.result_type(jnp.float32, *of)
+
+
+def widened(x: Any) -> jax.Array:
+    """x, of any shape, in its inner precision."""
+    return jnp.asarray(x).astype(inner_dtype(x))

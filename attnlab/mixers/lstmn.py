@@ -1,0 +1,343 @@
+"""The layer of the Long Short-Term Memory-Network (Cheng et al. 2016): an LSTM that chooses the
+past it goes on from.
+
+The slots i = 0, ..., t-1 hold the hidden states h_i and the memory cells c_i of the steps before.
+At step t, with the word x_t:
+
+    s_t        = weights of attention(question, slots found by h_i)     question [x_t ; h~_{t-1}], or x_t alone; any registered mechanism
+    h~_t, c~_t = sum_i s_ti h_i, sum_i s_ti c_i                         the same weights for both
+    i, f, o, g = sigmoid, sigmoid, sigmoid, tanh of (x_t W + h~_t U + b)
+    c_t        = f * c~_t + i * g           h_t = o * tanh(c_t)         which become slot t
+
+In the paper s_t is the softmax of v . tanh(h_i W_h + x_t W_x + h~_{t-1} W_s), the additive score
+without biases. If all the weight is on slot t - 1, this is an LSTM. `FusedLSTMNLayer` brings in a
+second sequence, whose states gamma_j and cells alpha_j it looks at besides:
+
+    gamma~_t, alpha~_t = sum_j p_tj gamma_j, sum_j p_tj alpha_j         p_t by a mechanism of its own, question [x_t ; gamma~_{t-1}]
+    r_t        = sigmoid(x_t W_r + gamma~_t U_r + b_r)
+    c_t        = r_t * alpha~_t + f * c~_t + i * g
+
+Products with x_t are taken outside the loop, but for the question's, which is the mechanism's own
+business. Slot 0 holds zeros in the authors' code, so that a step can choose to go on from nothing;
+in the paper's sums there is none, and the first step finds nothing. Steps of padding fill no slot.
+Cost: N slots for each of T steps, O(T N (A + H)) FLOPs; for gradients O((T + N) (A + H)) numbers
+kept, and every step done twice. Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term
+Memory-Networks for Machine Reading", EMNLP 2016 (arXiv 1601.06733), sections 3-4.
+
+Axis letters: B batch, T time, N slots, E input width, H state width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
+from attnlab.attention.visibility import Causal, Prefix, Rule, Visibility, Window
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense
+from attnlab.layers.initial import Initial
+from attnlab.layers.lstm import GATES, GateInputs, LSTMCell, LSTMState
+from attnlab.mixers.steps import over_time
+from attnlab.mixers.tape import taped
+
+Origin = Literal["zeros", "none"]
+Question = Literal["word and summary", "word"]
+
+
+@flax.struct.dataclass
+class Slots:
+    """h and c of some steps, [B,N,H] each, and which of them were steps of a text, [B,N] bool."""
+
+    hidden: jax.Array
+    cells: jax.Array
+    filled: jax.Array
+
+    @classmethod
+    def empty(cls, rows: int, number: int, width: int) -> Slots:
+        """Room for a number of steps."""
+        return cls(
+            jnp.zeros((rows, number, width)),
+            jnp.zeros((rows, number, width)),
+            jnp.zeros((rows, number), bool),
+        )
+
+    @classmethod
+    def holding(cls, state: LSTMState) -> Slots:
+        """One slot."""
+        return cls(state.h[:, None], state.c[:, None], jnp.ones((len(state.h), 1), bool))
+
+    def then(self, later: Slots) -> Slots:
+        """With more slots behind these."""
+        return jax.tree.map(
+            lambda one, other: jnp.concatenate([one.astype(other.dtype), other], axis=1),
+            self,
+            later,
+        )
+
+
+@flax.struct.dataclass
+class Reader:
+    """Where a layer stands in a text.
+
+    Attributes:
+      fed: [] int32, steps so far.
+      memory: the mechanism's, of all slots.
+      last: h and c of the last real step, [B,H] each.
+      summary: h~ of it, [B,H].
+      found: gamma~ of it, [B,H]; None without a second sequence.
+    """
+
+    fed: jax.Array
+    memory: Any
+    last: LSTMState
+    summary: jax.Array
+    found: jax.Array | None = None
+
+
+def sight(span: int | None, origin: Origin) -> Rule:
+    """Who sees which slots: the last `span` ones (all, for None), and slot 0 in any case if it
+    holds zeros.
+    """
+    if span is None:
+        return Causal()
+    if span < 1:
+        raise UserError(f"lstmn: span={span}, must be at least 1, or None for all that was read")
+    near = Window(span + 1)  # counted from the slot that the step will fill
+    return Causal() & (near | Prefix(1) if origin == "zeros" else near)
+
+
+class LSTMNLayer(nn.Module):
+    """An LSTMN over a padded sequence; the state is copied through padding.
+
+    Attributes:
+      attention: factory of the mechanism, which must read values apart from keys and leave them as
+        they are, with weights that sum to at most one: c~ is gone on from, so that any other factor
+        would grow from step to step; called with 2 H, for h~ and c~ side by side.
+      width: H.
+      span: how many steps back can be seen; None for all.
+      origin: whether slot 0 holds zeros or there is none.
+      question: what asks: "word and summary" (the paper) or "word" (the authors' encoder).
+      initial: how the weights start, but for the mechanism's.
+    """
+
+    attention: Callable[..., Attention]
+    width: int
+    span: int | None
+    origin: Origin
+    question: Question
+    initial: Initial
+
+    def setup(self) -> None:
+        self.of_input = GateInputs(self.width, self.initial)
+        self.cell = LSTMCell(self.width, self.initial)
+        self.look = self.attention(width=2 * self.width)
+
+    def __call__(
+        self,
+        x: jax.Array,
+        valid: jax.Array,
+        before: Slots | None = None,
+        summary: jax.Array | None = None,
+        first: LSTMState | None = None,
+        other: Any = None,
+    ) -> tuple[Slots, Reader]:
+        """Read x [B,T,E] with valid [B,T]: the slots of its steps, and where the layer stands after
+        them.
+
+        Args:
+          before: slots of what was read of the same text before; none unless given.
+          summary: h~ [B,H] of that; zeros unless given.
+          first: what slot 0 holds instead of zeros, if there is one.
+          other: the mechanism's memory of a second sequence, for `FusedLSTMNLayer`.
+        """
+
+        reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first)
+        if summary is not None:
+            reader = reader.replace(summary=summary.astype(x.dtype))  # type: ignore[attr-defined]
+        watched = any(map(self.is_mutable_collection, ("params", MAPS, SAMPLES, LOSSES)))
+        inputs = x, self.contributions(x), valid
+        reader, states = (
+            self._watched(reader, inputs, other) if watched else self._taped(reader, inputs, other)
+        )
+        return Slots(states.h, states.c, valid), reader
+
+    def _watched(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
+        """All steps, h and c [B,T,H] of them, and what the looks leave aside."""
+
+        def step(
+            layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any
+        ) -> tuple[Reader, LSTMState]:
+            word, given, real = inputs
+            reader = layer.step(reader, word, given, real, other)
+            return reader, reader.last
+
+        return over_time(step)(self, reader, inputs, other)
+
+    def _taped(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
+        """As `_watched`, with gradients that cost less (see `tape`), and nothing left aside."""
+        layer = self.clone(parent=None)
+
+        def step(
+            params: Any, state: Reader, memory: Any, inputs: Any, other: Any
+        ) -> tuple[Reader, Any]:
+            (word, given, real), keys = inputs
+            state = dataclasses.replace(state, memory=memory)
+            reader: Any = layer.apply(
+                {"params": params}, state, word, given, real, other, rngs=keys, method="step"
+            )
+            return reader.replace(memory=None), reader.memory
+
+        steps = inputs[0].shape[1]
+        keys = {
+            name: jax.random.split(self.make_rng(name), steps)
+            for name in ("dropout", "sample")
+            if self.has_rng(name)
+        }
+        inputs = jax.tree.map(lambda one: jnp.swapaxes(one, 0, 1), inputs), keys
+        first = dataclasses.replace(reader, memory=None)
+        states, last, memory = taped(
+            step, self.variables["params"], first, reader.memory, inputs, other
+        )
+        return dataclasses.replace(last, memory=memory), jax.tree.map(
+            lambda one: jnp.swapaxes(one, 0, 1), states.last
+        )
+
+    def begin(
+        self,
+        rows: int,
+        room: int,
+        dtype: Any,
+        before: Slots | None = None,
+        first: LSTMState | None = None,
+    ) -> Reader:
+        """Before the first of `room` steps; see `__call__`."""
+        last = LSTMState.zeros(rows, self.width, dtype)
+        slots = Slots.empty(rows, 0, self.width) if before is None else before
+        if self.origin == "zeros" or first is not None:
+            slots = Slots.holding(last if first is None else first).then(slots)
+        hidden, cells = slots.hidden.astype(dtype), slots.cells.astype(dtype)
+        capacity = hidden.shape[1] + room
+        memory = self.look.remember_pairs(
+            hidden, jnp.concatenate([hidden, cells], axis=-1), slots.filled, capacity
+        )
+        return Reader(
+            jnp.zeros((), jnp.int32),
+            memory.replace(length=jnp.asarray(memory.length)),
+            last,
+            last.h,
+        )
+
+    def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
+        """What inputs [...,E] give to gates, for all steps at once."""
+        return (self.of_input(x),)
+
+    def step(
+        self,
+        reader: Reader,
+        word: jax.Array,
+        given: tuple[jax.Array, ...],
+        real: jax.Array,
+        other: Any = None,
+    ) -> Reader:
+        """One step: the word [B,E], its contributions, and which rows are no padding [B]."""
+        asks = word if self.question == "word" else jnp.concatenate([word, reader.summary], axis=-1)
+        visibility = Visibility(sight(self.span, self.origin), offset=reader.memory.length)
+        h, c = jnp.split(
+            self.looked(self.look.read(asks[:, None], reader.memory, visibility)), 2, axis=-1
+        )
+        brought, found = self.bring(reader, word, given, other)
+        state = _unit(given[0] + h @ self.cell.past, c, brought)
+        memory = self.look.extend_pairs(
+            reader.memory,
+            state.h[:, None],
+            jnp.concatenate([state.h, state.c], axis=-1)[:, None],
+            real[:, None],
+        )
+        new, old = (state, h, found), (reader.last, reader.summary, reader.found)
+        kept = jax.tree.map(lambda one, other: jnp.where(real[:, None], one, other), new, old)
+        return Reader(reader.fed + 1, memory, *kept)
+
+    def bring(
+        self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
+    ) -> tuple[jax.Array | float, jax.Array | None]:
+        """What a second sequence adds to the cell [B,H], and gamma~; here there is none."""
+        return 0.0, None
+
+    def looked(self, reading: Reading) -> jax.Array:
+        """The context [B,d] of a look with one query; the losses of the look go to the collection
+        "losses", while that is mutable.
+        """
+        if reading.losses and not self.is_initializing():
+            self.sow(LOSSES, "looks", reading.losses)
+        return reading.context[:, 0]
+
+
+class FusedLSTMNLayer(LSTMNLayer):
+    """An LSTMN with deep fusion: what it finds in a second sequence enters the cell, through a gate
+    of its own.
+
+    Attributes:
+      inter_attention: factory of the mechanism that looks at the second sequence; called with 2 H,
+        for gamma~ and alpha~ side by side.
+    """
+
+    inter_attention: Callable[..., Attention]
+
+    def setup(self) -> None:
+        super().setup()
+        law = self.initial.kernel()
+        self.search = self.inter_attention(width=2 * self.width)
+        self.gate_word = Dense(self.width, kernel_init=law)
+        self.gate_found = Dense(self.width, use_bias=False, kernel_init=law)
+
+    def remember(self, other: Slots) -> Any:
+        """The mechanism's memory of the second sequence."""
+        return self.search.remember_pairs(
+            other.hidden, jnp.concatenate([other.hidden, other.cells], axis=-1), other.filled
+        )
+
+    def begin(
+        self,
+        rows: int,
+        room: int,
+        dtype: Any,
+        before: Slots | None = None,
+        first: LSTMState | None = None,
+    ) -> Reader:
+        """See `LSTMNLayer.begin`."""
+        reader = super().begin(rows, room, dtype, before, first)
+        return reader.replace(found=jnp.zeros_like(reader.summary))  # type: ignore[attr-defined, no-any-return]
+
+    def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
+        """See `LSTMNLayer.contributions`."""
+        return *super().contributions(x), self.gate_word(x)
+
+    def bring(
+        self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
+    ) -> tuple[jax.Array | float, jax.Array | None]:
+        """See `LSTMNLayer.bring`; `other` is of `remember`."""
+        assert reader.found is not None
+        asks = jnp.concatenate([word, reader.found], axis=-1)
+        hidden, cell = jnp.split(
+            self.looked(self.search.read(asks[:, None], other, Visibility(offset=reader.fed))),
+            2,
+            axis=-1,
+        )
+        return jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell, hidden
+
+
+def _unit(contribution: jax.Array, c: jax.Array, brought: jax.Array | float) -> LSTMState:
+    """The next state from all that is given to the gates [B,4H], the cell gone on from [B,H], and
+    what is added to it.
+    """
+    i, f, o, g = jnp.split(contribution, GATES, axis=-1)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g) + brought
+    return LSTMState(c, jax.nn.sigmoid(o) * jnp.tanh(c))

@@ -1,0 +1,157 @@
+"""A loop that writes a tape and looks at it at every step, with a derivative that keeps the tape
+once.
+
+    state_t, tape_t = step(state_{t-1}, tape_{t-1}, inputs_t)              tape_t is tape_{t-1} with one more slot
+
+Differentiated by itself a loop keeps, of every step, the tape as it then was and all that the look
+at it made: O(T N) numbers for each feature. But slots are only ever added, so that the last tape
+holds all of them, and a look heeds just those that it is told are valid. The backward pass here
+does every step anew, with the last tape and what was valid then: O(T + N) numbers, and fewer passes
+over memory, which is what such a loop spends its time with.
+
+Axis letters: T steps, N slots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.protocol import Memory
+
+Step = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def taped(
+    step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
+) -> tuple[Any, Any, Memory]:
+    """All steps: the states of all of them [T,...], the last one, and the last tape.
+
+    Reverse mode only: forward-mode derivatives do not work through it, JAX refuses with a
+    TypeError.
+
+    Args:
+      step: (params, state, tape, inputs of the step, constant) to the next state, and the tape with
+        one more slot; it must heed no slot that is not valid.
+      params, state, tape: trees of arrays; the tape has room for all steps.
+      inputs: a tree of arrays [T,...].
+      constant: a tree of arrays, for every step.
+    """
+    states, (last, tape) = _forward(step, params, state, tape, inputs, constant)
+    return states, last, tape
+
+
+def _forward(
+    step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
+) -> tuple[Any, tuple[Any, Memory]]:
+    def body(carry: tuple[Any, Memory], here: Any) -> tuple[tuple[Any, Memory], Any]:
+        following = step(params, *carry, here, constant)
+        return following, following[0]
+
+    carry, states = jax.lax.scan(body, (state, tape), inputs)
+    return states, carry
+
+
+def _kept(
+    step: Step, params: Any, state: Any, tape: Memory, inputs: Any, constant: Any
+) -> tuple[tuple[Any, Any, Memory], Any]:
+    states, (last, written) = _forward(step, params, state, tape, inputs, constant)
+    return (states, last, written), (params, state, tape.length, written, states, inputs, constant)
+
+
+def _backward(step: Step, kept: Any, slopes: tuple[Any, Any, Memory]) -> tuple[Any, ...]:
+    """The slopes of parameters, first state, first tape, inputs and constant; lists hold those of
+    numbers that have one.
+    """
+    params, start, begun, written, states, inputs, constant = kept
+    lengths = begun + jnp.arange(len(jax.tree.leaves(inputs)[0]))
+    before = jax.tree.map(
+        lambda first, later: jnp.concatenate([first[None], later[:-1]]), start, states
+    )
+
+    def body(carry: tuple[Any, ...], here: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        of_state, of_tape, of_params, of_constant = carry
+        of_output, state, inputs, length = here
+
+        def again(
+            of_params: Any, of_constant: Any, of_tape: Any, of_state: Any, of_inputs: Any
+        ) -> Any:
+            shared, before, tape = (
+                _put(params, of_params),
+                _put(state, of_state),
+                _as_of(_put(written, of_tape), length),
+            )
+            return tuple(
+                map(
+                    _reals,
+                    step(
+                        shared, before, tape, _put(inputs, of_inputs), _put(constant, of_constant)
+                    ),
+                )
+            )
+
+        _, pull = jax.vjp(again, *map(_reals, (params, constant, written, state, inputs)))
+        more_params, more_constant, of_tape, of_state, of_inputs = pull(
+            (_sum(of_state, of_output), of_tape)
+        )
+        return (
+            of_state,
+            of_tape,
+            _sum(of_params, more_params),
+            _sum(of_constant, more_constant),
+        ), of_inputs
+
+    nothing = (jax.tree.map(jnp.zeros_like, _reals(tree)) for tree in (params, constant))
+    carry = (*map(_reals, slopes[1:]), *nothing)
+    (of_state, of_tape, of_params, of_constant), of_inputs = jax.lax.scan(
+        body, carry, (_reals(slopes[0]), before, inputs, lengths), reverse=True
+    )
+    found = (
+        (params, of_params),
+        (start, of_state),
+        (written, of_tape),
+        (inputs, of_inputs),
+        (constant, of_constant),
+    )
+    return tuple(_put(tree, reals, others=False) for tree, reals in found)
+
+
+def _as_of(tape: Memory, length: jax.Array) -> Memory:
+    """When only `length` slots were written: those behind are not cleared, they are just not
+    valid.
+    """
+    return dataclasses.replace(
+        tape, valid=tape.valid & (jnp.arange(tape.valid.shape[1]) < length), length=length
+    )
+
+
+def _is_real(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def _reals(tree: Any) -> list[Any]:
+    """Those leaves that are no counts, masks or random keys."""
+    return [leaf for leaf in jax.tree.leaves(tree) if _is_real(leaf)]
+
+
+def _put(tree: Any, reals: list[Any], others: bool = True) -> Any:
+    """The tree with other leaves for those of `_reals`; `others` tells whether the rest stays or
+    becomes None.
+    """
+    following = iter(reals)
+    return jax.tree.map(
+        lambda leaf: next(following) if _is_real(leaf) else leaf if others else None, tree
+    )
+
+
+def _sum(one: list[Any], other: list[Any]) -> list[Any]:
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+taped.defvjp(_kept, _backward)

@@ -1,0 +1,89 @@
+"""A table as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnlab.pages.tables import NONE, Table
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "[": "{[}",  # at the start of a row it would belong to the line break before it
+}
+
+
+def markdown(table: Table) -> str:
+    """A heading, a pipe table and its notes; strong rows in bold."""
+    head = ["---:" if place in table.numbers else "---" for place in range(len(table.columns))]
+    rows = [
+        [_bold(cell) if place in table.strong else cell for cell in map(literal, row)]
+        for place, row in enumerate(table.rows)
+    ]
+    lines = [_line(line) for line in (list(map(literal, table.columns)), head, *rows)]
+    return "\n".join(
+        [
+            f"## {literal(table.title)}",
+            "",
+            *lines,
+            "",
+            *(f"{literal(note)}\n" for note in table.notes),
+        ]
+    )
+
+
+def latex(table: Table) -> str:
+    r"""A `table` environment with booktabs rules (`\usepackage{booktabs}`); strong rows in bold,
+    notes in the caption.
+    """
+    sides = "".join("r" if place in table.numbers else "l" for place in range(len(table.columns)))
+    rows = [
+        [_latex(cell, i in table.strong, j in table.numbers) for j, cell in enumerate(row)]
+        for i, row in enumerate(table.rows)
+    ]
+    caption = " ".join(map(_escaped, (f"{table.title}.", *table.notes)))
+    body = [" & ".join(row) + r" \\" for row in rows]
+    head = " & ".join(map(_escaped, table.columns)) + r" \\"
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{caption}}}",
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+    ]
+    return "\n".join([*lines, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def literal(text: str) -> str:
+    """Text as Markdown that shows it as it is: it neither ends a cell nor is read as Markdown or
+    HTML.
+    """
+    for sign in ("\\", "|", "*", "_", "`", "<", "[", "&", "~"):
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.splitlines())
+
+
+def _bold(cell: str) -> str:
+    return f"**{cell}**" if cell else cell
+
+
+def _latex(cell: str, strong: bool, numbers: bool) -> str:
+    text = (
+        "--" if cell == NONE else _escaped(cell).replace("-", "$-$") if numbers else _escaped(cell)
+    )
+    return rf"\textbf{{{text}}}" if strong and text else text
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)

@@ -1,0 +1,100 @@
+"""An HTML file that needs nothing else, and its parts: sections, tables, text.
+
+It reads from a telephone's width up, where every row of a table becomes a block with its columns'
+names beside the cells, on light and dark ground, and on paper. Its one script, which is inside,
+sorts tables and lights what belongs together; without it nothing is missing.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+from attnlab.pages.style import SCRIPT, STYLE
+from attnlab.pages.tables import Table
+
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def whole(title: str, parts: Iterable[str]) -> str:
+    """The whole file, of parts that are HTML; empty ones are left out."""
+    return PAGE.format(
+        title=literal(title),
+        style=STYLE,
+        script=SCRIPT,
+        body="\n".join(part for part in parts if part),
+    )
+
+
+def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
+    """A section with a table and its notes.
+
+    Args:
+      of: the table.
+      linked: its rows are those that figures call by number.
+      folded: the rows are put away until somebody asks for them.
+    """
+    heads = "".join(
+        f"<th{_side(of, place)}>{literal(column)}</th>" for place, column in enumerate(of.columns)
+    )
+    rows = "\n".join(_row(of, place, linked) for place in range(len(of.rows)))
+    below = f"\n{notes(*of.notes)}" if of.notes else ""
+    sortable = ' class="sortable"' if len(of.rows) > 1 else ""
+    made = (
+        f"<table{sortable}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    )
+    body = f'<div class="wide">{made}</div>{below}'
+    return section(of.title, fold(f"{len(of.rows)} rows", body) if folded else body)
+
+
+def _row(of: Table, place: int, linked: bool) -> str:
+    kind = "strong" if place in of.strong else "weak" if place in of.weak else ""
+    cells = "".join(
+        f'<td{_side(of, column)} data-label="{literal(of.columns[column])}">{literal(cell)}</td>'
+        for column, cell in enumerate(of.rows[place])
+    )
+    link = f' data-row="{place}"' if linked else ""
+    return f'<tr class="{kind}"{link}>{cells}</tr>' if kind else f"<tr{link}>{cells}</tr>"
+
+
+def section(title: str, body: str) -> str:
+    """A part of a page with a heading."""
+    return f"<section>\n<h2>{literal(title)}</h2>\n{body}\n</section>"
+
+
+def fold(title: str, body: str) -> str:
+    """A part that is put away until somebody asks for it, or prints."""
+    return f"<details><summary>{literal(title)}</summary>{body}</details>"
+
+
+def notes(*lines: str) -> str:
+    """What a reader must know of what stands above."""
+    return f"<ul>{''.join(f'<li>{literal(line)}</li>' for line in lines if line)}</ul>"
+
+
+def _side(of: Table, column: int) -> str:
+    return ' class="number"' if column in of.numbers else ""
+
+
+def literal(text: str) -> str:
+    """Text as HTML that shows it as it is."""
+    return html.escape(text).replace(" %", "&nbsp;%")

@@ -1,0 +1,122 @@
+"""Axes: numbers to places in a picture, and the ticks between."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable
+
+WIDE = 20.0  # from this ratio of the largest to the smallest number on an axis is logarithmic
+_EDGE = 0.04  # of an axis that is left free on either side
+_PREFIXES = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e4, " k"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """One axis.
+
+    Attributes:
+      low, high: the numbers at its ends, low < high.
+      begin, end: their places; `end` may be the smaller, as it is upwards in a picture.
+      log: equal ratios, not differences, are equal lengths.
+    """
+
+    low: float
+    high: float
+    begin: float
+    end: float
+    log: bool = False
+
+    @classmethod
+    def over(
+        cls, values: Iterable[float], begin: float, end: float, *, log: bool | None = None
+    ) -> Scale:
+        """An axis that shows all values, with some room beside them.
+
+        Args:
+          values: finite; without any the axis goes from 0 to 1.
+          begin, end: as in the class.
+          log: None for what the values ask for: logarithmic where all are above 0 and the largest
+            is `WIDE` times the smallest.
+        """
+        known = list(values) or [0.0, 1.0]
+        low, high = min(known), max(known)
+        log = low > 0 and (high / low >= WIDE if log is None else log)
+        if log:
+            room = (high / low) ** _EDGE if high > low else 1.1
+            return cls(low / room, high * room, begin, end, log=True)
+        room = (high - low) * _EDGE or abs(high) * 0.1 or 0.5
+        return cls(low - room, high + room, begin, end)
+
+    def __call__(self, value: float) -> float:
+        """The place of a number."""
+        low, high, at = (
+            (math.log(self.low), math.log(self.high), math.log(value))
+            if self.log
+            else (self.low, self.high, value)
+        )
+        return self.begin + (at - low) / (high - low) * (self.end - self.begin)
+
+    def clipped(self, value: float) -> float:
+        """The place of a number, the nearer end for one beyond the axis."""
+        return self(min(max(value, self.low), self.high))
+
+    def ticks(self, most: int = 6) -> list[tuple[float, str]]:
+        """Round numbers along the axis, at most `most`, each with its text; two at least
+        wherever two fit.
+        """
+        values = self._powers(most) if self.log and self.high / self.low >= 6 else self._steps(most)
+        apart = min((after - before for before, after in itertools.pairwise(values)), default=0.0)
+        return [
+            (value, label(value, value if self.log and self.high / self.low >= 6 else apart))
+            for value in values
+        ]
+
+    def _steps(self, most: int) -> list[float]:
+        """Multiples of 1, 2 or 5 times a power of ten."""
+        least = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(size * power for size in (1, 2, 5, 10) if size * power >= least)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [place * step for place in range(first, last + 1)]
+
+    def _powers(self, most: int) -> list[float]:
+        """1, 2 and 5 times powers of ten, powers of ten alone, or every so many of them."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for leaders, every in (
+            ((1, 2, 5), 1),
+            ((1, 3), 1),
+            *(((1,), step) for step in range(1, last - first + 2)),
+        ):
+            values = [
+                leader * 10.0**power
+                for power in range(first, last + 1)
+                if power % every == 0
+                for leader in leaders
+            ]
+            values = [value for value in values if self.low <= value <= self.high]
+            if len(values) <= most:
+                return values
+        return []
+
+
+def label(value: float, step: float) -> str:
+    """A number at a tick, with a decimal prefix from 10,000 on and as many digits as tell it from
+    one that is `step` away.
+    """
+    limit, prefix = next(
+        (
+            (limit, prefix)
+            for limit, prefix in _PREFIXES
+            if abs(value) >= limit or abs(step) >= limit
+        ),
+        (1.0, ""),
+    )
+    if limit == 1e4:
+        limit = 1e3
+    if 0 < abs(value) < 1e-3:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    decimals = min(6, max(0, math.ceil(-math.log10(abs(step) / limit) - 1e-9))) if step else 3
+    return f"{value / limit:,.{decimals}f}{prefix}" if abs(value) > 0 else "0"

@@ -1,0 +1,267 @@
+"""Pictures as SVG elements that take part in a page: they are written as text, with the page's own
+letters and colours.
+
+What belongs to one row of a table is a group with `data-row`, and has a `<title>`: the page lights
+all that belong together, and says what is under the pointer. The classes that the elements have are
+described in `attnlab.pages.style`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Iterable, Sequence
+
+from attnlab.pages.scales import Scale
+from attnlab.pages.style import COLOURS
+
+WIDTH, HEIGHT = 400.0, 270.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 12.0, 34.0, 40.0
+_NAMES = 92.0  # on the right, for names
+_LETTER, _LINE = 5.9, 12.0  # about the width of a letter and the height of a line of text
+Point = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How what belongs to a row is drawn.
+
+    Attributes:
+      row: the number of the row.
+      name: of the row.
+      kind: a class: "c0" to "c6" for a colour, "base" for what all are compared with, "other" for
+        one among many.
+    """
+
+    row: int
+    name: str
+    kind: str
+
+    @property
+    def shown(self) -> bool:
+        """Whether it stands out of the many."""
+        return self.kind != "other"
+
+
+class Chart:
+    """A picture with two axes, drawn on by and by.
+
+    Attributes:
+      x, y: the axes, see `Scale`.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        x: Sequence[float],
+        y: Sequence[float],
+        *,
+        x_label: str = "",
+        y_label: str = "",
+        x_log: bool | None = None,
+        y_log: bool | None = None,
+        names: bool = False,
+    ) -> None:
+        """Axes over the values `x` and `y`.
+
+        Args:
+          title: above the picture, and what a screen reader calls it.
+          x, y: all values to be shown.
+          x_label, y_label: below and above the axes.
+          x_log, y_log: see `Scale.over`.
+          names: leave room for names on the right.
+        """
+        self.x = Scale.over(x, _LEFT, WIDTH - (_NAMES if names else _RIGHT), log=x_log)
+        self.y = Scale.over(y, HEIGHT - _BOTTOM, _TOP, log=y_log)
+        self._title = title
+        self._taken: list[tuple[float, float, float, float]] = []
+        self._parts = [*self._grid(), *self._labels(x_label, y_label)]
+
+    def group(self, look: Look, about: str, marks: Iterable[str]) -> None:
+        """Draw marks that belong to a row; `about` is said of them under the pointer."""
+        inside = "".join(marks)
+        if inside:
+            self._parts.append(
+                f'<g class="{look.kind}"'
+                f' data-row="{look.row}"><title>{html.escape(about)}</title>{inside}</g>'
+            )
+
+    def draw(self, mark: str) -> None:
+        """Draw a mark that belongs to no row."""
+        self._parts.append(mark)
+
+    def line(self, points: Sequence[Point], kind: str = "line") -> str:
+        """A line through points; a dot for one."""
+        if len(points) == 1:
+            return self.dot(points[0])
+        return f'<path class="{kind}" d="{self._path(points)}"/>' if points else ""
+
+    def band(self, low: Sequence[Point], high: Sequence[Point]) -> str:
+        """The area between two lines."""
+        return (
+            f'<path class="band" d="{self._path([*low, *reversed(high)])}Z"/>'
+            if len(low) > 1
+            else ""
+        )
+
+    def dot(self, point: Point, kind: str = "dot", radius: float = 3.0) -> str:
+        """A dot."""
+        return (
+            f'<circle class="{kind}" cx="{_short(self.x(point[0]))}"'
+            f' cy="{_short(self.y(point[1]))}" r="{_short(radius)}"/>'
+        )
+
+    def cross(self, point: Point) -> str:
+        """A small cross."""
+        x, y = _short(self.x(point[0]) - 3), _short(self.y(point[1]) - 3)
+        return f'<path class="cross" d="M{x} {y}l6 6m0-6l-6 6"/>'
+
+    def upright(self, at: float, low: float, high: float) -> str:
+        """A line from `low` to `high` above `at`, cut at the ends of the axis."""
+        x = _short(self.x(at))
+        return (
+            f'<path class="thin" d="M{x}'
+            f' {_short(self.y.clipped(low))}V{_short(self.y.clipped(high))}"/>'
+        )
+
+    def name(self, point: Point, text: str, longest: int = 16) -> str:
+        """A name beside a point, in the first of four places where nothing else is written; ""
+        where there is none.
+        """
+        x, y, shown = self.x(point[0]), self.y(point[1]), cut(text, longest)
+        for left, below, anchor in (
+            (6, 4, "start"),
+            (-6, 4, "end"),
+            (0, -7, "middle"),
+            (0, 15, "middle"),
+        ):
+            box = _box(x + left, y + below, shown, anchor)
+            inside = (
+                box[0] >= self.x.begin
+                and box[1] <= WIDTH
+                and box[2] >= _TOP - _LINE
+                and box[3] <= HEIGHT - _BOTTOM + 2
+            )
+            if inside and not any(_meet(box, one) for one in self._taken):
+                self._taken.append(box)
+                place = f'x="{_short(x + left)}" y="{_short(y + below)}" text-anchor="{anchor}"'
+                return f'<text class="label" {place}>{html.escape(shown)}</text>'
+        return ""
+
+    def keep_free(self, point: Point, radius: float = 3.0) -> None:
+        """Say that nothing is to be written over a point."""
+        x, y = self.x(point[0]), self.y(point[1])
+        self._taken.append((x - radius, x + radius, y - radius, y + radius))
+
+    def end_names(self, ends: Sequence[tuple[Look, Point]], longest: int = 13) -> None:
+        """The names of lines to the right of their ends, moved up and down until none covers
+        another.
+        """
+        ranked = sorted(ends, key=lambda one: self.y.clipped(one[1][1]))
+        places = _apart(
+            [self.y.clipped(point[1]) for _, point in ranked], _TOP + 4, HEIGHT - _BOTTOM
+        )
+        for (look, point), y in zip(ranked, places, strict=True):
+            begin = f"{_short(self.x(point[0]) + 1)} {_short(self.y.clipped(point[1]))}"
+            lead = f'<path class="lead" d="M{begin}L{_short(self.x.end + 4)} {_short(y)}"/>'
+            text = (
+                f'<text class="label" x="{_short(self.x.end + 6)}"'
+                f' y="{_short(y + 3.5)}">{html.escape(cut(look.name, longest))}</text>'
+            )
+            self.group(look, look.name, [lead, text])
+
+    @property
+    def text(self) -> str:
+        """The `<svg>` element; the same drawing gives the same text."""
+        title = html.escape(self._title)
+        head = (
+            f'<svg class="chart" role="img" aria-label="{title}" viewBox="0 0 {WIDTH:g}'
+            f' {HEIGHT:g}">'
+        )
+        return "\n".join(
+            [
+                head,
+                f'<text class="title" x="{WIDTH / 2:g}" y="14">{title}</text>',
+                *self._parts,
+                "</svg>",
+            ]
+        )
+
+    def _grid(self) -> list[str]:
+        across = [(_short(self.y(value)), text) for value, text in self.y.ticks()]
+        upright = [(_short(self.x(value)), text) for value, text in self.x.ticks(5)]
+        left, right, bottom = _short(_LEFT), _short(self.x.end), _short(HEIGHT - _BOTTOM)
+        lines = "".join(f"M{left} {y}H{right}" for y, _ in across) + "".join(
+            f"M{x} {_short(_TOP)}V{bottom}" for x, _ in upright
+        )
+        names = [
+            f'<text x="{_short(_LEFT - 5)}" y="{y}" dy="3.5" text-anchor="end">{text}</text>'
+            for y, text in across
+        ]
+        names += [
+            f'<text x="{x}" y="{_short(HEIGHT - _BOTTOM + 14)}" text-anchor="middle">{text}</text>'
+            for x, text in upright
+        ]
+        axes = f'<path class="axis" d="M{left} {_short(_TOP)}V{bottom}H{right}"/>'
+        return [f'<path class="grid" d="{lines}"/>', axes, f'<g class="ticks">{"".join(names)}</g>']
+
+    def _labels(self, x_label: str, y_label: str) -> list[str]:
+        middle = (_LEFT + self.x.end) / 2
+        below = (
+            f'<text class="ticks" x="{_short(middle)}" y="{_short(HEIGHT - 8)}"'
+            f' text-anchor="middle">{html.escape(x_label)}</text>'
+        )
+        above = f'<text class="ticks" x="4" y="{_short(_TOP - 8)}">{html.escape(y_label)}</text>'
+        return [below] * bool(x_label) + [above] * bool(y_label)
+
+    def _path(self, points: Sequence[Point]) -> str:
+        return "M" + "L".join(f"{_short(self.x(x))} {_short(self.y.clipped(y))}" for x, y in points)
+
+
+def kind(place: int) -> str:
+    """The class of the row at `place` among those that stand out; "other" behind the last
+    colour.
+    """
+    return f"c{place}" if place < len(COLOURS) else "other"
+
+
+def swatch(look: Look) -> str:
+    """A short piece of the line of a row."""
+    return (
+        f'<svg class="swatch {look.kind}" viewBox="0 0 26 8"><path class="line" d="M1 4H25"/></svg>'
+    )
+
+
+def cut(text: str, longest: int) -> str:
+    """Text that is too long without its end."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _short(value: float) -> str:
+    """A place with one decimal, which is a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _box(x: float, y: float, text: str, anchor: str) -> tuple[float, float, float, float]:
+    """Left, right, top and bottom of a text."""
+    width = _LETTER * len(text)
+    left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+    return left, left + width, y - _LINE + 3, y + 2
+
+
+def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+
+
+def _apart(places: Sequence[float], least: float, most: float) -> list[float]:
+    """Places in order, moved as little as need be until lines of text fit between them, within the
+    bounds while there is room.
+    """
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, moved[-1] + _LINE if moved else least))
+    limit = most
+    for number in reversed(range(len(moved))):
+        moved[number] = min(moved[number], limit)
+        limit = moved[number] - _LINE
+    return moved

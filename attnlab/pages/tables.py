@@ -1,0 +1,98 @@
+"""A table as text in cells, and numbers as such text."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+NONE = "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Text in rows and columns.
+
+    Attributes:
+      title: above it.
+      columns: their heads.
+      rows: as many cells each.
+      numbers: which columns hold numbers, to be set on the right.
+      strong, weak: which rows to bring out, and which to draw back (partial ones).
+      notes: below it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[int] = frozenset()
+    strong: frozenset[int] = frozenset()
+    weak: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    def only(self, columns: Sequence[str]) -> Table:
+        """The same with these columns only."""
+        places = [self.columns.index(column) for column in columns]
+        rows = tuple(tuple(row[place] for place in places) for row in self.rows)
+        numbers = frozenset(new for new, old in enumerate(places) if old in self.numbers)
+        return dataclasses.replace(self, columns=tuple(columns), rows=rows, numbers=numbers)
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, from 10,000 on all before the point."""
+    if value is None:
+        return NONE
+    return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else f"{value:,.0f}"
+
+
+def signed(value: float) -> str:
+    """The same with its sign."""
+    return f"{'+' * (value >= 0)}{number(value)}"
+
+
+def interval(value: tuple[float, float] | None) -> str:
+    """ "[low, high]", with as many decimals as give its width three digits, but no end more than
+    five: one more than a mean has.
+    """
+    if value is None:
+        return NONE
+    width, most = value[1] - value[0], max(map(abs, value))
+    decimals = (
+        max(0, min(2 - math.floor(math.log10(width)), 4 - math.floor(math.log10(most))))
+        if width > 0
+        else 4
+    )
+    return f"[{value[0]:,.{decimals}f}, {value[1]:,.{decimals}f}]"
+
+
+def p_value(value: float | None) -> str:
+    """Three decimals, "< 0.001" below."""
+    return NONE if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def scaled(value: float | None) -> str:
+    """A count with a decimal prefix, "1.23 G"."""
+    if value is None:
+        return NONE
+    for limit, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.4g} {prefix}"
+    return f"{value:.4g}"
+
+
+def milliseconds(seconds: float | None, together: int = 1) -> str:
+    """Milliseconds, with three digits or all before the point, and of how many trials they are a
+    share.
+    """
+    if seconds is None:
+        return NONE
+    shown = f"{1000 * seconds:,.0f}" if seconds >= 0.1 else f"{1000 * seconds:.3g}"
+    return f"{shown} (share of a step of {together})" if together > 1 else shown
+
+
+def memory(size: float | None, together: int = 1) -> str:
+    """Bytes in MiB or GiB, and of how many trials where it is more than one."""
+    if size is None:
+        return NONE
+    shown = f"{size / 2**30:.4g} GiB" if size >= 2**30 else f"{size / 2**20:.4g} MiB"
+    return f"{shown} (of {together} trials)" if together > 1 else shown

@@ -1,0 +1,275 @@
+"""`events.jsonl`: what has happened to a run.
+
+It has a record when a process begins to work on the run, one in a while of how far it is, and one
+at its end. A start without an end: that process died. A failed trial of a sweep that shall run
+again has a record "retry" in between; one that was stopped for good, "stop" with the reason.
+Records are only ever added. Needs neither jax nor numpy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal, NotRequired
+
+from attnlab.records.files import AppendOnly, drop_torn_line
+from attnlab.records.json_kinds import Finite, Natural
+from attnlab.records.stream import Record, State, read_records
+
+FILE = "events.jsonl"
+BEFORE = "attempts.jsonl"
+"""What the file was called in sweeps of earlier versions; it is renamed by the first record that is added."""
+INTERVAL = 5.0
+"""Seconds between two records "step", in the first minutes."""
+_SHARE, _LONGEST = (
+    0.005,
+    60.0,
+)  # later the interval is this share of the time since the start, and at most so many seconds
+
+
+class _Start(Record):
+    """What is read of a record, of each kind."""
+
+    event: Literal["start"]
+    time: Finite
+    together: NotRequired[Natural]
+
+
+class _Step(Record):
+    event: Literal["step"]
+    time: Finite
+    seconds: NotRequired[Finite]
+
+
+class _End(Record):
+    event: Literal["end"]
+    state: State
+    message: str
+    seconds: NotRequired[Finite | None]
+    peak_bytes: NotRequired[Natural | None]
+    first_step_seconds: NotRequired[Finite | None]
+
+
+class _Stop(Record):
+    event: Literal["stop"]
+    message: str
+
+
+class _Retry(Record):
+    event: Literal["retry"]
+
+
+class Attempt:
+    """One process at work on a run, whose lock it holds.
+
+    Args:
+      workdir: of the run.
+      use: what the process may use, for the record of its start.
+
+    Attributes:
+      workdir: of the run.
+      began: seconds since 1970; None until `begin`.
+      step: updates done, as last told.
+    """
+
+    def __init__(self, workdir: Path, use: Mapping[str, Any] | None = None) -> None:
+        self.workdir, self._use = workdir, dict(use or {})
+        self.began: float | None = None
+        self.step = 0
+        self._clock = self._told = 0.0
+
+    @classmethod
+    def start(cls, workdir: Path, use: Mapping[str, Any] | None = None) -> Attempt:
+        """One that begins at once."""
+        attempt = cls(workdir, use)
+        attempt.begin()
+        return attempt
+
+    def begin(self) -> None:
+        """Record that this process begins, with the newest saved step that it finds; nothing where
+        it has begun.
+        """
+        if self.began is not None:
+            return
+        step = max(
+            (
+                int(path.name)
+                for path in (self.workdir / "checkpoints").glob("*")
+                if path.name.isdigit()
+            ),
+            default=0,
+        )
+        self.began, self._clock = time.time(), time.monotonic()
+        self._told = self._clock
+        who = {"pid": os.getpid(), "host": socket.gethostname()}
+        _append(
+            self.workdir,
+            {"event": "start", "time": round(self.began, 3), **who, **self._use, "step": step},
+        )
+
+    def at(self, step: int) -> None:
+        """Tell how far the run is; may be called at every step, for a record is due only once in a
+        while. Begins where that is still to do.
+
+        Raises:
+          UserError: the disk is full.
+        """
+        self.begin()
+        self.step = step
+        now = time.monotonic()
+        if now - self._told >= min(_LONGEST, max(INTERVAL, _SHARE * (now - self._clock))):
+            self._told = now
+            seconds = round(now - self._clock, 3)
+            _append(
+                self.workdir,
+                {"event": "step", "time": round(time.time(), 3), "seconds": seconds, "step": step},
+                lasting=False,
+            )
+
+    def end(
+        self, state: State, step: int, message: str = "", first_step_seconds: float | None = None
+    ) -> None:
+        """Record how it ended, its seconds (by a clock that nobody sets) and the most memory it
+        held; nothing where it has not begun.
+        """
+        if self.began is None:
+            return
+        used = {
+            "seconds": round(time.monotonic() - self._clock, 3),
+            "peak_bytes": peak_bytes(),
+            "first_step_seconds": first_step_seconds,
+        }
+        _append(
+            self.workdir,
+            {
+                "event": "end",
+                "time": round(time.time(), 3),
+                "state": state,
+                "step": step,
+                **used,
+                "message": message,
+            },
+        )
+
+
+def give_up(workdir: Path, message: str) -> None:
+    """The launcher's word on a trial whose processes die without one: "failed". It must be called
+    while none of them lives.
+    """
+    end = {
+        "event": "end",
+        "time": round(time.time(), 3),
+        "state": "failed",
+        "step": _last_step(workdir),
+    }
+    _append(
+        workdir,
+        {
+            **end,
+            "seconds": None,
+            "peak_bytes": None,
+            "first_step_seconds": None,
+            "message": message,
+        },
+    )
+
+
+def reopen(workdir: Path) -> None:
+    """Let a trial that failed run again, from what it has saved; nothing that is recorded goes."""
+    _append(workdir, {"event": "retry", "time": round(time.time(), 3), "step": _last_step(workdir)})
+
+
+def stop(workdir: Path, message: str) -> None:
+    """Write down that a running trial is stopped for good and why, before it is sent the signal."""
+    _append(
+        workdir,
+        {
+            "event": "stop",
+            "time": round(time.time(), 3),
+            "step": _last_step(workdir),
+            "message": message,
+        },
+    )
+
+
+def read(workdir: Path) -> list[dict[str, Any]]:
+    """All records of a run, in order; also those of an earlier version.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    file = workdir / FILE
+    return read_records(
+        file if file.exists() else workdir / BEFORE, _Start | _Step | _End | _Stop | _Retry
+    )
+
+
+def spent(records: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds that processes have worked on a run since it was last opened again; of one that died,
+    up to its last record.
+
+    Where several runs were one program, each has an equal share of its time.
+    """
+    whole, now, share = 0.0, 0.0, 1
+    for record in records:
+        if record["event"] == "retry":
+            whole = now = 0.0
+        elif record["event"] == "start":
+            whole, now, share = whole + now, 0.0, max(1, record.get("together", 1))
+        else:
+            now = max(now, (record.get("seconds") or 0.0) / share)
+    return whole + now
+
+
+def last_word(records: Sequence[Mapping[str, Any]]) -> tuple[State, int, str]:
+    """State, step and message of a run that no process works on, by its records: "pending" without
+    any.
+
+    A last attempt without an end has died, at whatever moment: "interrupted", at the last step that
+    it told of.
+    """
+    state: State = "interrupted" if records else "pending"
+    step, message, stopped = 0, "", ""
+    for record in records:
+        step = int(record["step"])
+        if record["event"] == "end":
+            state, message = record["state"], record["message"]
+        elif record["event"] == "stop":
+            stopped = record["message"]
+        # a new attempt, how far it is, or leave for one, which takes back that it was stopped
+        else:
+            state, message = "interrupted", ""
+            stopped = "" if record["event"] == "retry" else stopped
+    return (state, step, stopped) if stopped and state == "interrupted" else (state, step, message)
+
+
+def peak_bytes() -> int:
+    """The largest resident set of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _last_step(workdir: Path) -> int:
+    """Of the newest record; 0 without any."""
+    records = read(workdir)
+    return int(records[-1]["step"]) if records else 0
+
+
+def _append(workdir: Path, record: Mapping[str, Any], lasting: bool = True) -> None:
+    """Add a record; one that is not `lasting` may be lost in a power cut."""
+    if not (workdir / FILE).exists():
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(workdir / BEFORE, workdir / FILE)
+    drop_torn_line(workdir / FILE)
+    with closing(AppendOnly(workdir / FILE)) as file:
+        file.append((json.dumps(record, ensure_ascii=False) + "\n").encode())
+        if lasting:
+            file.sync()

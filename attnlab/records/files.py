@@ -1,0 +1,181 @@
+"""Writing a run's files: whole replacement, whole appended records, and a full disk told in one
+line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from attnlab.errors import UserError
+
+
+def write_atomic(path: str | Path, content: str | bytes) -> None:
+    """Replace `path` by a file with `content` (text as UTF-8): after a kill or power cut the old or
+    the new one is there, whole.
+
+    A link stays, and what it leads to is replaced. A replaced file keeps its mode and, where that
+    is allowed, its owner. What is no regular file (a device, a pipe) is written into; to what is
+    below /dev or /proc the content is added. Only one process at a time may write the same path.
+
+    Raises:
+      UserError: the disk is full; the old file is untouched.
+      OSError: any other refusal, with `path` as its file.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    with full_disk(path):
+        try:
+            before = os.stat(path)
+        except FileNotFoundError:
+            before = None
+        stream = path.is_absolute() and path.parts[1] in (
+            "dev",
+            "proc",
+        )  # /dev/stdout may lead to a file that holds more than this
+        if before is not None and (stream or not stat.S_ISREG(before.st_mode)):
+            with open(path, "ab" if stream else "wb", buffering=0) as file:
+                _write_all(file, data)
+            return
+        target = Path(os.path.realpath(path))
+        name = os.fsdecode(
+            os.fsencode(target.name)[:250]
+        )  # of at most 255 bytes, which is what file systems take
+        temporary = target.with_name(f".{name}.tmp")  # one name, so that kills leave no litter
+        try:
+            with open(
+                temporary,
+                "wb",
+                buffering=0,
+                opener=lambda name, flags: os.open(name, flags, _mode(before)),
+            ) as file:
+                _own_as(before, file)
+                _write_all(file, data)
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+
+
+def _mode(before: os.stat_result | None) -> int:
+    """Of a new file: what the process lets through of the usual one, or that of the file which it
+    is to replace.
+    """
+    return 0o666 if before is None else stat.S_IMODE(before.st_mode)
+
+
+def _own_as(before: os.stat_result | None, file: BinaryIO) -> None:
+    """Give a new file the owner and the mode of the one that it is to replace."""
+    if before is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with contextlib.suppress(OSError):  # only root may give files away
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+        os.fchmod(file.fileno(), _mode(before))
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """Write all of `data`, unbuffered, in one call as a rule; where the system takes less, the next
+    call says why.
+    """
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with the home folder for "~".
+
+    Raises:
+      UserError: there is no home: neither $HOME nor an entry of the user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            f"{path}: there is no home folder here ($HOME is not set); write the path without '~'"
+        ) from error
+
+
+def timestamp() -> str:
+    """The time now, UTC, in ISO 8601 to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def drop_torn_line(path: Path) -> None:
+    """Cut off what follows the last line end: half a record that a full disk or a power cut has
+    left. An absent file is whole.
+    """
+    with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - 1))
+        if size and file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read(size).rfind(b"\n") + 1)
+
+
+class AppendOnly:
+    """A file that only grows, opened by the first record; each record is one unbuffered write, so a
+    kill never tears it.
+
+    Raises (all methods):
+      UserError: the disk is full.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file: BinaryIO | None = None
+
+    def append(self, record: bytes) -> None:
+        """Write `record` at the end."""
+        with full_disk(self.path):
+            if self._file is None:
+                self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115 - stays open
+            _write_all(self._file, record)
+
+    def sync(self) -> None:
+        """Force what was written onto the disk.
+
+        Raises:
+          UserError: the file was removed since it was opened, so that nobody will ever read what is
+            written.
+        """
+        if self._file is not None:
+            with full_disk(self.path):
+                os.fsync(self._file.fileno())
+                if not os.fstat(self._file.fileno()).st_nlink:
+                    raise UserError(
+                        f"{self.path} was removed while it was being written; what came after is"
+                        " lost"
+                    )
+
+    def close(self) -> None:
+        """Close; the next `append` opens again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@contextlib.contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """Turn "no space left" (or quota) into a `UserError` that names the folder and file; any other
+    `OSError` names the file, too.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(
+                f"no space left on the disk of {path.parent}: {path.name} was not written"
+            ) from error
+        error.filename, error.filename2 = (
+            str(path),
+            None,
+        )  # not that of a file in between, which nobody knows
+        raise

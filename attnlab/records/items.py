@@ -1,0 +1,219 @@
+"""The examples of a test split one by one: what every score is made of, so that a report can draw
+other test sets from the same examples.
+
+`items.npz` stands beside `results.json`. For each measure that can be resampled it has an array
+[N,C], a row for every example, and in "rules" the name of the rule that makes the score of a test
+set of the sums of its rows:
+
+    rule        columns                                                       score
+    ratio       a, b                                                          sum a / sum b
+    perplexity  nats, tokens                                                  exp(sum a / sum b)
+    bits        nats, characters                                              sum a / sum b / ln 2
+    macro_f1    hits of each class twice; its labels and answers together     mean over classes that are there of sum a_c / sum b_c
+    bleu        length, length of the reference, n-grams that match, n-grams  corpus BLEU-4, smoothed exponentially
+    chrf        for n = 1 ... 6: n-grams, those of the reference, matches     corpus chrF2
+
+With every row once, the score is the recorded one: to the last bit where rows are counts, else
+(losses) but for rounding in float32. To read it by hand: `items = numpy.load("items.npz")`, then
+`items["accuracy"].sum(axis=0)`. This module needs no jax, and numpy only when arrays are at hand.
+Axis letters: N examples, C columns, R resamples. Sources: Post 2018 (BLEU as sacrebleu computes
+it), Popovic 2015 (chrF).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.errors import UserError, nearest
+from attnlab.records.files import write_atomic
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FILE = "items.npz"
+ORDERS = 4  # of BLEU's n-grams
+CHARACTERS = 6  # of chrF's
+_RULES = "rules"
+
+
+@dataclasses.dataclass(frozen=True)
+class Items:
+    """What the scores of a split are made of.
+
+    Attributes:
+      rules: measure to the name of its rule, see above.
+      rows: measure to its array [N,C].
+    """
+
+    rules: Mapping[str, str]
+    rows: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, given: Mapping[str, tuple[str, Any]]) -> Items:
+        """From rule and rows of each measure, rows as an array [N,C] or a list of them.
+
+        Raises:
+          UserError: an unknown rule, rows that are no table of numbers, or several numbers of rows.
+        """
+        import numpy as np
+
+        items = cls(
+            {name: rule for name, (rule, _) in given.items()},
+            {name: np.asarray(rows) for name, (_, rows) in given.items()},
+        )
+        for name, rows in items.rows.items():
+            if items.rules[name] not in RULES:
+                raise UserError(
+                    f"items: {name!r} has the unknown rule {items.rules[name]!r};"
+                    f" {nearest(items.rules[name], RULES)}"
+                )
+            if rows.ndim != 2 or rows.dtype.kind not in "biuf":
+                raise UserError(
+                    f"items: {name!r} has rows of shape {rows.shape}; numbers [examples,columns]"
+                    " are needed"
+                )
+        if len({len(rows) for rows in items.rows.values()}) > 1:
+            raise UserError(
+                "items:"
+                f" {', '.join(f'{name!r} has {len(rows)} rows' for name, rows in items.rows.items())};"
+                " one an example"
+            )
+        return items
+
+    def __len__(self) -> int:
+        """N."""
+        return max(map(len, self.rows.values()), default=0)
+
+    def score(self, measure: str) -> float:
+        """The score of the split itself."""
+        import numpy as np
+
+        return self.scores(measure, np.ones((1, len(self))))[0]
+
+    def scores(self, measure: str, times: np.ndarray) -> list[float]:
+        """The scores of R test sets that are drawn from the examples.
+
+        Args:
+          measure: one of `rules`.
+          times: [R,N], how often each example is in each of them.
+
+        Returns:
+          R numbers; NaN for a set that has nothing to be scored by (of no token, say).
+        """
+        import numpy as np
+
+        sums = np.asarray(times, np.float64) @ self.rows[measure].astype(np.float64)
+        rule = RULES[self.rules[measure]]
+        return [_or_nan(rule, one) for one in sums.tolist()]
+
+    def without(self, measures: Sequence[str]) -> Items:
+        """The same for all other measures."""
+        kept = [name for name in self.rules if name not in measures]
+        return Items(
+            {name: self.rules[name] for name in kept}, {name: self.rows[name] for name in kept}
+        )
+
+    def write(self, workdir: str | Path) -> None:
+        """Write `<workdir>/items.npz` atomically; the same items give the same bytes."""
+        import numpy as np
+
+        file = io.BytesIO()
+        np.savez_compressed(file, **{_RULES: np.array(list(self.rules.items()))}, **self.rows)  # type: ignore[arg-type]
+        write_atomic(Path(workdir) / FILE, file.getvalue())
+
+    @classmethod
+    def read(cls, workdir: str | Path) -> Items | None:
+        """What `write` has left in a folder; None where there is no such file.
+
+        Raises:
+          UserError: the file is damaged.
+        """
+        import numpy as np
+
+        path = Path(workdir) / FILE
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                rules = {str(name): str(rule) for name, rule in file[_RULES]}
+                return cls.of({name: (rule, file[name]) for name, rule in rules.items()})
+        except FileNotFoundError:
+            return None
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            EOFError,
+            TypeError,
+            zipfile.BadZipFile,
+            UserError,
+        ) as error:
+            said = " ".join(str(error).split())
+            raise UserError(
+                f"{path} is damaged ({said}): put back a good copy, or remove it: then nothing is"
+                " resampled"
+            ) from error
+
+
+def _or_nan(rule: Callable[[Sequence[float]], float], sums: Sequence[float]) -> float:
+    try:
+        return rule(sums)
+    except (ZeroDivisionError, OverflowError):
+        return math.nan
+
+
+def _ratio(sums: Sequence[float]) -> float:
+    return sums[0] / sums[1]
+
+
+def _macro_f1(sums: Sequence[float]) -> float:
+    import numpy as np
+
+    hits, either = np.asarray(sums).reshape(2, -1)
+    return float(np.mean(hits[either > 0] / either[either > 0])) if either.any() else 0.0
+
+
+def bleu(sums: Sequence[float]) -> float:
+    """Corpus BLEU-4 in 0 ... 100 of [length, length of the reference, 4 counts of matching n-grams,
+    4 counts of n-grams].
+
+    Smoothed exponentially, without effective order: the k-th order without a match has the
+    precision 1 / (2^k n-grams).
+    """
+    length, reference, *counts = sums
+    matches, totals = counts[:ORDERS], counts[ORDERS:]
+    if not any(matches) or not all(totals):
+        return 0.0
+    halved, logs = 1.0, []
+    for match, total in zip(matches, totals, strict=True):
+        halved *= 1 if match else 2
+        logs.append(math.log(100.0 * match / total if match else 100.0 / (halved * total)))
+    brevity = 1.0 if length >= reference else math.exp(1 - reference / length)
+    return brevity * math.exp(sum(logs) / ORDERS)
+
+
+def chrf(sums: Sequence[float]) -> float:
+    """Corpus chrF2 in 0 ... 100 of [n-grams, those of the reference, matches] of each order; one
+    that either side lacks is left out.
+    """
+    precision = recall = 0.0
+    orders = [one for one in zip(*[iter(sums)] * 3, strict=True) if one[0] > 0 and one[1] > 0]
+    for ours, theirs, match in orders:  # Python's `sum` rounds otherwise from 3.12 on
+        precision, recall = precision + match / ours, recall + match / theirs
+    precision, recall = precision / max(len(orders), 1), recall / max(len(orders), 1)
+    return 100 * (5 * precision * recall / (4 * precision + recall)) if precision + recall else 0.0
+
+
+RULES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "ratio": _ratio,
+    "perplexity": lambda sums: math.exp(_ratio(sums)),
+    "bits": lambda sums: sums[0] / math.log(2) / sums[1],
+    "macro_f1": _macro_f1,
+    "bleu": bleu,
+    "chrf": chrf,
+}
+"""What makes a score of the sums of the rows, by name."""

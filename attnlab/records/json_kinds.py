@@ -1,0 +1,242 @@
+"""JSON that people may have edited: text to values, and values to the kinds that their reader
+counts on. All records are read through here.
+
+A kind is an annotation: bool, int, float, str, None, Any, Literal, unions, `list[X]`, `tuple[X,
+...]`, `Mapping[str, X]`, a dataclass (an object with its fields and no others) or a `TypedDict` (an
+object with at least its keys). Three are narrower than Python's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+Natural = Annotated[int, "a whole number from 0"]
+Finite = Annotated[float, "a finite number"]
+FolderName = Annotated[str, "the name of a folder"]
+T = TypeVar("T")
+
+_DEEPEST = 64  # levels of nesting; records have under ten
+_LARGEST = 2**64  # beyond any count, seed or time
+_SHOWN = 40  # characters of a wrong value
+
+
+class Damaged(ValueError):
+    """Not JSON, or not of the wanted kind; the message says in one line what is wrong and where in
+    the text.
+    """
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if abs(value) >= _LARGEST:
+        raise Damaged(f"{digits[:_SHOWN]}... is larger than any number that belongs here")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_int=_whole)
+
+
+def parsed(text: str | bytes) -> Any:
+    """The value of a JSON text, in UTF-8 where it is bytes; NaN and Infinity are allowed, as Python
+    writes them.
+
+    Raises:
+      Damaged: no JSON, nesting without end, a whole number beyond 2^64, half a character.
+    """
+    try:
+        text = text if isinstance(text, str) else text.decode()
+        value = _DECODER.decode(text)
+        if "\\" in text:
+            json.dumps(
+                value, ensure_ascii=False
+            ).encode()  # an escape may stand for half a character
+    except RecursionError as error:
+        raise Damaged("it is nested too deeply") from error
+    except Damaged:
+        raise
+    except ValueError as error:
+        raise Damaged(" ".join(str(error).split())) from error
+    if text.count("[") + text.count("{") > _DEEPEST and not _is_flatter(value, _DEEPEST):
+        raise Damaged("it is nested too deeply")
+    return value
+
+
+def read(text: str | bytes, kind: type[T]) -> T:
+    """The value of a JSON text as `kind`: a dataclass is made, of whatever depth, and lists become
+    tuples where it has tuples.
+
+    Raises:
+      Damaged: see `parsed`; or a field is absent, unknown or of another kind.
+    """
+    return typing.cast(T, fit(parsed(text), kind))
+
+
+def fit(value: Any, kind: Any, where: str = "") -> Any:
+    """`value` as `kind`, see `read`; `where` is its place, for the message."""
+    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _fit_one_of(value, kind, where)
+    if origin is typing.NotRequired:
+        return fit(value, inner[0], where)
+    if origin is Annotated:
+        return _narrow(fit(value, inner[0], where), kind, where)
+    if origin is typing.Literal:
+        return (
+            value
+            if any(value == one and type(value) is type(one) for one in inner)
+            else _refuse(value, kind, where)
+        )
+    if dataclasses.is_dataclass(origin):
+        fields = {one.name: _required(one) for one in dataclasses.fields(origin)}
+        return origin(**_fit_fields(value, origin, fields, where, others=False))  # type: ignore[operator]
+    if typing.is_typeddict(origin):
+        fields = {
+            name: name in origin.__required_keys__ and not _may_lack(hint)
+            for name, hint in _hints(origin).items()
+        }
+        return _fit_fields(value, origin, fields, where, others=True)
+    if origin in (list, tuple) and isinstance(value, list):
+        return origin(
+            fit(one, inner[0] if inner else Any, f"{where}[{place}]")
+            for place, one in enumerate(value)
+        )
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {
+            key: fit(one, inner[1] if inner else Any, _below(where, key))
+            for key, one in value.items()
+        }
+    return value if _is_plain(value, origin) else _refuse(value, kind, where)
+
+
+def _fit_fields(
+    value: Any, kind: Any, required: Mapping[str, bool], where: str, *, others: bool
+) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _refuse(value, kind, where)
+    for name, needed in required.items():
+        if needed and name not in value:
+            raise Damaged(f"{_below(where, name)} is missing")
+    for name in value:
+        if name not in required and not others:
+            raise Damaged(f"{_below(where, name)} is not known")
+    hints = _hints(kind)
+    return {
+        name: fit(one, hints[name], _below(where, name)) if name in required else one
+        for name, one in value.items()
+    }
+
+
+def _fit_one_of(value: Any, kind: Any, where: str) -> Any:
+    """As the first alternative that it fits; the message is that of the last one of which its words
+    speak, see `_is_called`.
+    """
+    if value is None and type(None) in typing.get_args(kind):
+        return None
+    alternatives = [one for one in typing.get_args(kind) if one is not type(None)]
+    alternatives = [one for one in alternatives if _is_called(value, one)] or alternatives
+    for one in alternatives[:-1]:
+        try:
+            return fit(value, one, where)
+        except Damaged:
+            continue
+    return fit(value, alternatives[-1], where)
+
+
+def _is_called(value: Any, kind: Any) -> bool:
+    """Whether an object has the words that a `TypedDict` fixes by `Literal`: {"event": "start"} is
+    no {"event": Literal["end"]}.
+    """
+    if not typing.is_typeddict(kind) or not isinstance(value, dict):
+        return True
+    fixed = {
+        name: typing.get_args(hint)
+        for name, hint in _hints(kind).items()
+        if typing.get_origin(hint) is typing.Literal
+    }
+    return all(
+        value.get(name) in words
+        for name, words in fixed.items()
+        if isinstance(value.get(name), str)
+    )
+
+
+def _narrow(value: Any, kind: Any, where: str) -> Any:
+    """A value that has passed as the wider kind."""
+    if kind == Natural:
+        good = value >= 0
+    elif kind == Finite:
+        good = math.isfinite(value)
+    else:
+        good = (
+            value not in ("", ".", "..")
+            and not {"/", "\\", "\0"} & set(value)
+            and len(value.encode()) < 256
+        )
+    return value if good else _refuse(value, kind, where)
+
+
+def _is_plain(value: Any, kind: Any) -> bool:
+    if kind is Any or kind is object:
+        return True
+    if kind in (None, type(None)):
+        return value is None
+    accepted: Any = {int: int, float: (int, float), str: str, bool: bool}.get(kind, ())
+    return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
+
+
+def _refuse(value: Any, kind: Any, where: str) -> typing.NoReturn:
+    shown = json.dumps(value)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    raise Damaged(f"{where or 'the whole of it'} is {shown}, expected {_name(kind)}")
+
+
+def _name(kind: Any) -> str:
+    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin is Annotated:
+        return str(inner[1])
+    if origin is typing.Literal:
+        return " or ".join(map(repr, inner))
+    if origin in (list, tuple):
+        return "a list"
+    if origin in (dict, Mapping) or dataclasses.is_dataclass(origin) or typing.is_typeddict(origin):
+        return "an object"
+    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(
+        origin, str(origin)
+    )
+
+
+def _below(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _may_lack(hint: Any) -> bool:
+    """Of a field of a `TypedDict`: `__required_keys__` does not see it where annotations are
+    texts.
+    """
+    return typing.get_origin(hint) is typing.NotRequired
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _is_flatter(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested no deeper than that."""
+    if not isinstance(value, list | dict):
+        return True
+    return levels > 0 and all(
+        _is_flatter(one, levels - 1)
+        for one in (value.values() if isinstance(value, dict) else value)
+    )

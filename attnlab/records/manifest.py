@@ -1,0 +1,332 @@
+"""`manifest.json`: what a run was made from, so that a number can be traced and a workdir holds one
+config only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from attnlab.config.tree import config_hash
+from attnlab.errors import UserError
+from attnlab.records.files import timestamp, write_atomic
+from attnlab.records.json_kinds import Damaged, parsed, read
+from attnlab.records.provenance import Changed, Record, check_record
+from attnlab.records.sealed import sweep_of
+
+_PACKAGES = (
+    *(
+        "attnlab",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "orbax-checkpoint",
+        "ml-collections",
+        "tensorflow-datasets",
+        "numpy",
+    ),
+    *("tokenizers", "sacrebleu", "ml-dtypes", "tensorstore"),
+)
+_SHOWN = 5
+LOOK = "look.json"
+"""What the last look of a sweep has read of the test split, beside the manifest of each trial that it has scored."""
+_VOCABULARY = (  # the folder of a run in which tasks keep what they have learned from the data
+    "vocabulary"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """The origin of a run.
+
+    Attributes:
+      config: the whole resolved config as nested dicts of JSON values.
+      config_hash: of `attnlab.config.tree`.
+      code: {"revision": git commit, "dirty": changed or new code}, or None when the package is not
+        in a repository.
+      packages: versions of what is installed of the packages that matter.
+      python, platform: of the process.
+      devices: as the caller describes them, by name.
+      data: fingerprints of the data, as the caller computes them, by name.
+      command: the command line.
+      created: UTC, ISO 8601.
+      vocabulary: file of the folder "vocabulary" to its fingerprint, see `vocabulary_prints`; None
+        in runs that did not keep it.
+      own_code: the user's code, see `attnlab.records.provenance`; None in runs that did not keep
+        it.
+    """
+
+    config: dict[str, Any]
+    config_hash: str
+    code: dict[str, Any] | None
+    packages: dict[str, str]
+    python: str
+    platform: str
+    devices: dict[str, Any]
+    data: dict[str, Any]
+    command: list[str]
+    created: str
+    vocabulary: dict[str, str] | None = None
+    own_code: Record | None = None
+
+    @classmethod
+    def build(
+        cls,
+        config: Mapping[str, Any],
+        *,
+        devices: Mapping[str, Any],
+        data: Mapping[str, Any],
+        command: Sequence[str] | None = None,
+        own_code: Record | None = None,
+    ) -> Manifest:
+        """Describe this process.
+
+        Args:
+          config: nested mapping of JSON values (an `ml_collections.ConfigDict` too).
+          devices: names and anything JSON can hold, for example kind and count.
+          data: names and anything JSON can hold.
+          command: default `sys.argv`.
+          own_code: see `attnlab.records.provenance`.
+        """
+        return cls(
+            config=plain(config),
+            config_hash=config_hash(config),
+            code=code_revision(Path(__file__).parent),
+            packages=package_versions(),
+            python=platform.python_version(),
+            platform=platform.platform(),
+            devices=plain(devices),
+            data=plain(data),
+            command=list(sys.argv if command is None else command),
+            created=timestamp(),
+            own_code=own_code,
+        )
+
+    def write(self, workdir: str | Path) -> None:
+        """Write `<workdir>/manifest.json` atomically."""
+        write_atomic(
+            Path(workdir) / "manifest.json", json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        )
+
+    @classmethod
+    def read(cls, workdir: str | Path) -> Manifest | None:
+        """The manifest of a workdir; None where there is none.
+
+        Raises:
+          UserError: the file cannot be read as a manifest, or its config no longer has the hash
+            that stands beside it.
+        """
+        path = Path(workdir) / "manifest.json"
+        try:
+            manifest = read(path.read_bytes(), cls)
+            if config_hash(manifest.config) != manifest.config_hash:
+                raise Damaged("the config does not have the recorded hash")
+            check_record(manifest.own_code)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError as error:  # `Damaged` is one
+            raise UserError(
+                f"{path} is damaged ({error}): put back a good copy, or use another --workdir"
+            ) from error
+        return manifest
+
+    def check_config(
+        self, config: Mapping[str, Any], workdir: str | Path, ignore: Sequence[str] = ("parallel",)
+    ) -> None:
+        """Raise `UserError` if `workdir` (this manifest's) was made with another config: up to five
+        differing fields.
+        """
+        wrong = differences(self.config, config, ignore)
+        if wrong:
+            more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            raise UserError(
+                f"workdir {workdir} holds another config: {'; '.join(wrong[:_SHOWN])}{more}. Use"
+                " another --workdir"
+            )
+
+    def check_vocabulary(self, workdir: str | Path) -> None:
+        """Raise `Changed` if `workdir` (this manifest's) holds another vocabulary than it was
+        trained with.
+
+        One that is lost or damaged is for the task to miss.
+        """
+        now, before = vocabulary_prints(workdir), self.vocabulary or {}
+        other = [name for name, digest in now.items() if before.get(name, digest) != digest]
+        if other:
+            again = (
+                ", or delete it and run the 'train' command of this workdir again, which learns it"
+                " from the same data"
+            )
+            remedy = f"put back a good copy{again if sweep_of(workdir) is None else ''}"
+            raise Changed(
+                f"{Path(workdir) / _VOCABULARY / other[0]} is not the one that this run was trained"
+                f" with; {remedy}"
+            )
+
+    def read_data(self, workdir: str | Path) -> dict[str, str]:
+        """Split to fingerprint of all that `workdir` (this manifest's) has read: for training, and
+        in a sweep's last look.
+
+        Raises:
+          Changed: what was kept of the last look cannot be read, so that nobody can tell whether
+            data is the same.
+        """
+        path = Path(workdir) / LOOK
+        try:
+            return self.data | read(path.read_bytes(), _Look)["data"]
+        except (FileNotFoundError, NotADirectoryError):
+            return dict(self.data)
+        except Damaged as error:
+            raise Changed(
+                f"{path} is damaged ({error}): put back a good copy, it says what test data was"
+                " looked at"
+            ) from error
+
+    def check_data(self, found: Mapping[str, str], workdir: str | Path) -> None:
+        """Raise `Changed` if a split that `workdir` (this manifest's) has read is not what it was.
+
+        Args:
+          found: split to its fingerprint now; those that the run has not read are left alone.
+          workdir: for the message.
+        """
+        before = self.read_data(workdir)
+        changed = [split for split, digest in found.items() if before.get(split, digest) != digest]
+        if changed:
+            where = f"the data of workdir {workdir} has changed since it began"
+            raise Changed(
+                f"{where} (split {', '.join(changed)}); put it back, or use another --workdir"
+            )
+
+    def environment_changes(self, now: Manifest) -> list[str]:
+        """What may break bit-for-bit equality on resume: packages, Python, devices, data and code
+        that differ, "a.b: saved 3, wanted 4".
+        """
+        parts = ("packages", "python", "devices", "data", "code")
+        return differences(
+            {part: getattr(self, part) for part in parts},
+            {part: getattr(now, part) for part in parts},
+            ignore=(),
+        )
+
+
+class _Look(TypedDict):
+    """What is read of `LOOK`."""
+
+    data: dict[str, str]
+
+
+def vocabulary_prints(workdir: str | Path) -> dict[str, str]:
+    """What tells the files of `<workdir>/vocabulary/` from others, by name; {} where there is no
+    such folder.
+
+    It is the checksum that stands in them, which their readers verify; of a file without one, the
+    SHA-256 of its bytes. JSON that cannot be read is left out: it is damaged, which its reader
+    says.
+    """
+    found = {}
+    for path in sorted(one for one in (Path(workdir) / _VOCABULARY).glob("[!.]*") if one.is_file()):
+        try:
+            content = path.read_bytes()
+        except OSError:  # as its reader says
+            continue
+        found[path.name] = hashlib.sha256(content).hexdigest()
+        if path.suffix == ".json":
+            try:
+                found[path.name] = str(parsed(content)["sha256"])
+            except Damaged:
+                del found[path.name]
+            except (KeyError, TypeError):
+                continue
+    return found
+
+
+def plain(config: Any) -> Any:
+    """A config as JSON gives it back: dicts with string keys, lists, numbers, strings, booleans,
+    None.
+    """
+    return json.loads(json.dumps(config, default=lambda node: node.to_dict()))
+
+
+def differences(
+    saved: Mapping[str, Any], wanted: Mapping[str, Any], ignore: Sequence[str] = ("parallel",)
+) -> list[str]:
+    """The fields in which two configs differ, as "a.b: saved 3, wanted 4", in the order of
+    `wanted`, then of `saved`.
+
+    Args:
+      saved: nested mapping.
+      wanted: nested mapping.
+      ignore: dotted names of fields or whole nodes that may differ.
+    """
+    old, new = _flatten(plain(saved)), _flatten(plain(wanted))
+    names = [
+        name
+        for name in dict.fromkeys([*new, *old])
+        if not any(f"{name}.".startswith(f"{one}.") for one in ignore)
+    ]
+    pairs = [(name, _text(old, name), _text(new, name)) for name in names]
+    return [f"{name}: saved {before}, wanted {now}" for name, before, now in pairs if before != now]
+
+
+def package_versions() -> dict[str, str]:
+    """Installed versions of the packages that bear on results; those not installed are left out."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def code_revision(folder: Path) -> dict[str, Any] | None:
+    """The git commit that holds the code in `folder`, and whether tracked files are changed or
+    Python files are new.
+
+    None without git, outside a repository, before the first commit, or where the folder is not
+    tracked (installed in a venv inside one).
+    """
+    revision, tracked = _git(folder, "rev-parse", "HEAD"), _git(folder, "ls-files", ".")
+    if not revision or not tracked:
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    new = _git(folder, "ls-files", "--others", "--exclude-standard", "--", ":/*.py")
+    return {"revision": revision, "dirty": bool(changed or new)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _flatten(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name to leaf; an empty dict is a leaf."""
+    if not isinstance(node, dict) or not node:
+        return {prefix: node}
+    return {
+        name: leaf
+        for key, child in node.items()
+        for name, leaf in _flatten(child, f"{prefix}.{key}" if prefix else key).items()
+    }
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    return json.dumps(fields[name]) if name in fields else "nothing"

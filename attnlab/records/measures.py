@@ -1,0 +1,116 @@
+"""What is known of a score beside its number: which way is better, its bounds, and of how many
+items it is a share.
+
+Tasks declare it (`Task.measures`), `results.json` and `valid.json` record it beside the scores,
+reports read it there. Needs no jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from attnlab.errors import UserError, nearest
+from attnlab.records.json_kinds import Finite, Natural, fit
+
+RECORDED = "measures"
+"""The key of `results.json` and `valid.json` under which what is known of the scores stands."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A score of a split.
+
+    Attributes:
+      better: which way is better.
+      low, high: the least and the greatest value there can be; None where there is no such bound.
+      of: what the items are called of which it is a share, that is, a mean of zeros and ones
+        ("sentences"): "examples", the task's word for its examples, or a name in what its `counts`
+        gives; None for what is no share. Tokens of one sentence depend on each other, so a share of
+        tokens varies more than as many independent draws would.
+      count: in records, how many such items the split has; None in declarations.
+    """
+
+    better: Literal["min", "max"]
+    low: Finite | None = None
+    high: Finite | None = None
+    of: str | None = None
+    count: Natural | None = None
+
+
+def share(of: str, better: Literal["min", "max"] = "max") -> Measure:
+    """A share of such items, in 0 ... 1."""
+    return Measure(better, 0.0, 1.0, of)
+
+
+def declared(task: Any) -> dict[str, Measure]:
+    """The measures of a task, or of its class, by name; those that it declares by "min" or "max"
+    alone have no bounds; {} for none.
+
+    Raises:
+      UserError: one that is declared in no such way.
+    """
+    return {name: _measure(name, one) for name, one in getattr(task, "measures", {}).items()}
+
+
+def counted(task: Any, split: str, names: Iterable[str] | None = None) -> dict[str, Measure]:
+    """The measures `names` of a task, all if None, every share with its `count`; names that it does
+    not declare are left out.
+
+    Raises:
+      UserError: one that is declared in no such way, or a share of items that the task does not
+        count.
+    """
+    known = declared(task)
+    chosen = known if names is None else {name: known[name] for name in names if name in known}
+    if not any(one.of for one in chosen.values()):
+        return chosen
+    examples = {"examples": task.size(split), task.examples: task.size(split)}
+    counts = {**examples, **getattr(task, "counts", lambda split: {})(split)}
+    for name, one in chosen.items():
+        if one.of is not None and one.of not in counts:
+            raise UserError(
+                f"measures: {name!r} is a share of {one.of!r}, which the task does not count;"
+                f" {nearest(one.of, counts)}"
+            )
+    return {
+        name: one if one.of is None else dataclasses.replace(one, count=int(counts[one.of]))
+        for name, one in chosen.items()
+    }
+
+
+def as_record(measures: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
+    """Measures as values of JSON; what is None is left out."""
+    return {
+        name: {
+            field: value for field, value in dataclasses.asdict(one).items() if value is not None
+        }
+        for name, one in measures.items()
+    }
+
+
+def of_record(scores: Mapping[str, Any]) -> dict[str, Measure]:
+    """The measures that a file of scores tells of; {} for one that was written before they were
+    recorded.
+
+    Raises:
+      Damaged: what stands there is of another kind.
+    """
+    return dict(fit(scores.get(RECORDED, {}), Mapping[str, Measure], RECORDED))
+
+
+def _measure(name: str, said: Any) -> Measure:
+    one = Measure(said) if isinstance(said, str) else said  # type: ignore[arg-type]  # told below
+    if not isinstance(one, Measure):
+        raise UserError(
+            f"measures: {name!r} is {said!r}; 'min', 'max' or an attnlab.records.measures.Measure is needed"
+        )
+    if one.better not in ("min", "max"):
+        raise UserError(f"measures: of {name!r}, {one.better!r} is better; write 'min' or 'max'")
+    if None not in (one.low, one.high) and not one.low < one.high:  # type: ignore[operator]
+        raise UserError(
+            f"measures: {name!r} lies between {one.low!r} and {one.high!r}; the lower bound comes"
+            " first"
+        )
+    return one

@@ -1,0 +1,543 @@
+"""A user's own code as a part of what a run was made from: its files found, hashed, kept beside the
+run, and compared later.
+
+Own is every module whose file lies neither in this package nor in the standard library nor in
+`site-packages`: the mechanism, task or data source that a config names by a dotted path, and what
+it imports, however deep. Installed code is not looked at: of the packages that attnlab itself uses
+the manifest keeps the versions, of others nothing. Nothing is executed here: files are found by the
+finders of the import system and read as text, so that a launcher can look too. Nothing here imports
+jax.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import getpass
+import hashlib
+import importlib.machinery
+import os
+import re
+import socket
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.config.tree import TABLES
+from attnlab.errors import UserError
+from attnlab.records.files import timestamp, write_atomic
+
+FLAG = "--accept-changed-code"
+FOLDER = "code"
+"""Below a run's or a sweep's folder: the copies, so that `PYTHONPATH=FOLDER` finds the modules as they were."""
+
+Record = Mapping[str, Any]
+"""What a manifest or a plan keeps as `own_code`:
+
+  modules: name to {"file", "sha256", "copy"}, the code that computes; "copy" is relative to the run's folder.
+  files: name of the copy to {"file", "sha256"}, the files that only said what the settings are, and what they import.
+  accepted: a list of {"time", "by", "command", "step", "changed"}: who went on with other code, and from which step.
+"""
+
+_NAMES = {"name", "task", *TABLES}  # the keys of a config whose text names a component
+_PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+
+
+class Changed(UserError):
+    """Code, data or a vocabulary is not what a run was made from. No fault of the run: it may go on
+    once that is put back.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file of the user's as it was read.
+
+    Attributes:
+      file: its absolute path.
+      sha256: of its text, in which every kind of line end counts as the same, as it does for
+        Python.
+      copy: the name of its copy in the folder `FOLDER`.
+      content: its bytes.
+    """
+
+    file: str
+    sha256: str
+    copy: str
+    content: bytes = dataclasses.field(default=b"", repr=False, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """The user's code of a config, as it is now.
+
+    Attributes:
+      modules: by name: what computes. It decides whether a run may go on.
+      files: by copy: what only said the settings. These are compared as the resolved config.
+      accept: whether the user wants to go on where modules have changed.
+      sought: the names of all that was looked for, found or not.
+    """
+
+    modules: Mapping[str, Source]
+    files: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    accept: bool = False
+    sought: frozenset[str] = frozenset()
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Module to hash."""
+        return {name: source.sha256 for name, source in self.modules.items()}
+
+    def record(self) -> dict[str, Any]:
+        """See `Record`."""
+        modules = {
+            name: _entry(source, f"{FOLDER}/{source.copy}") for name, source in self.modules.items()
+        }
+        return {
+            "modules": modules,
+            "files": {name: _entry(source) for name, source in self.files.items()},
+            "accepted": [],
+        }
+
+    def keep(self, folder: Path) -> None:
+        """Write the copies below `folder`."""
+        for source in (*self.modules.values(), *self.files.values()):
+            _write(folder / FOLDER / source.copy, source.content)
+
+
+def of(*configs: Mapping[str, Any], accept: bool = False, **files: Path | None) -> Code:
+    """The user's code that configs name.
+
+    Args:
+      configs: resolved, as nested mappings.
+      accept: see `Code`.
+      files: what the settings were read from: `config_file=Path(...)`; its copy lies in
+        "config-file/". None is left out.
+    """
+    found: dict[str, Source] = {}
+    for kind, path in files.items():
+        source = _read(path, "") if path is not None else None
+        if source is None:
+            continue
+        folder = kind.replace("_", "-")  # no module is called so
+        beside = [source, *_closure(_imports(source.content, "", False))[0].values()]
+        found |= {
+            f"{folder}/{one.copy}": dataclasses.replace(one, copy=f"{folder}/{one.copy}")
+            for one in beside
+        }
+    modules, sought = _closure(module for config in configs for module in _named(config))
+    return Code(modules, found, accept, sought)
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """A module that is not what it was; a hash is None where there is, or was, none."""
+
+    module: str
+    was: str | None
+    now: str | None
+    file: str
+
+    @property
+    def words(self) -> str:
+        """ "hopfield.py has changed"."""
+        path = Path(self.file)
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        if self.now is None and path.exists():
+            return (
+                f"{shown}"
+                f" {'cannot be imported from here' if self.elsewhere else 'is no longer imported'}"
+            )
+        return (
+            f"{shown}"
+            f" {'is gone' if self.now is None else 'is new' if self.was is None else 'has changed'}"
+        )
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether its file is there, but not where Python looks for modules now."""
+        return (
+            self.now is None and Path(self.file).exists() and _located(self.module) == (None, None)
+        )
+
+
+def check_record(record: Any) -> None:
+    """Raise `ValueError` unless what was read as a record has the form of one; None is one, too."""
+    if record is None:
+        return
+    try:
+        texts = [
+            entry[key]
+            for part in ("modules", "files")
+            for entry in record[part].values()
+            for key in ("file", "sha256")
+        ]
+        texts += [entry["copy"] for entry in record["modules"].values()]
+        words = [
+            (word["by"], word["step"], word["changed"].values()) for word in record["accepted"]
+        ]
+        texts += [by for by, _, _ in words] + [
+            change[key] or "" for _, _, found in words for change in found for key in ("was", "now")
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"own_code: {type(error).__name__}: {error}") from error
+    if not all(isinstance(text, str) for text in texts) or not all(
+        isinstance(step, int | None) for _, step, _ in words
+    ):
+        raise ValueError("own_code: a name, a hash or a step is none")
+
+
+def digests(record: Record | None) -> dict[str, str]:
+    """Module to hash, of a record; {} where nothing is known."""
+    return {name: entry["sha256"] for name, entry in (record or {}).get("modules", {}).items()}
+
+
+def changes(record: Record | None, code: Code) -> list[Change]:
+    """The modules in which the code differs from a record; none where nothing is known of it."""
+    if record is None:
+        return []
+    before, after = digests(record), code.digests
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    files = {
+        name: code.modules[name].file if name in after else record["modules"][name]["file"]
+        for name in names
+    }
+    return [Change(name, before.get(name), after.get(name), files[name]) for name in names]
+
+
+def of_part(record: Record | None, code: Code) -> Record | None:
+    """A record without the modules that the code of a part of its config does not look for; what
+    was accepted is kept.
+    """
+    if record is None:
+        return None
+    return {
+        **record,
+        "modules": {
+            name: entry for name, entry in record["modules"].items() if name in code.sought
+        },
+    }
+
+
+def told(found: Iterable[Change], record: Record, folder: Path) -> str:
+    """Changes in words, with where the copies are: "hopfield.py has changed (as it was:
+    runs/a/code/hopfield.py)".
+    """
+    parts = []
+    for one in found:
+        copy = folder / record["modules"][one.module]["copy"] if one.was else None
+        parts.append(f"{one.words} (as it was: {copy})" if copy and copy.exists() else one.words)
+    return ", ".join(parts)
+
+
+def check(record: Record | None, code: Code, folder: Path) -> None:
+    """Raise `Changed` if what is in `folder` was made with other code and the user has not said to
+    go on.
+    """
+    found = changes(record, code)
+    if found and record is not None and not code.accept:
+        elsewhere = any(one.elsewhere for one in found)
+        remedy = "change to its folder or add it to PYTHONPATH" if elsewhere else "put that back"
+        raise Changed(
+            f"{folder} was made with other code: {told(found, record, folder)}; {remedy}, or accept"
+            f" it with {FLAG}"
+        )
+
+
+def notes(record: Record | None, code: Code, folder: Path) -> list[str]:
+    """What a person should know before a run is used with this code: changes that are accepted, and
+    what cannot be told.
+    """
+    if record is None:
+        named = ", ".join(code.modules)
+        return (
+            [
+                f"{folder} does not say what code it was made with, so nobody knows whether {named}"
+                " is the same"
+            ]
+            if named
+            else []
+        )
+    found = changes(record, code)
+    lines = [
+        f"{folder} went on after step {word['step']} with other code ({', '.join(word['changed'])})"
+        for word in record["accepted"]
+    ]
+    lines += (
+        [f"going on with other code, accepted by {FLAG}: {told(found, record, folder)}"]
+        if found
+        else []
+    )
+    edited = [
+        one.file
+        for name, one in code.files.items()
+        if record["files"].get(name, {}).get("sha256", one.sha256) != one.sha256
+    ]
+    return lines + [
+        f"{file} has changed since {folder} was begun, but its settings have not" for file in edited
+    ]
+
+
+def summary(record: Record | None, code: Code) -> dict[str, dict[str, Any]]:
+    """What stands beside a run's numbers: every module that was not the same from its first step
+    until now.
+
+    Module to "was" and "now", the first digits of its first and its last hash, and "after_steps":
+    the last one before each change that was accepted for training; without any it was trained with
+    one text and is used with another.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for word in (record or {}).get("accepted", ()):
+        for name, change in word["changed"].items():
+            entry = found.setdefault(
+                name, {"was": _short(change["was"]), "now": "", "after_steps": []}
+            )
+            entry["now"], entry["after_steps"] = (
+                _short(change["now"]),
+                [
+                    *entry["after_steps"],
+                    word["step"],
+                ],
+            )
+    for one in changes(record, code):
+        found.setdefault(one.module, {"was": _short(one.was), "now": "", "after_steps": []})[
+            "now"
+        ] = _short(one.now)
+    return found
+
+
+def accepted(record: Record, code: Code, folder: Path, step: int | None = None) -> dict[str, Any]:
+    """The record with this code in place of what it had, and a word on who accepted that; copies of
+    what is new are written first.
+
+    Args:
+      record: of what is in `folder`.
+      code: differs from it.
+      folder: of a run or a sweep.
+      step: the last one that was done with the code before.
+    """
+    found, below = changes(record, code), f"{FOLDER}/accepted-{len(record['accepted']) + 1}"
+    modules = {name: entry for name, entry in record["modules"].items() if name in code.modules}
+    for one in found:
+        if one.now is not None:
+            source = code.modules[one.module]
+            _write(folder / below / source.copy, source.content)
+            modules[one.module] = _entry(source, f"{below}/{source.copy}")
+    return {
+        **record,
+        "modules": modules,
+        "accepted": [*record["accepted"], word(digests(record), code.digests, step)],
+    }
+
+
+def _short(digest: str | None) -> str:
+    return (digest or "absent")[:12]
+
+
+def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None) -> dict[str, Any]:
+    """Who accepts these hashes in place of those, module to hash, now; `step` is the last one done
+    before.
+    """
+    changed = {
+        name: {"was": was.get(name), "now": now.get(name)}
+        for name in {**was, **now}
+        if was.get(name) != now.get(name)
+    }
+    return {
+        "time": timestamp(),
+        "by": _person(),
+        "command": list(sys.argv),
+        "step": step,
+        "changed": changed,
+    }
+
+
+def saved_step(workdir: Path) -> int | None:
+    """The newest step that a run has saved; None where nothing is, so that no code has left a trace
+    in it.
+    """
+    return max(
+        (int(path.name) for path in (workdir / "checkpoints").glob("*") if path.name.isdecimal()),
+        default=None,
+    )
+
+
+# --- finding files ---
+
+
+def _named(config: Any) -> Iterator[str]:
+    """The modules that dotted paths in a config name, at any depth.
+
+    Below a key of `_NAMES` every `module:Attribute` is one, for its package may only hand it on;
+    elsewhere it must be a word of that module's text too, for a setting may only look like one.
+    """
+    if isinstance(config, Mapping) or hasattr(config, "items"):
+        for key, value in config.items():
+            path = _PATH.fullmatch(value) if key in _NAMES and isinstance(value, str) else None
+            if path:
+                yield path[1]
+            else:
+                yield from _named(value)
+    elif isinstance(config, (list, tuple)):
+        for value in config:
+            yield from _named(value)
+    elif isinstance(config, str):
+        yield from _meant(config)
+
+
+def _meant(text: str) -> Iterator[str]:
+    """The module of a text that is a dotted path to something in a module of the user's."""
+    path = _PATH.fullmatch(text)
+    file = _located(path[1])[0] if path else None
+    if path and file is not None and _is_own(file):
+        with contextlib.suppress(OSError):
+            if re.search(rb"\b%s\b" % path[2].encode(), file.read_bytes()):
+                yield path[1]
+
+
+def _closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
+    """The user's modules among `names`, their packages, and what all these import, sorted; and
+    every name that was looked for.
+    """
+    found: dict[str, Source] = {}
+    foreign: set[str] = set()
+    seen: set[str] = set()
+    waiting = deque(names)
+    while waiting:
+        words = waiting.popleft().split(".")
+        for name in (
+            ".".join(words[:end]) for end in range(1, len(words) + 1)
+        ):  # importing a module runs its packages
+            if name in seen or words[0] in foreign:
+                continue
+            seen.add(name)
+            file, folders = _located(name)
+            if file is not None and _is_own(file):
+                package = folders is not None and file.stem == "__init__"
+                source = _read(file, name, package)
+                if source is not None:
+                    found[name] = source
+                    waiting += _imports(source.content, name, package)
+            elif "." not in name and not (
+                file is None and folders
+            ):  # a package without a file of its own may hold the user's
+                foreign.add(name)
+    return dict(sorted(found.items())), frozenset(seen)
+
+
+def _located(name: str) -> tuple[Path | None, Sequence[str] | None]:
+    """The file of a module and the folders of a package, (None, None) where there is no such
+    module; nothing is imported.
+    """
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", None)
+        return Path(file) if file else None, None if folders is None else list(folders)
+    parent = name.rpartition(".")[0]
+    within = _located(parent)[1] if parent else None
+    if parent and within is None:
+        return None, None
+    for finder in sys.meta_path:
+        spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, within)
+        if spec is not None:
+            file = spec.origin if spec.has_location else None
+            folders = spec.submodule_search_locations
+            return Path(file) if file else None, None if folders is None else list(folders)
+    return None, None
+
+
+def _imports(content: bytes, name: str, package: bool) -> Iterator[str]:
+    """What the text of a module imports, wherever in it: statements, calls with a name in quotes,
+    and dotted paths in quotes.
+    """
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):  # not Python, or broken: whoever imports it says so
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = (
+                name.split(".")[: len(name.split(".")) - node.level + package] if node.level else []
+            )
+            base = ".".join([*above, *filter(None, [node.module])])
+            yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
+        elif (
+            isinstance(node, ast.Call)
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, str)
+        ):
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+                "import_module",
+                "__import__",
+            ):
+                yield node.args[0].value
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from _meant(node.value)
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file is neither of this package nor of Python nor installed."""
+    where = file.resolve()
+    return not {"site-packages", "dist-packages"} & {*where.parts} and not any(
+        map(where.is_relative_to, _foreign_folders())
+    )
+
+
+@functools.cache
+def _foreign_folders() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return (
+        Path(__file__).resolve().parents[1],
+        *(Path(sysconfig.get_path(name)).resolve() for name in names),
+    )
+
+
+def _read(file: Path, name: str, package: bool = False) -> Source | None:
+    """A file of the user's; None if it cannot be read. `name` of its module, "" for a file that is
+    none.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    text = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    folders = name.split(".") if package else name.split(".")[:-1]
+    return Source(
+        str(file.absolute()),
+        hashlib.sha256(text).hexdigest(),
+        "/".join([*folders, file.name]),
+        content,
+    )
+
+
+# --- records ---
+
+
+def _entry(source: Source, copy: str | None = None) -> dict[str, str]:
+    return {
+        "file": source.file,
+        "sha256": source.sha256,
+        **({} if copy is None else {"copy": copy}),
+    }
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, content)
+
+
+def _person() -> str:
+    """Who is at work, "name@host"."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a number without an entry in the list of users
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"

@@ -1,0 +1,86 @@
+"""The seal on the test split of a sweep's trials: only chosen ones may be scored on it, and only
+once the choice is frozen.
+
+A trial lies in `SWEEP/trials/CANDIDATE/seedN`; `SWEEP/choice.json` is the frozen choice (see
+`attnlab.experiments`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from attnlab.errors import UserError
+from attnlab.records.json_kinds import Damaged, FolderName, read
+
+CHOICE = "choice.json"
+
+
+class _Chosen(TypedDict):
+    candidate: FolderName | None
+
+
+class _Choice(TypedDict):
+    """What is read of it here."""
+
+    chosen: Mapping[str, _Chosen]
+
+
+def sweep_of(workdir: str | Path) -> Path | None:
+    """The folder of the sweep that a workdir is a trial of; None for any other."""
+    for path in (
+        Path(workdir).absolute(),
+        Path(os.path.realpath(workdir)),
+    ):  # trials/ may be a link to another disk
+        if (
+            len(path.parents) > 2
+            and path.parents[1].name == "trials"
+            and (path.parents[2] / "plan.json").exists()
+        ):
+            return path.parents[2]
+    return None
+
+
+def check_test_split(workdir: str | Path) -> None:
+    """Raise `UserError` if `workdir` is a trial whose test split must not be read: not chosen, or
+    the choice not frozen yet.
+    """
+    directory = sweep_of(workdir)
+    if directory is None:
+        return
+    try:
+        chosen = [
+            one["candidate"]
+            for one in read((directory / CHOICE).read_bytes(), _Choice)["chosen"].values()
+        ]
+    except FileNotFoundError:
+        raise UserError(
+            f"{workdir} is a trial of the sweep {directory}, whose choice is not frozen yet: its"
+            f" test split stays closed until all trials have settled ('sweep --dir={directory}'"
+            " goes on); --split=valid is open"
+        ) from None
+    except Damaged as error:
+        raise UserError(
+            f"{directory / CHOICE} is damaged ({error}): put back a good copy, it cannot be made"
+            " twice"
+        ) from error
+    if not {
+        Path(workdir).absolute().parent.name,
+        Path(os.path.realpath(workdir)).parent.name,
+    } & set(chosen):
+        raise UserError(
+            f"{workdir} is a trial that was not chosen in the sweep {directory}: its test split"
+            " stays closed; --split=valid is open"
+        )
+
+
+def check_no_trial(workdir: str | Path) -> None:
+    """Raise `UserError` if `workdir` is a sweep's trial, which only the sweep may train."""
+    directory = sweep_of(workdir)
+    if directory is not None:
+        raise UserError(
+            f"--workdir={workdir} is a trial of the sweep {directory}: 'sweep' trains it; name"
+            " another folder"
+        )

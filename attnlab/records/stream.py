@@ -1,0 +1,351 @@
+"""The files of a run directory that others read: lock, and the metric stream that a resumed run
+continues bit for bit.
+
+Needs neither jax nor numpy: the launcher and the report read these files too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypedDict
+
+from attnlab.errors import UserError
+from attnlab.records.files import AppendOnly, drop_torn_line, timestamp, write_atomic
+from attnlab.records.json_kinds import Damaged, Natural, fit, parsed, read
+from attnlab.records.tensorboard import Events
+
+State = Literal["pending", "running", "done", "failed", "diverged", "interrupted"]
+
+
+class Record(TypedDict):
+    """What every line of a stream has."""
+
+    step: Natural
+
+
+class Measured(Record):
+    """A line of `metrics.jsonl`; beside it the values that were measured, by name."""
+
+    split: str
+
+
+class Scored(Measured):
+    """One that a training loop has written."""
+
+    loss: float
+
+
+class _Holder(TypedDict):
+    """What is read of `.lock`."""
+
+    pid: int
+    host: str
+    start: str
+
+
+_LOOKS = 5  # tries for a lock that somebody may only be looking at
+
+
+class Held(UserError):
+    """A lock is held by a live process.
+
+    Attributes:
+      holder: which, in words: its pid, host and start.
+    """
+
+    def __init__(self, message: str, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class RunLock:
+    """Holds `<workdir>/.lock` by `flock` until `release` or the end of the process, however it
+    ends.
+
+    The file itself stays: removing it would let two processes lock two different files. The
+    directory is made if absent.
+
+    Raises:
+      Held: another process holds it.
+      UserError: the directory cannot be written.
+    """
+
+    def __init__(self, workdir: str | Path) -> None:
+        path = Path(workdir) / ".lock"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - held for the life of the process
+        except OSError as error:
+            raise UserError(f"cannot use workdir {workdir}: {error.strerror}") from error
+        try:
+            self._lock(path)
+        except BlockingIOError:
+            self._file.close()
+            holder = _holder(path)
+            message = (
+                f"workdir {workdir} is being trained by a live process ({holder}): wait for it, or"
+                " use another --workdir"
+            )
+            raise Held(message, holder) from None
+        self._file.truncate(0)
+        self._file.write(
+            json.dumps(
+                {"pid": os.getpid(), "host": socket.gethostname(), "start": timestamp()}
+            ).encode()
+        )
+
+    def _lock(self, path: Path) -> None:
+        """Take the lock; `is_held` may be looking at it for an instant."""
+        for left in reversed(range(_LOOKS)):
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    self._file.close()
+                    raise UserError(
+                        f"cannot lock {path}: {error.strerror}; use a --workdir on a file system"
+                        " with locks"
+                    ) from error
+                if not left:
+                    raise BlockingIOError from error
+            time.sleep(0.02)
+
+    def release(self) -> None:
+        """Give the lock up. Safe to call twice."""
+        self._file.close()
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def is_held(workdir: str | Path) -> bool:
+    """Whether a live process holds the lock of `workdir`; writes nothing."""
+    try:
+        with open(Path(workdir) / ".lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def holder(workdir: str | Path) -> str:
+    """Who holds the lock of `workdir`, or has held it last, in words: its pid, host and start."""
+    return _holder(Path(workdir) / ".lock")
+
+
+class Metrics:
+    """The metric stream: `metrics.jsonl`, `timing.jsonl` and TensorBoard events under
+    `<workdir>/tensorboard`.
+
+    `metrics.jsonl` holds only what is determined by config and seed, one JSON object a line, keys
+    in the order given, floats as `repr` writes them (they read back bit for bit; NaN and Infinity
+    as Python's json spells them). After a kill and `rewind` it becomes, byte for byte, the file of
+    an uninterrupted run, provided everything of step k is written (and `sync`ed) before checkpoint
+    k is saved. Wall-clock quantities go to `timing.jsonl`, which is only ever appended to.
+
+    Args:
+      workdir: an existing directory.
+      tensorboard: also write events; they never hold more than `metrics.jsonl` and `timing.jsonl`
+        do.
+    """
+
+    def __init__(self, workdir: str | Path, *, tensorboard: bool = True) -> None:
+        self.path = Path(workdir) / "metrics.jsonl"
+        self._metrics = AppendOnly(self.path)
+        self._timing = AppendOnly(self.path.with_name("timing.jsonl"))
+        self._events = Events(self.path.parent / "tensorboard") if tensorboard else None
+        self._size, self._digest = 0, hashlib.sha256()
+
+    @property
+    def extent(self) -> dict[str, Any]:
+        """What a checkpoint remembers of `metrics.jsonl` as it is now: {"bytes": its length,
+        "sha256": hex digest}; costs no reading.
+        """
+        return {"bytes": self._size, "sha256": self._digest.hexdigest()}
+
+    def rewind(self, step: int | None, extent: Mapping[str, Any] | None = None) -> None:
+        """Before the first write of a resumed run: drop, in one atomic replacement, records after
+        `step` and a torn last line.
+
+        `None` (nothing was restored) drops everything. TensorBoard is told to forget the same
+        steps.
+
+        Args:
+          step: of the checkpoint that the run goes on from.
+          extent: what that checkpoint remembers of the stream; None for one of an older version,
+            and nothing is compared.
+
+        Raises:
+          UserError: a whole line is no record (file and line number), or what would be kept is not
+            what was written up to `step`; the file stays as it is.
+        """
+        self._metrics.close()
+        last = -1 if step is None else step
+        old = self.path.read_bytes() if self.path.exists() else None
+        kept = b"".join(
+            line for line, record in _records(self.path, old or b"") if record["step"] <= last
+        )
+        digest = hashlib.sha256(kept)
+        if extent is not None and {"bytes": len(kept), "sha256": digest.hexdigest()} != extent:
+            raise UserError(
+                _not_as_written(
+                    self.path, last, None if old is None else len(kept), extent["bytes"]
+                )
+            )
+        drop_torn_line(self._timing.path)
+        if self._events is not None:
+            self._events.forget_from(last + 1)
+        if old is not None and kept != old:
+            write_atomic(self.path, kept)
+        self._size, self._digest = len(kept), digest
+
+    def write(self, step: int, split: str, values: Mapping[str, float | int | str]) -> None:
+        """Append `{"step": step, "split": split, **values}` to `metrics.jsonl`; numbers also go to
+        TensorBoard as `split/name`.
+
+        Args:
+          step: updates done.
+          split: "train", "valid", ...
+          values: deterministic quantities; numpy scalars become Python's without a change of value.
+
+        Raises:
+          UserError: the disk is full.
+        """
+        record = self._append(self._metrics, {"step": step, "split": split}, split, values)
+        self._size += len(record)
+        self._digest.update(record)
+
+    def time(self, step: int, values: Mapping[str, float]) -> None:
+        """Append wall-clock quantities (`step_seconds`, `tokens_per_second`, `compile_seconds`) to
+        `timing.jsonl`.
+
+        Where several trials moved in one step of a program, `together` says how many:
+        `step_seconds` is the step's time divided by it.
+        """
+        self._append(self._timing, {"step": step, "time": round(time.time(), 3)}, "timing", values)
+
+    def sync(self) -> None:
+        """Force everything written so far onto the disk; call it before a checkpoint is saved."""
+        for file in (self._metrics, self._timing):
+            file.sync()
+
+    def close(self) -> None:
+        """`sync` and close all files. Safe to call twice."""
+        try:
+            self.sync()
+        finally:
+            for file in (self._metrics, self._timing, self._events):
+                if file is not None:
+                    file.close()
+
+    def _append(
+        self, file: AppendOnly, head: Mapping[str, Any], group: str, values: Mapping[str, Any]
+    ) -> bytes:
+        """Write a record, and return its line."""
+        # `item` makes a Python number of a numpy or jax scalar without changing its value.
+        plain = {
+            name: value.item() if hasattr(value, "item") else value
+            for name, value in values.items()
+        }
+        line = (json.dumps({**head, **plain}, ensure_ascii=False) + "\n").encode()
+        file.append(line)
+        if self._events is not None:
+            self._events.write(int(head["step"]), group, plain)
+        return line
+
+
+def read_records(path: str | Path, kind: Any = Record) -> list[dict[str, Any]]:
+    """The records of a `metrics.jsonl` or `timing.jsonl`, in order; a torn last line is left out,
+    an absent file is empty.
+
+    Args:
+      path: of the file.
+      kind: what a record has at least, a `TypedDict`: `Measured` for metrics.
+
+    Raises:
+      UserError: a whole line is no record of that kind (file and line number).
+    """
+    path = Path(path)
+    return (
+        [record for _, record in _records(path, path.read_bytes(), kind)] if path.exists() else []
+    )
+
+
+def standing(scores: Mapping[str, Any], by: str, way: str) -> tuple[float, float]:
+    """What orders validations, least for the best: the score `by` (`way`: "min" or "max", which is
+    better), of equal ones the loss.
+    """
+    return (scores[by] if way == "min" else -scores[by], scores["loss"])
+
+
+def best_record(records: Sequence[dict[str, Any]], by: str, way: str) -> dict[str, Any]:
+    """The validation record of the step whose parameters a run keeps as its best; the last one
+    where no score is a number.
+    """
+    found = [record for record in records if record["split"] == "valid"]
+    best, least = found[-1], (math.inf, math.inf)
+    for record in found:
+        if (reached := standing(record, by, way)) < least:
+            best, least = record, reached
+    return best
+
+
+def _records(
+    path: Path, content: bytes, kind: Any = Record
+) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Each whole line with its record; what follows the last line end is torn."""
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield line, fit(parsed(line), kind)
+        except Damaged as error:
+            raise UserError(
+                f"{path}, line {number} is no record ({error}): put back a good copy, or remove"
+                " that line"
+            ) from error
+
+
+def _not_as_written(path: Path, step: int, there: int | None, written: int) -> str:
+    """What is wrong with a stream that holds `there` bytes up to `step` (None: it is absent), but
+    was written with `written`.
+    """
+    if there is None:
+        found = "is gone"
+    elif there != written:
+        found = f"holds {there} bytes up to step {step}"
+    else:
+        found = f"holds other bytes up to step {step}"
+    return (
+        f"{path} {found}, but the checkpoint of that step was saved with {written}: the records"
+        " were changed by hand or damaged; put back a good copy of the file, or train anew in"
+        " another --workdir, which gives the same records"
+    )
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = read(path.read_bytes(), _Holder)
+        return f"pid {holder['pid']} on {holder['host']} since {holder['start']}"
+    except (OSError, Damaged):
+        return "it has not said which"

@@ -1,0 +1,83 @@
+"""TensorBoard event files, written record by record in the calling thread.
+
+tensorboardX's own `SummaryWriter` queues to a thread that dies on a full disk and then blocks the
+run for ever; here only its protocol buffers and checksums are used.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlab.records.files import AppendOnly
+
+
+class Events:
+    """Scalars as TensorBoard events: a new file per process, opened by the first scalar.
+
+    Args:
+      folder: where the event files go; made if absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._purge: int | None = None
+        self._file: AppendOnly | None = None
+
+    def forget_from(self, step: int) -> None:
+        """Before the first scalar: TensorBoard shall hide what older files hold at `step` and
+        later.
+        """
+        self._purge = step
+
+    def write(self, step: int, group: str, values: Mapping[str, Any]) -> None:
+        """Write the numbers among `values` as `group/name`; anything else is left out.
+
+        Raises:
+          UserError: the disk is full.
+        """
+        from tensorboardX.proto.summary_pb2 import Summary  # 0.4 s
+
+        numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+        scalars = [
+            Summary.Value(tag=f"{group}/{name}", simple_value=float(value))
+            for name, value in numbers.items()
+        ]
+        if scalars:
+            self._append(step=step, summary=Summary(value=scalars))
+
+    def close(self) -> None:
+        """Close the file; the next scalar starts another."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, **fields: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+        if self._file is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+            self._file = AppendOnly(self.folder / name)
+            self._append(file_version="brain.Event:2")
+            if self._purge is not None:
+                self._append(step=self._purge, session_log=SessionLog(status=SessionLog.START))
+        self._file.append(frame(Event(wall_time=time.time(), **fields).SerializeToString()))
+
+
+def frame(data: bytes) -> bytes:
+    """One TFRecord: length, its masked crc32c, data, the data's masked crc32c; little-endian."""
+    from tensorboardX.record_writer import masked_crc32c
+
+    length = struct.pack("<Q", len(data))
+    return (
+        length
+        + struct.pack("<I", masked_crc32c(length))
+        + data
+        + struct.pack("<I", masked_crc32c(data))
+    )

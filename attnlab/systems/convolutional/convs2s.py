@@ -1,0 +1,244 @@
+"""ConvS2S (Gehring et al. 2017): gated convolutions on both sides, and attention to the source in
+every layer of the decoder.
+
+With q = sqrt(1/2), and all linear maps and convolutions weight-normalised:
+
+    encoder   e = word + position;   z = e W_i;   z = q (GLU(conv(z)) + z)   N times;   k = z W_k      v = q (k + e)
+    decoder   g = word + position;   h = g W_j;   M times:
+                u = GLU(causal conv(h))                          [d]
+                a = q (u W_d + g)                                the query: the layer's state, and the word before the one looked for
+                c = sqrt(m) attention(a, keys k, values v)       any mechanism; dot products, not scaled, in the paper; m words of source
+                h = q (q (u + c W_c) + h)
+    logits    (h W_o) W_v
+
+The sum of m values with weights near 1 / m has 1 / m of their variance, hence sqrt(m); a sum of two
+terms is halved in variance by q. What a layer of the decoder found is in the queries of those above
+it, which makes the attention one of several steps. Gradients from the attentions into the encoder's
+convolutions are divided by 2 M, for each look sends two of them, by keys and by values; those into
+e are not.
+
+Source: J. Gehring, M. Auli, D. Grangier, D. Yarats, Y. N. Dauphin, "Convolutional Sequence to
+Sequence Learning", ICML 2017 (arXiv 1705.03122). As in the authors' code, v, a and the sum of u and
+c are scaled by q too, and c has a projection, none of which the paper prints; and gradients are
+divided by 2 M, where the paper divides by M. Here all layers have one width and one window, as in
+its English-Romanian system; m counts real words, not padding; the layers W_k and W_o are as wide as
+the embeddings.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, f embedding, d width, k
+window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.errors import UserError
+from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
+from attnlab.layers.dense import Dropout
+from attnlab.layers.initial import Embed
+from attnlab.systems.protocol import PAD, AttentionMap, Card, Seq2Seq, looked
+
+HALF = 0.5**0.5
+START = nn.initializers.normal(0.1)
+
+
+def slowed(x: jax.Array, factor: float) -> jax.Array:
+    """x itself, with gradients multiplied by a factor."""
+    fixed = jax.lax.stop_gradient(x)
+    return fixed + factor * (x - fixed)
+
+
+class EncoderLayer(nn.Module):
+    """z [B,S,d] to q (GLU(conv(z)) + z). For the attributes see `ConvS2S`."""
+
+    width: int
+    kernel: int
+    dropout: float
+
+    def setup(self) -> None:
+        self.convolution = GatedConvolution(self.width, self.kernel, self.dropout)
+
+    def __call__(self, z: jax.Array, valid: jax.Array) -> jax.Array:
+        """z [B,S,d] and valid [B,S] to [B,S,d]."""
+        return HALF * (self.convolution.same(z, valid) + z)
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The memory of every decoder layer's attention, and sqrt(m) [B]."""
+
+    attended: list[Any]
+    scale: jax.Array
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32, and the last inputs of every layer's convolution, [B,k-1,d]
+    each.
+    """
+
+    fed: jax.Array
+    windows: list[jax.Array]
+
+
+class DecoderLayer(nn.Module):
+    """h [B,T,d] and words g [B,T,f] to the next h. For the attributes see `ConvS2S`."""
+
+    attention_factory: Callable[..., Attention]
+    embedding: int
+    width: int
+    kernel: int
+    dropout: float
+
+    def setup(self) -> None:
+        self.convolution = GatedConvolution(self.width, self.kernel, self.dropout)
+        self.asks = NormedDense(self.embedding)
+        self.attention = self.attention_factory(width=self.embedding)
+        self.takes = NormedDense(self.width)
+
+    def __call__(
+        self,
+        h: jax.Array,
+        g: jax.Array,
+        attended: Any,
+        scale: jax.Array,
+        before: jax.Array,
+        first: jax.Array | int,
+    ) -> tuple[jax.Array, jax.Array]:
+        """h and g from position `first` on, the source's memory with sqrt(m) [B], and the window
+        [B,k-1,d] to h and the next window.
+        """
+        u, window = self.convolution.causal(h, before)
+        query = HALF * (self.asks(u) + g)
+        found = looked(self, self.attention.read(query, attended, Visibility(offset=first)))
+        u = HALF * (self.takes(found * scale[:, None, None]) + u)
+        return HALF * (u + h), window
+
+
+class ConvS2S(Seq2Seq):
+    """ConvS2S (Gehring et al. 2017): convolutions over words, attention in every decoder layer.
+
+    Attributes:
+      attention: factory of the mechanism, one for each decoder layer; called with the width of the
+        embeddings, of keys and of values.
+      positions: factory of the position scheme, on the embeddings of both sides; `learned` in the
+        paper, from N(0, 0.1^2).
+      embedding: f, both sides.
+      width: d, of every layer.
+      kernel: k, how many neighbours a convolution sees, itself among them; odd.
+      encoder_layers, decoder_layers: N and M.
+      dropout: rate on the embeddings, the inputs of convolutions and W_v's.
+    """
+
+    attention: Callable[..., Attention]
+    positions: Callable[..., PositionScheme]
+    embedding: int = 64
+    width: int = 64
+    kernel: int = 3
+    encoder_layers: int = 3
+    decoder_layers: int = 3
+    dropout: float = 0.1
+
+    parts = {"attention": MECHANISMS, "positions": POSITIONS}
+    needs = {"attention": Need(role="cross", stepwise=True, values=True)}
+    card = Card(2017, "Gehring et al., Convolutional Sequence to Sequence Learning, ICML 2017")
+
+    def setup(self) -> None:
+        if self.kernel % 2 == 0:
+            raise UserError(
+                f"convs2s: kernel={self.kernel} has no middle; take {self.kernel - 1} or"
+                f" {self.kernel + 1}"
+            )
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=START)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=START)
+        self.places_source, self.places_target = self.positions(), self.positions()
+        if self.places_source.hooks - {"embedding"}:
+            name = type(self.places_source).__name__
+            raise UserError(
+                f"convs2s: positions={name} acts inside attention between states; choose 'learned',"
+                " 'sinusoidal' or 'none'"
+            )
+        sizes = (self.width, self.kernel, self.dropout)
+        keep = 1.0 - self.dropout
+        self.into_encoder, self.into_decoder = (
+            NormedDense(self.width, keep),
+            NormedDense(self.width, keep),
+        )
+        self.encoder = [EncoderLayer(*sizes) for _ in range(self.encoder_layers)]
+        self.decoder = [
+            DecoderLayer(self.attention, self.embedding, *sizes) for _ in range(self.decoder_layers)
+        ]
+        self.out_encoder, self.out_decoder = (
+            NormedDense(self.embedding),
+            NormedDense(self.embedding),
+        )
+        self.out = NormedDense(self.target_vocabulary, keep)
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        valid = source != PAD
+        e = self.drop(
+            self.places_source.embed(self.embed_source(source), jnp.arange(source.shape[1]))
+        )  # [B,S,f]
+        z = self.into_encoder(e)
+        for layer in self.encoder:
+            z = layer(z, valid)
+        keys = slowed(self.out_encoder(z), 1 / (2 * self.decoder_layers))
+        values = HALF * (keys + e)
+        attended = [layer.attention.remember_pairs(keys, values, valid) for layer in self.decoder]
+        return Encoded(attended, jnp.sqrt(valid.sum(axis=1).astype(e.dtype)))
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; all positions at once."""
+        return self._continue(self.start(memory, target_in.shape[1]), memory, target_in)[0]
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`; `UserError` if the positions end before `length`."""
+        rows, dtype = len(memory.scale), memory.scale.dtype
+        self.places_target.embed(jnp.zeros((1, length, self.embedding), dtype), jnp.arange(length))
+        windows = [nothing_before(rows, self.width, self.kernel, dtype) for _ in self.decoder]
+        return Decoding(jnp.zeros((), jnp.int32), windows)
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Seq2Seq.step`."""
+        logits, state = self._continue(state, memory, tokens[:, None])
+        return logits[:, 0], state
+
+    @classmethod
+    def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
+        """See `Seq2Seq.alignment`: the average over all layers and heads."""
+        of_source = [
+            one.weights.mean(axis=1)
+            for one in maps.values()
+            if (one.query, one.key) == ("target", "source")
+        ]
+        return jnp.stack(of_source).mean(axis=0)
+
+    def _continue(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """Tokens [B,T] behind those fed so far to logits [B,T,V] and the state after them."""
+        positions = state.fed + jnp.arange(tokens.shape[1])
+        g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
+        h, windows = self.into_decoder(g), []
+        for layer, attended, before in zip(
+            self.decoder, memory.attended, state.windows, strict=True
+        ):
+            h, window = layer(h, g, attended, memory.scale, before, state.fed)
+            windows.append(window)
+        logits = self.out(self.drop(self.out_decoder(h)))
+        return logits, Decoding(state.fed + tokens.shape[1], windows)

@@ -1,0 +1,1 @@
+"""Recurrent systems, from the encoder-decoder of 2013 on."""

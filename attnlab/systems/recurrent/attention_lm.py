@@ -1,0 +1,228 @@
+"""Attention, key-value and key-value-predict language models (Daniluk et al. 2017): LSTMs that look
+back at their last outputs.
+
+    h_t      = output of the top of the LSTM layers after x_1, ..., x_t                             [H]
+    r_t      = attention(h_t, (h_{t-L}, ..., h_{t-1}))                                               any registered mechanism
+    h*_t     = tanh(r_t W_r + h_t W_x)               `merge` "tanh": the attention model, with `single` attention and H = k
+             = r_t                                   `merge` "none": what the mechanism gives, which has to merge on its own
+    logits_t = h*_t W_o + b                                                                          of the word after x_t
+
+The key-value model is the second line with the mechanism `key_value` and H = 2 k, the
+key-value-predict model with `key_value_predict` and H = 3 k: these cut h into parts and end with
+h*_t = tanh(r_t W_r + own_t W_x). The window leaves out the present output. At the beginning of a
+text there are fewer than L earlier ones; before the first there is none, and what is found is that
+of one slot of zeros, so that r_1 = 0 in all three. A piece of T words is looked back from in blocks
+of L, each of which needs no more than 2 L outputs, where that is less to do than all at once: O(T
+L) scores instead of O(T (T + L)).
+
+Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in
+Neural Language Modeling", ICLR 2017 (arXiv 1702.04521), sections 2.1-2.3. When a text is read in
+pieces the authors' window does not reach back into the piece before (`carry` "state"); here it may.
+Beyond the paper: several layers, dropout.
+
+Axis letters: B batch, T time, V vocabulary, E embedding, H width of an LSTM layer, k width of h*, L
+window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
+from attnlab.attention.visibility import Causal, Rule, Visibility, Window
+from attnlab.attention.visibility import Dense as Allowed
+from attnlab.config.registry import kind, made
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.history import after, latest
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.stacked import LSTMStack, States
+from attnlab.systems.protocol import AttentionMap, Card, LanguageModel, looked
+from attnlab.systems.recurrent.lstm_lm import no_states, real
+
+
+@flax.struct.dataclass
+class Past:
+    """The state of every layer, the last outputs [B,L,H], zeros where there are none, and where
+    there are some [B,L] bool.
+    """
+
+    layers: States
+    window: jax.Array
+    filled: jax.Array
+
+
+class AttentionLanguageModel(LanguageModel):
+    """Attention, key-value, key-value-predict language models (Daniluk et al. 2017): by mechanism,
+    `merge` and the widths.
+
+    Attributes:
+      attention: factory of the mechanism; called with H where its answer is merged, with k where it
+        merges itself.
+      embedding: E.
+      state: H, width of every LSTM layer; of the paper's models k, 2 k or 3 k.
+      width: k, width of h*.
+      layers: LSTM layers; the paper has one.
+      window: L, earlier outputs that can be seen.
+      carry: what of a piece of text the next one gets: "window" (the LSTM's state and the last L
+        outputs, so that a text read in pieces is as one read at once) or "state" (no outputs: the
+        authors' setting). `step` carries both in any case.
+      merge: how h* comes about, see the top of this file.
+      uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
+        is not checked; 0 for the laws of `Initial`. The mechanism's own weights start as it says.
+      dropout: rate on the input of every layer and on h*.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 96
+    state: int = 128
+    width: int = 128
+    layers: int = 1
+    window: int = 10
+    carry: Literal["window", "state"] = "window"
+    merge: Literal["tanh", "none"] = "tanh"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    lengths = {"window": "within"}
+    parts = {"attention": MECHANISMS}
+    needs = {
+        "attention": Need(
+            role="self", direction="causal", stepwise=True, dense=True, places="adrift"
+        )
+    }
+    card = Card(
+        2017,
+        "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural"
+        " Language Modeling, ICLR 2017",
+    )
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`; `UserError` where the own output would be merged twice, or never."""
+        mechanism, merge = (
+            kind(made(MECHANISMS, chosen.get("attention", "single"))),
+            chosen.get("merge", cls.merge),
+        )
+        if mechanism.capabilities.own and merge == "tanh":
+            raise UserError(
+                f"system.merge='tanh': {mechanism.__name__} merges the own output itself; set"
+                " system.merge='none'"
+            )
+        if not mechanism.capabilities.own and merge == "none":
+            raise UserError(
+                f"system.merge='none': {mechanism.__name__} only says what it found, without the"
+                " own output; set it to 'tanh'"
+            )
+        return cls.needs
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
+        self.reader = LSTMStack(self.state, self.layers, self.dropout, initial=initial)
+        self.look = self.attention(width=self.state if self.merge == "tanh" else self.width)
+        if self.merge == "tanh":
+            self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
+            self.of_own = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def start(self, rows: int) -> Past:
+        """See `LanguageModel.start`."""
+        return Past(no_states(rows, self.state, self.layers), *self._nothing(rows))
+
+    def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
+        """See `LanguageModel.read`; with `carry` "state" each piece looks back at itself only."""
+        return self._read(
+            state if self.carry == "window" else Past(state.layers, *self._nothing(len(tokens))),
+            tokens,
+        )
+
+    def step(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
+        """See `LanguageModel.step`."""
+        logits, state = self._read(state, tokens[:, None])
+        return logits[:, 0], state
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`: the words that were read [B,H,T,T]; what lies before them, the slot of
+        zeros too, is left out.
+        """
+        found = super().maps(collected)
+        return {
+            name: AttentionMap(_of_words(one.weights), one.query, one.key)
+            for name, one in found.items()
+        }
+
+    def _nothing(self, rows: int) -> tuple[jax.Array, jax.Array]:
+        """A window without outputs."""
+        return jnp.zeros((rows, self.window, self.state)), jnp.zeros((rows, self.window), bool)
+
+    def _found(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
+        """What outputs [B,T,H] find in slots [B,L+T,H], of which the last T are their own; whoever
+        watches the look gets it in one block.
+
+        Question t stands on slot L + t - 1, for what it looks for is not its own output.
+        """
+        length, size = outputs.shape[1], self.window
+        more = -length % max(size, 1)  # `Window` refuses 0
+        at_once, in_blocks = length * (size + length), (length + more) * 2 * size  # scores of a row
+        if at_once <= in_blocks or any(
+            self.is_mutable_collection(one) for one in (MAPS, LOSSES, SAMPLES)
+        ):
+            return looked(
+                self,
+                self.look.read(
+                    outputs,
+                    self.look.remember(slots[:, :-1]),
+                    Visibility(_sight(size, filled[:, :-1])),
+                ),
+            )
+        asks, slots, filled = (
+            jnp.pad(x, [(0, 0), (0, more)] + [(0, 0)] * (x.ndim - 2))
+            for x in (outputs, slots, filled)
+        )
+        memory, seen = (
+            self.look.remember(_neighbours(slots, size)),
+            Visibility(_sight(size, _neighbours(filled, size)), offset=size - 1),
+        )
+        found = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
+        return found.reshape(len(outputs), length + more, -1)[:, :length]
+
+    def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
+        valid, counts = real(tokens)
+        outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
+        slots, filled = after(state.window, outputs), jnp.concatenate([state.filled, valid], axis=1)
+        found = self._found(outputs, slots, filled)
+        star = (
+            jnp.tanh(self.of_found(found) + self.of_own(outputs)) if self.merge == "tanh" else found
+        )
+        following = Past(layers, *(latest(one, counts, self.window) for one in (slots, filled)))
+        return self.out(self.drop(star)), following
+
+
+def _neighbours(x: jax.Array, length: int) -> jax.Array:
+    """[B,(n+1) L,...] to [B n,2 L,...]: every two blocks of L that follow each other, in one."""
+    blocks = x.reshape(len(x), -1, length, *x.shape[2:])
+    pairs = jnp.concatenate([blocks[:, :-1], blocks[:, 1:]], axis=2)
+    return pairs.reshape(-1, *pairs.shape[2:])
+
+
+def _sight(window: int, filled: jax.Array) -> Rule:
+    """The last `window` slots that are filled [B,L+T-1], and the very last in any case: before the
+    first word it holds zeros.
+    """
+    return Causal() & Window(window) & (Allowed(filled[:, None, None]) | Window(1))
+
+
+def _of_words(weights: jax.Array) -> jax.Array:
+    """[B,H,T,L+T-1] to [B,H,T,T]: word j is seen in slot L + j, and the last by no one."""
+    queries, slots = weights.shape[2:]
+    return jnp.pad(weights[..., slots - queries + 1 :], ((0, 0), (0, 0), (0, 0), (0, 1)))

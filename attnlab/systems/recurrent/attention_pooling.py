@@ -1,0 +1,80 @@
+"""Attention pooling: a text, or each of two, as a weighted mean of its LSTM states, with a learned
+vector for the query.
+
+    h_1 .. h_S = BiLSTM(x_1 .. x_S)        v = attention(u, h)                 any registered mechanism; u is learned
+    logits     = W_2 relu(W_1 v)                                               one text
+    logits     = W_2 relu(W_1 [p ; h ; |p - h| ; p * h])                       two, p and h their vectors
+
+Source: Z. Yang, D. Yang, C. Dyer, X. He, A. Smola, E. Hovy, "Hierarchical Attention Networks for
+Document Classification", NAACL 2016, its attention over words (equations 5-7), e_j = u_w . tanh(h_j
+W + b): our additive score, where u W_q is the bias b. There over GRU states and under a second
+level for the sentences of a document; the pair of texts and the hidden layer are ours. A text
+without a token has the vector 0.
+
+Axis letters: B batch, S and T tokens of the texts, H state width of a direction, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
+from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+
+
+class AttentionPooling(Classifier):
+    """Attention pooling (Yang et al. 2016): the states of a bidirectional LSTM, weighed by a look
+    of a learned query.
+
+    Attributes:
+      attention: factory of the mechanism; called with the width of the states, 2H.
+      embedding: width of the embeddings.
+      width: H.
+      hidden: units of the layer before the output.
+      dropout: rate on the embeddings, and before and after the hidden layer.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    hidden: int = 64
+    dropout: float = 0.0
+
+    texts = (1, 2)
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross")}
+    card = Card(
+        2016, "Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016"
+    )
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """See `System.between`; the first text is looked at before the second."""
+        return "hops", "target_in" if name.endswith("_1") else "source"
+
+    def setup(self) -> None:
+        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        self.look = self.attention(width=2 * self.width)
+        self.query = self.param(
+            "query", nn.initializers.normal((2 * self.width) ** -0.5), (2 * self.width,)
+        )
+        self.verdict = Verdict(self.hidden, self.classes, self.dropout)
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        read = self.reader([source] if target is None else [source, target])
+        vectors = [self._pooled(each) for each in read]
+        return self.verdict(vectors[0] if target is None else compared(*vectors))
+
+    def _pooled(self, read: Read) -> jax.Array:
+        """The sentence vector [B,2H]."""
+        query = jnp.broadcast_to(self.query, (len(read.states), 1, 2 * self.width)).astype(
+            read.states.dtype
+        )
+        return looked(self, self.look(query, read.states, valid=read.valid))[:, 0]

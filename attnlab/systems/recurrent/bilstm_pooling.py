@@ -1,0 +1,70 @@
+"""BiLSTM with pooling: a text, or each of two, as the mean, the maximum or the end of its LSTM
+states. The plain baseline.
+
+    h_1 .. h_S = BiLSTM(x_1 .. x_S)        v = mean_j h_j,  max_j h_j  or  [last forward ; last backward state]
+    logits     = W_2 relu(W_1 v)                                              one text
+    logits     = W_2 relu(W_1 [p ; h ; |p - h| ; p * h])                      two, p and h their vectors
+
+Source: A. Conneau, D. Kiela, H. Schwenk, L. Barrault, A. Bordes, "Supervised Learning of Universal
+Sentence Representations from Natural Language Inference Data", EMNLP 2017 (arXiv 1705.02364),
+section 3, where "max" is the best of them. It has no attention: what `attention_pooling` weighs,
+this treats alike. Ours: dropout, ReLU in the hidden layer, embeddings that are learned. A text
+without a token has the vector 0.
+
+Axis letters: B batch, S and T tokens of the texts, H state width of a direction, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
+from attnlab.systems.protocol import PAD, Card, Classifier
+
+
+class BiLSTMPooling(Classifier):
+    """BiLSTM pooling (Conneau et al. 2017): the states of a bidirectional LSTM, pooled.
+
+    Attributes:
+      embedding: width of the embeddings.
+      width: H.
+      pooling: "mean", "max" (of each unit by itself), or "last", the state of each direction after
+        its last token.
+      hidden: units of the layer before the output.
+      dropout: rate on the embeddings, and before and after the hidden layer.
+    """
+
+    embedding: int = 64
+    width: int = 64
+    pooling: Literal["mean", "max", "last"] = "mean"
+    hidden: int = 64
+    dropout: float = 0.0
+
+    texts = (1, 2)
+    card = Card(
+        2017,
+        "Conneau et al., Supervised Learning of Universal Sentence Representations, EMNLP 2017",
+    )
+
+    def setup(self) -> None:
+        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        self.verdict = Verdict(self.hidden, self.classes, self.dropout)
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        read = self.reader([source] if target is None else [source, target])
+        vectors = [self._pooled(each) for each in read]
+        return self.verdict(vectors[0] if target is None else compared(*vectors))
+
+    def _pooled(self, read: Read) -> jax.Array:
+        """The sentence vector [B,2H]."""
+        if self.pooling == "last":
+            return read.last
+        real = read.valid[..., None]
+        if self.pooling == "mean":
+            return jnp.where(real, read.states, 0.0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)
+        highest = jnp.where(real, read.states, -1.0).max(axis=1)  # states are above -1
+        return jnp.where(real.any(axis=1), highest, 0.0)

@@ -1,0 +1,161 @@
+"""Conditional GRU (Nematus, Sennrich et al. 2017): two updates for every word, with the look at the
+source between them.
+
+Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
+
+    s_0      = tanh((mean over j of ann_j) W_s + b)
+    s'_i     = GRU_1(s_{i-1}, y_{i-1} W + b)                           has read the last word when it looks
+    c_i      = attention(s'_i, ann)                                    any registered mechanism; additive in the paper
+    s_i      = GRU_2(s'_i, c_i C + b)
+    t_i      = tanh(s_i U_o + y_{i-1} V_o + c_i C_o + b)
+    logits_i = t_i W_o + b
+
+The reset gate of all GRUs acts after the product with the state, see `ContextGRUCell`. It grew out
+of RNNsearch (`rnnsearch.py`), whose one update comes after the look (or before it, `readout`
+"released"), whose first state comes from the first word's annotation, and whose output is a maxout.
+
+Source: R. Sennrich, O. Firat, K. Cho, A. Birch, B. Haddow, J. Hitschler, M. Junczys-Dowmunt, S.
+Läubli, A. V. Miceli Barone, J. Mokry, M. Nădejde, "Nematus: a Toolkit for Neural Machine
+Translation", EACL 2017 (arXiv 1703.04357), section 2; before that the released code of the DL4MT
+tutorial (2015). Otherwise than there: the first word is read as the embedding of BOS (theirs of
+nothing), the bias of GRU_2's candidate stands outside of its reset gate, the score "additive" has
+none, embeddings are not tied, no factors, no layer normalisation, and dropout draws anew at every
+step. With normal=0.01 weights start as in `rnnsearch.py`.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width,
+G decoder width.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.recurrent.rnnsearch import Encoded
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32, and the state s [B,G]."""
+
+    fed: jax.Array
+    s: jax.Array
+
+
+class ConditionalGRU(Seq2Seq):
+    """Conditional GRU (Nematus, Sennrich et al. 2017): read the last word, look at the source, read
+    what was found.
+
+    Attributes:
+      attention: factory of the mechanism; called with the width of the annotations, 2H.
+      embedding: E, both sides.
+      encoder: H, state width of each encoder direction.
+      decoder: G, state width of the decoder.
+      readout: units of t, the layer before the scores; E in the paper.
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2); 0 for
+        Glorot's law.
+      dropout: rate on the embeddings, the annotations and t.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    encoder: int = 64
+    decoder: int = 128
+    readout: int = 64
+    normal: float = 0.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross", stepwise=True)}
+    card = Card(
+        2017,
+        "Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine"
+        " Translation, EACL 2017",
+    )
+
+    def setup(self) -> None:
+        initial = Initial(normal=self.normal)
+        table = functools.partial(
+            Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
+        )
+        dense, gates = (
+            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
+        )
+        self.embed_source = table(self.source_vocabulary)
+        self.embed_target = table(self.target_vocabulary)
+        self.reader = BidirectionalGRU(self.encoder, initial, ContextGRUCell)
+        self.first_state = dense(self.decoder)
+        self.search = self.attention(width=2 * self.encoder)
+        self.of_word = gates(GATES * self.decoder)
+        self.of_context = gates(GATES * self.decoder)
+        self.before, self.after = ContextGRUCell(self.decoder), ContextGRUCell(self.decoder)
+        self.out_state = dense(self.readout)
+        self.out_word = dense(self.readout, use_bias=False)
+        self.out_context = dense(self.readout, use_bias=False)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`; the mean over no words is zero."""
+        valid = source != PAD
+        annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
+        summed = jnp.where(valid[..., None], annotations, 0.0).sum(axis=1)
+        mean = summed / jnp.maximum(valid.sum(axis=1, keepdims=True), 1)
+        return Encoded(
+            self.search.remember(self.drop(annotations), valid), jnp.tanh(self.first_state(mean))
+        )
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
+        words = self.drop(self.embed_target(target_in))  # [B,T,E]
+
+        def step(
+            system: ConditionalGRU, state: Decoding, word: jax.Array, attended: Any
+        ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+            following, context = system._transition(state, word, attended)
+            return following, (following.s, context)
+
+        _, (states, contexts) = over_time(step)(
+            self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
+        )
+        return self._generate(states, words, contexts)
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`."""
+        return Decoding(jnp.zeros((), jnp.int32), memory.first)
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Seq2Seq.step`."""
+        word = self.embed_target(tokens)
+        following, context = self._transition(state, self.of_word(word), memory.attended)
+        return self._generate(following.s, word, context), following
+
+    def _transition(
+        self, state: Decoding, word: jax.Array, attended: Any
+    ) -> tuple[Decoding, jax.Array]:
+        """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
+        between = self.before(state.s, word)
+        context = looked(
+            self, self.search.read(between[:, None], attended, Visibility(offset=state.fed))
+        )[:, 0]
+        return Decoding(state.fed + 1, self.after(between, self.of_context(context))), context
+
+    def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
+        """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""
+        units = self.out_state(state) + self.out_word(word) + self.out_context(context)
+        return self.out(self.drop(jnp.tanh(units)))

@@ -1,0 +1,229 @@
+"""GNMT (Wu et al. 2016): deep residual LSTMs, and attention from the lowest layer of the decoder
+that all its layers are given.
+
+Encoder, of Le layers: ann = x^Le.  Decoder, of Ld layers: for t = 1..T,
+
+    x^1      = [forward LSTM ; backward LSTM] of the words          the one layer that reads both ways; 2H wide
+    x^l      = LSTM^l(x^{l-1}), from the third on plus x^{l-1}      l = 2..Le
+    a_t      = attention(s^1_{t-1}, ann)                            any registered mechanism; additive in the paper
+    s^1_t    = LSTM^1([y_{t-1} ; a_t])
+    s^l_t    = LSTM^l([s^{l-1}_t ; a_t]), from the third on plus s^{l-1}_t      l = 2..Ld
+    logits_t = s^Ld_t W_o + b
+
+That is `query` "previous": the question is what the lowest layer put out a step before, so that the
+layers above wait for nothing but the layer below, and here run over all steps at once. With
+"current", as in later open implementations, s^1_t = LSTM^1([y_{t-1} ; a_{t-1}]) with a_0 = 0, and
+a_t = attention(s^1_t, ann) goes to the layers above.
+
+Source: Y. Wu, M. Schuster, Z. Chen, Q. V. Le, M. Norouzi, ..., J. Dean, "Google's Neural Machine
+Translation System: Bridging the Gap between Human and Machine Translation", 2016 (arXiv
+1609.08144), section 3. Its length and coverage penalties are decoding.length_penalty and
+decoding.coverage of beam search. How the decoder starts is told by `first`; which of its values is
+the paper's was not checked. Our own choice: forget gates start open, with 1 added to their biases.
+Not here: its refinement by reinforcement learning, and its quantised arithmetic.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a
+layer, M width of an annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import GATES, LSTMLayer, LSTMState
+from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+
+RESIDUAL = 3  # the first layer whose input is added to its output
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The attention's memory of the annotations, and the first state of every layer of the
+    decoder.
+    """
+
+    attended: Any
+    first: States
+
+
+@flax.struct.dataclass
+class Lowest:
+    """Tokens fed so far, [] int32; the state of the lowest layer, and the context a [B,M] of the
+    last step.
+    """
+
+    fed: jax.Array
+    state: LSTMState
+    a: jax.Array
+
+
+@flax.struct.dataclass
+class Decoding:
+    """The lowest layer, which attends, and the states of the layers above it."""
+
+    lowest: Lowest
+    above: States
+
+
+class GNMT(Seq2Seq):
+    """GNMT (Wu et al. 2016): stacked LSTMs with sums past the layers from the third on, one
+    attention for all layers of the decoder.
+
+    Attributes:
+      attention: factory of the mechanism; called with the width of the annotations, H, or 2H where
+        the encoder has one layer.
+      embedding: E, both sides.
+      width: H of every layer and of each direction of the encoder's lowest.
+      encoder_layers: Le.
+      decoder_layers: Ld.
+      query: whether the lowest layer asks with what it put out a step before ("previous", the
+        paper's) or in this step ("current").
+      first: the decoder's first state: "zeros", or "encoder": layer l starts where layer l of the
+        encoder ended, the lowest where the backward direction did.
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The
+        mechanism's own start as it says.
+      dropout: rate on the input of every layer.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+    query: Literal["previous", "current"] = "previous"
+    first: Literal["zeros", "encoder"] = "zeros"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross", stepwise=True)}
+    card = Card(
+        2016, "Wu et al., Google's Neural Machine Translation System, 2016 (arXiv 1609.08144)"
+    )
+
+    def setup(self) -> None:
+        if self.first == "encoder" and self.encoder_layers != self.decoder_layers:
+            raise UserError(
+                "system.first='encoder' hands states from layer to layer, but"
+                f" encoder_layers={self.encoder_layers} and decoder_layers={self.decoder_layers};"
+                " make them equal or choose 'zeros'"
+            )
+        initial = Initial(uniform=self.uniform)
+        law = initial.word(1.0)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.both_ways = BidirectionalLSTM(self.width, initial)
+        self.reader = LSTMStack(
+            self.width, self.encoder_layers - 1, self.dropout, RESIDUAL - 1, initial
+        )
+        self.search = self.attention(
+            width=self.width if self.encoder_layers > 1 else 2 * self.width
+        )
+        self.lowest = LSTMLayer(self.width, initial)
+        self.of_context = Dense(
+            GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
+        )
+        self.above = [LSTMLayer(self.width, initial) for _ in range(self.decoder_layers - 1)]
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        valid = source != PAD
+        words, (_, at_beginning) = self.both_ways(self.drop(self.embed_source(source)), valid)
+        annotations, last = self.reader(words, valid)
+        nothing = LSTMState.zeros(len(source), self.width, annotations.dtype)
+        first = (
+            (at_beginning, *last) if self.first == "encoder" else (nothing,) * self.decoder_layers
+        )
+        return Encoded(self.search.remember(annotations, valid), first)
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; only the lowest layer and the attention run step by step."""
+
+        def step(
+            system: GNMT, state: Lowest, word: jax.Array, attended: Any
+        ) -> tuple[Lowest, tuple[jax.Array, jax.Array]]:
+            state = system._transition(state, word, attended)
+            return state, (state.state.h, state.a)
+
+        words = self.lowest.of_input(self.drop(self.embed_target(target_in)))
+        _, (x, contexts) = over_time(step)(
+            self, self.start(memory, target_in.shape[1]).lowest, words, memory.attended
+        )
+        for number, layer in enumerate(self.above, start=2):
+            y, _ = layer(
+                self.drop(jnp.concatenate([x, contexts], axis=-1)), start=memory.first[number - 1]
+            )
+            x = _summed(number, x, y)
+        return self.out(x)
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`."""
+        lowest, *above = memory.first
+        wide = self.width if self.encoder_layers > 1 else 2 * self.width
+        return Decoding(
+            Lowest(
+                jnp.zeros((), jnp.int32), lowest, jnp.zeros((len(lowest.h), wide), lowest.h.dtype)
+            ),
+            tuple(above),
+        )
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Seq2Seq.step`."""
+        lowest = self._transition(
+            state.lowest,
+            self.lowest.of_input(self.drop(self.embed_target(tokens))),
+            memory.attended,
+        )
+        x, above = lowest.state.h, []
+        for number, layer in enumerate(self.above, start=2):
+            above.append(
+                layer.step(
+                    state.above[number - 2], self.drop(jnp.concatenate([x, lowest.a], axis=-1))
+                )
+            )
+            x = _summed(number, x, above[-1].h)
+        return self.out(x), Decoding(lowest, tuple(above))
+
+    def _transition(self, state: Lowest, word: jax.Array, attended: Any) -> Lowest:
+        """Step t of the lowest layer and the attention; `word` [B,4H] is what y_{t-1} gives to
+        its gates.
+        """
+        if self.query == "previous":
+            a = self._look(state.state.h, attended, state.fed)
+            return Lowest(
+                state.fed + 1,
+                self.lowest.cell(state.state, word + self.of_context(self.drop(a))),
+                a,
+            )
+        following = self.lowest.cell(state.state, word + self.of_context(self.drop(state.a)))
+        return Lowest(state.fed + 1, following, self._look(following.h, attended, state.fed))
+
+    def _look(self, query: jax.Array, attended: Any, fed: jax.Array) -> jax.Array:
+        """query [B,H] to a context [B,M]."""
+        return looked(self, self.search.read(query[:, None], attended, Visibility(offset=fed)))[
+            :, 0
+        ]
+
+
+def _summed(number: int, x: jax.Array, y: jax.Array) -> jax.Array:
+    """What layer `number`, counted from 1, hands on: its output y, with its input x from the
+    third on.
+    """
+    return y + x if number >= RESIDUAL else y

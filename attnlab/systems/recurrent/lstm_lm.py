@@ -1,0 +1,105 @@
+"""The LSTM language model (Zaremba, Sutskever, Vinyals 2014): L layers and dropout between them;
+what the others are compared with.
+
+    h_t      = output of the top of L LSTM layers after x_1, ..., x_t
+    logits_t = dropout(h_t) W_o + b                                        of the word after x_t; W_o may be the embedding itself
+
+Source: W. Zaremba, I. Sutskever, O. Vinyals, "Recurrent Neural Network Regularization", 2014 (arXiv
+1409.2329); one matrix for the words that are read and those that are predicted: O. Press, L. Wolf,
+"Using the Output Embedding to Improve Language Models", EACL 2017. Beyond the paper: other laws for
+the first weights, and a forget gate that starts open.
+
+Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import LSTMState
+from attnlab.layers.stacked import LSTMStack, States
+from attnlab.systems.protocol import PAD, Card, LanguageModel
+
+
+class SharedOutput(nn.Module):
+    """An output layer whose matrix is the table of embeddings [V,E]: logits = x table^T + b, b from
+    zero.
+    """
+
+    @nn.compact
+    def __call__(self, x: jax.Array, table: jax.Array) -> jax.Array:
+        """x [...,E] to [...,V]."""
+        return matmul(x, table.T) + self.param("bias", nn.initializers.zeros, (len(table),))
+
+
+class LSTMLanguageModel(LanguageModel):
+    """LSTM language model (Zaremba et al. 2014): stacked LSTMs, of which only the inputs of layers
+    are dropped, no recurrence.
+
+    Attributes:
+      embedding: E.
+      width: H of every layer.
+      layers: L.
+      share: which matrices are one: "output" (the embedding and the output; needs E = H) or "none".
+      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.05 (medium) and
+        0.04 (large); 0 for the laws of `Initial`.
+      dropout: rate on the input of every layer and on what the output layer sees; the paper's 0.5
+        (medium), 0.65 (large).
+    """
+
+    embedding: int = 128
+    width: int = 128
+    layers: int = 1
+    share: Literal["none", "output"] = "none"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    card = Card(2014, "Zaremba, Sutskever, Vinyals, Recurrent Neural Network Regularization, 2014")
+
+    def setup(self) -> None:
+        if self.share == "output" and self.embedding != self.width:
+            sizes = f"embedding={self.embedding} and width={self.width}"
+            raise UserError(
+                f"lstm_lm: share='output' needs as wide an embedding as a layer, not {sizes}; set"
+                " them equal or share='none'"
+            )
+        initial = Initial(uniform=self.uniform)
+        law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
+        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.out: Any = (
+            SharedOutput()
+            if self.share == "output"
+            else Dense(self.vocabulary, kernel_init=initial.output())
+        )
+        self.drop = Dropout(self.dropout)
+
+    def start(self, rows: int) -> States:
+        """See `LanguageModel.start`; the state is that of every layer."""
+        return no_states(rows, self.width, self.layers)
+
+    def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
+        """See `LanguageModel.read`."""
+        outputs, state = self.reader(self.embed(tokens), tokens != PAD, state)
+        outputs = self.drop(outputs)
+        return (
+            self.out(outputs, self.embed.embedding) if self.share == "output" else self.out(outputs)
+        ), state
+
+
+def no_states(rows: int, width: int, layers: int) -> States:
+    """The states [rows,width] of a stack that has read nothing."""
+    return tuple(LSTMState.zeros(rows, width) for _ in range(layers))
+
+
+def real(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which of the tokens [B,T] are words, and how many are in each row, [B] int32."""
+    valid = tokens != PAD
+    return valid, valid.sum(axis=1, dtype=jnp.int32)

@@ -1,0 +1,322 @@
+"""Long Short-Term Memory-Networks (Cheng et al. 2016) that read one text: as a language model, and
+as a classifier.
+
+    x^0_t      = embedding of word t
+    x^l_t      = LSTMN layer l over x^{l-1}                          each looks at its own past through the mechanism of `attention`
+    logits_t   = x^L_t W_o + b                                       language model: of the word after t
+    logits     = MLP(mean over t of x^L_t)                           classifier; the MLP has two hidden layers with ReLU, and may be
+                                                                     given the last x^L instead of
+                                                                     the mean
+
+The layer itself stands in `attnlab/mixers/lstmn.py`; models of two texts in `lstmn_fusion.py`.
+
+Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term Memory-Networks for Machine Reading", EMNLP
+2016 (arXiv 1601.06733), section 3; the classifier's layers, and slot 0, as in the authors' code.
+The language model keeps the last `span` steps, the paper's upper bound of its tape; a text read in
+pieces is as one read at once. Question, weights of the gates and laws for the first weights as told
+in the layer's file. Beyond the paper: dropout between layers.
+
+Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers, C classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities, Need
+from attnlab.config.registry import kind, made
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.history import latest
+from attnlab.layers.initial import Embed, Initial
+from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
+from attnlab.systems.protocol import PAD, AttentionMap, Card, Classifier, LanguageModel
+from attnlab.systems.recurrent.lstm_lm import real
+
+# A step takes up the cells c~ and puts what becomes of them on the tape: projected, or with weights
+# of more than one, they would grow by a factor at every step and overflow.
+INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values="unprojected")
+SHORTEST = 8  # words of a piece of a longer text
+TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream that has no beginning within reach
+CARD = Card(
+    2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016"
+)
+
+
+def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
+    """Maps with those of intra-attention cut to the steps that were read [B,H,T,T]; slot 0 and what
+    was read before are left out.
+
+    Of a single step nothing is left but itself, which no step sees; its slot is not there yet where
+    spare slots are left out.
+    """
+
+    def own(weights: jax.Array) -> jax.Array:
+        steps = weights.shape[2]
+        return (
+            weights[..., -steps:]
+            if steps > 1
+            else jnp.zeros_like(weights, shape=(*weights.shape[:3], 1))
+        )
+
+    within = {name: own(one.weights) for name, one in found.items() if one.query == one.key}
+    return {
+        name: AttentionMap(within.get(name, one.weights), one.query, one.key)
+        for name, one in found.items()
+    }
+
+
+def intra(span: int | None, origin: Origin, need: Need = INTRA) -> Need:
+    """What is asked of a mechanism that looks at the steps before."""
+    return need.under(sight(span, origin))
+
+
+@flax.struct.dataclass
+class Past:
+    """Of one layer: its last steps, `span` slots, and h~ of the last one [B,H]."""
+
+    slots: Slots
+    summary: jax.Array
+
+
+class LSTMNLanguageModel(LanguageModel):
+    """LSTMN language model (Cheng et al. 2016): LSTMN layers, each looking back at its last `span`
+    steps.
+
+    Attributes:
+      attention: factory of the mechanism, one that reads values apart from keys, and as they are;
+        called with 2 H.
+      embedding: E.
+      width: H of every layer.
+      layers: L.
+      span: how many steps back can be seen.
+      origin: whether there is a slot of zeros that any step can see ("zeros") or not ("none"). It
+        stands nowhere in a text: with a mechanism that knows of distances choose "none".
+      question: what asks: "word and summary" (the paper) or "word".
+      uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates'
+        biases all the same; 0 for the laws of `Initial`. The mechanism's own start as it says.
+      dropout: rate on the input of every layer and on what the output layer sees.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    layers: int = 1
+    span: int = 32
+    origin: Origin = "zeros"
+    question: Question = "word and summary"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    lengths = {"span": "within"}
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": TAPE}
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`; `UserError` for distances from the slot of zeros, which stands nowhere
+        in a text that is read in pieces.
+        """
+        origin, look = chosen.get("origin", cls.origin), chosen["attention"]
+        scheme = kind(made(POSITIONS, getattr(look, "keywords", {}).get("positions", "none")))
+        fits = getattr(
+            kind(look), "capabilities", Capabilities()
+        ).unprojected  # else it is refused whatever its positions are
+        if fits and origin == "zeros" and scheme.hooks & {"score", "value"}:
+            raise UserError(
+                f"system.attention.positions: {scheme.__name__} measures distances, also from slot"
+                " 0; set system.origin='none'"
+            )
+        return {"attention": intra(chosen.get("span", cls.span), origin, TAPE)}
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
+        self.reader = [
+            LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial)
+            for _ in range(self.layers)
+        ]
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def start(self, rows: int) -> tuple[Past, ...]:
+        """See `LanguageModel.start`."""
+        return tuple(
+            Past(Slots.empty(rows, self.span, self.width), jnp.zeros((rows, self.width)))
+            for _ in range(self.layers)
+        )
+
+    def read(
+        self, state: tuple[Past, ...], tokens: jax.Array
+    ) -> tuple[jax.Array, tuple[Past, ...]]:
+        """See `LanguageModel.read`; many words are read in pieces of `span`, since every step
+        carries a tape as long as its piece.
+
+        Whoever watches the looks gets them in one piece.
+        """
+        length, block = tokens.shape[1], max(self.span, SHORTEST)
+        if length <= 2 * block or any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES))):
+            x, state = self._read(state, tokens)
+        else:
+            count = -(-length // block)
+            pieces = jnp.pad(tokens, ((0, 0), (0, count * block - length))).reshape(
+                len(tokens), count, block
+            )
+            dtype = self.embed.embedding.dtype
+            state = jax.tree.map(
+                lambda one: one.astype(dtype) if jnp.issubdtype(one.dtype, jnp.floating) else one,
+                state,
+            )
+            scan = nn.scan(
+                lambda system, state, piece: system._read(state, piece)[::-1],
+                variable_broadcast="params",
+                split_rngs={"params": False, "dropout": True},
+                in_axes=1,
+                out_axes=1,
+            )
+            state, x = scan(self, state, pieces)
+            x = x.reshape(len(tokens), count * block, self.width)[:, :length]
+        return self.out(self.drop(x)), state
+
+    def _read(
+        self, state: tuple[Past, ...], tokens: jax.Array
+    ) -> tuple[jax.Array, tuple[Past, ...]]:
+        """A piece [B,T] to what the output layer sees [B,T,H], and the state after it.
+
+        What a mechanism makes of the earlier slots is made anew, for it may depend on where they
+        stand.
+        """
+        valid, counts = real(tokens)
+        x, following = self.embed(tokens), []
+        for layer, past in zip(self.reader, state, strict=True):
+            slots, reader = layer(self.drop(x), valid, past.slots, past.summary)
+            kept = jax.tree.map(lambda one: latest(one, counts, self.span), past.slots.then(slots))
+            following.append(Past(kept, reader.summary))
+            x = slots.hidden
+        return x, tuple(following)
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`: the words of the piece that was read, [B,H,T,T]."""
+        return of_steps(super().maps(collected))
+
+
+class Verdict(nn.Module):
+    """What the authors' classifiers end with: two hidden layers with ReLU, dropout, and the
+    classes.
+
+    Attributes:
+      width: H, of the hidden layers.
+      classes: C.
+      dropout: rate on what the last layer sees.
+      initial: how the weights start.
+    """
+
+    width: int
+    classes: int
+    dropout: float
+    initial: Initial
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B,d] to logits [B,C]."""
+        for name in ("lower", "upper"):
+            x = jax.nn.relu(Dense(self.width, kernel_init=self.initial.kernel(), name=name)(x))
+        return Dense(self.classes, kernel_init=self.initial.kernel(), name="out")(
+            Dropout(self.dropout)(x)
+        )
+
+
+def averaged(states: jax.Array, valid: jax.Array) -> jax.Array:
+    """The mean [B,H] of the real ones of the states [B,T,H]; zeros where there is none."""
+    total = jnp.where(valid[..., None], states, 0).sum(axis=1)
+    return total / jnp.maximum(valid.sum(axis=1), 1).astype(total.dtype)[:, None]
+
+
+def final(states: jax.Array, valid: jax.Array) -> jax.Array:
+    """The last real one [B,H] of the states [B,T,H]; zeros where there is none."""
+    at = jnp.maximum(valid.sum(axis=1) - 1, 0)
+    return jnp.where(
+        valid.any(axis=1)[:, None], jnp.take_along_axis(states, at[:, None, None], axis=1)[:, 0], 0
+    )
+
+
+class LSTMNClassifier(Classifier):
+    """LSTMN classifier (Cheng et al. 2016): LSTMN layers, the mean of the top one's states, and a
+    small MLP.
+
+    Attributes:
+      attention: factory of the mechanism, one that reads values apart from keys, and as they are;
+        called with 2 H.
+      embedding: E.
+      width: H of every layer, and of the hidden layers of the MLP.
+      layers: L.
+      span: how many steps back can be seen; None for all.
+      origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not
+        ("none").
+      pooling: what becomes of the top layer's states: their "mean" (the paper), or the "last" one.
+      question: what asks: "word and summary" (the paper) or "word" (only the encoder in the
+        authors' code for SNLI).
+      uniform: weights start uniform in [-uniform, uniform], 0.05 in that code, and 1 is added to
+        the forget gates' biases all the same; 0 for the laws of `Initial`. The mechanism's own
+        start as it says.
+      deviation: of the first embeddings, N(0, deviation^2); 0 for the laws of `Initial`. Wide ones
+        are better where words are few and seen often, narrow ones where texts are few.
+      dropout: rate on the input of every layer and before the last layer of the MLP.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    layers: int = 1
+    span: int | None = None
+    origin: Origin = "zeros"
+    pooling: Literal["mean", "last"] = "mean"
+    question: Question = "word and summary"
+    uniform: float = 0.0
+    deviation: float = 0.0
+    dropout: float = 0.0
+
+    lengths = {"span": "within"}
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": INTRA}
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        return {"attention": intra(chosen.get("span", cls.span), chosen.get("origin", cls.origin))}
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        law = initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
+        self.reader = [
+            LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial)
+            for _ in range(self.layers)
+        ]
+        self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
+        self.drop = Dropout(self.dropout)
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        valid, x = source != PAD, self.embed(source)
+        for layer in self.reader:
+            x = layer(self.drop(x), valid)[0].hidden
+        return self.verdict(averaged(x, valid) if self.pooling == "mean" else final(x, valid))
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`: each step over those before it, [B,H,S,S]."""
+        return of_steps(super().maps(collected))

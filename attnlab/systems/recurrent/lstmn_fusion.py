@@ -1,0 +1,336 @@
+"""Two sequences read by Long Short-Term Memory-Networks (Cheng et al. 2016): pairs put into
+classes, and translation.
+
+One LSTMN layer reads the source, y_1, ..., y_S: hidden states gamma_j, cells alpha_j. Another reads
+the target, x_1, ..., x_T. `fusion` says how the second looks at the first, through the mechanism of
+`inter_attention`:
+
+    shallow   z_t = tanh([h_t ; attention(h_t, gamma)] W)           after the target's layer, which knows nothing of it
+    deep      z_t = h_t                                             the look is part of the target's layer, see `attnlab/mixers/lstmn.py`
+
+    pairs         logits   = MLP([mean over j of gamma_j ; mean over t of z_t])
+    translation   logits_t = z_t W_o + b                            after reading y_0 = BOS, ..., y_{t-1}
+
+Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term Memory-Networks for Machine Reading", EMNLP
+2016 (arXiv 1601.06733), section 4; the paper has no formula for shallow fusion, z_t is ours, after
+Luong et al. 2015. `origin` "encoder": slot 0 of the target's layer holds what the source's layer
+ended with, as in the authors' code. The source's slot of zeros is not looked at from the target; in
+that code it is, and padding of the source gets weight there.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width, C
+classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import LSTMState
+from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
+from attnlab.systems.protocol import PAD, AttentionMap, Classifier, Seq2Seq, Sequence, looked
+from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intra, of_steps
+
+Fusion = Literal["deep", "shallow"]
+First = Literal["encoder", "zeros", "none"]
+PARTS = {"attention": MECHANISMS, "inter_attention": MECHANISMS}
+NEEDS = {"attention": INTRA, "inter_attention": Need(role="cross", stepwise=True, values=True)}
+
+
+def asked(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+    """What both systems ask of their mechanisms: only deep fusion takes other values than it
+    looks at.
+    """
+    span, origin, fusion = (
+        chosen.get(field, getattr(system, field)) for field in ("span", "origin", "fusion")
+    )
+    within = intra(span, "none" if origin == "none" else "zeros")
+    return {
+        "attention": within,
+        "inter_attention": Need(role="cross", stepwise=True, values=fusion == "deep"),
+    }
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The states of the source [B,S,H] and which are real [B,S], the mechanism's memory of them,
+    and the last state.
+    """
+
+    states: jax.Array
+    valid: jax.Array
+    attended: Any
+    last: LSTMState
+
+
+class TwoReaders(nn.Module):
+    """A layer for each sequence, and the second's look at the first.
+
+    Attributes:
+      attention, inter_attention, width, fusion, origin, question, span: as in the systems below.
+      initial: how the weights start.
+    """
+
+    attention: Callable[..., Attention]
+    inter_attention: Callable[..., Attention]
+    width: int
+    fusion: Fusion
+    origin: First
+    question: Question
+    span: int | None
+    initial: Initial
+
+    def setup(self) -> None:
+        origin: Origin = "none" if self.origin == "none" else "zeros"
+        shared = (self.attention, self.width, self.span, origin, self.question, self.initial)
+        self.encoder = LSTMNLayer(*shared)
+        if self.fusion == "deep":
+            self.decoder: LSTMNLayer = FusedLSTMNLayer(*shared, self.inter_attention)
+        else:
+            self.decoder = LSTMNLayer(*shared)
+            self.search = self.inter_attention(width=self.width)
+            self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
+
+    def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
+        """Read the source [B,S,E]."""
+        slots, reader = self.encoder(y, valid)
+        attended = (
+            self.decoder.remember(slots)
+            if self.fusion == "deep"
+            else self.search.remember(slots.hidden, valid)
+        )
+        return Encoded(slots.hidden, valid, attended, reader.last)
+
+    def decode(self, source: Encoded, x: jax.Array, valid: jax.Array) -> jax.Array:
+        """Read the target [B,T,E]: z [B,T,H]. With shallow fusion all looks at the source are
+        one.
+        """
+        slots, _ = self.decoder(x, valid, first=self._first(source), other=source.attended)
+        return self._seen(slots.hidden, source, 0)
+
+    def start(self, source: Encoded, length: int) -> Reader:
+        """Before the first of `length` steps."""
+        return self.decoder.begin(
+            len(source.states), length, source.states.dtype, first=self._first(source)
+        )
+
+    def step(self, source: Encoded, reader: Reader, x: jax.Array) -> tuple[jax.Array, Reader]:
+        """One step with x [B,E]: z [B,H]."""
+        following = self.decoder.step(
+            reader, x, self.decoder.contributions(x), jnp.ones(len(x), bool), source.attended
+        )
+        return self._seen(following.last.h[:, None], source, reader.fed)[:, 0], following
+
+    def _first(self, source: Encoded) -> LSTMState | None:
+        return source.last if self.origin == "encoder" else None
+
+    def _seen(self, states: jax.Array, source: Encoded, fed: jax.Array | int) -> jax.Array:
+        """z [B,t,H] of the target's states, the first of them after `fed` others."""
+        if self.fusion == "deep":
+            return states
+        contexts = looked(self, self.search.read(states, source.attended, Visibility(offset=fed)))
+        return jnp.tanh(self.merge(jnp.concatenate([states, contexts], axis=-1)))
+
+
+class LSTMNPairClassifier(Classifier):
+    """LSTMN for pairs of texts (Cheng et al. 2016): two LSTMNs with deep or shallow fusion, their
+    mean states, and a small MLP.
+
+    Attributes:
+      attention: factory of the mechanism inside each text, one that reads values apart from keys,
+        and as they are; called with 2 H.
+      inter_attention: factory of the mechanism between the texts; called with 2 H (deep fusion,
+        values apart) or H (shallow).
+      embedding: E, both texts with one table.
+      width: H of both layers, and of the hidden layers of the MLP.
+      fusion: "deep" (the look enters the cell) or "shallow" (it is put beside the state
+        afterwards).
+      origin: what slot 0 of the second text holds: "encoder" (where the first text ended), "zeros",
+        or there is none in either ("none").
+      question: what asks inside a text: "word and summary" (the paper) or "word".
+      span: how many steps back can be seen inside a text; None for all.
+      uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05, and 1 is added
+        to the forget gates' biases all the same; 0 for the laws of `Initial`. The mechanisms' own
+        start as they say.
+      dropout: rate on embeddings and before the last layer of the MLP.
+    """
+
+    attention: Callable[..., Attention]
+    inter_attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    fusion: Fusion = "deep"
+    origin: First = "encoder"
+    question: Question = "word and summary"
+    span: int | None = None
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    texts = (2,)
+    lengths = {"span": "within"}
+    parts = PARTS
+    needs = NEEDS
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        return asked(cls, chosen)
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        self.embed = Embed(
+            self.vocabulary, self.embedding, embedding_init=initial.embedding(self.embedding)
+        )
+        self.readers = TwoReaders(
+            self.attention,
+            self.inter_attention,
+            self.width,
+            self.fusion,
+            self.origin,
+            self.question,
+            self.span,
+            initial,
+        )
+        self.verdict = Verdict(self.width, self.classes, self.dropout, initial)
+        self.drop = Dropout(self.dropout)
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        if target is None:
+            raise UserError(
+                f"lstmn_pair: {self.fusion} fusion wants two texts, here is one; choose"
+                " 'lstmn_classifier'"
+            )
+        first = self.readers.encode(self.drop(self.embed(source)), source != PAD)
+        second = self.readers.decode(first, self.drop(self.embed(target)), target != PAD)
+        return self.verdict(
+            jnp.concatenate(
+                [averaged(first.states, first.valid), averaged(second, target != PAD)], axis=-1
+            )
+        )
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`."""
+        return of_steps(super().maps(collected))
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """See `System.between`."""
+        return _between(name, "target_in")
+
+
+class LSTMNTranslator(Seq2Seq):
+    """LSTMN encoder-decoder (Cheng et al. 2016): two LSTMNs with deep or shallow fusion, of which
+    the second writes.
+
+    Attributes:
+      attention: factory of the mechanism inside each sequence, one that reads values apart from
+        keys, and as they are; called with 2 H.
+      inter_attention: factory of the mechanism that looks at the source; called with 2 H (deep
+        fusion, values apart) or H (shallow).
+      embedding: E, both sides.
+      width: H of both layers.
+      fusion: "deep" (the look enters the cell) or "shallow" (it is put beside the state
+        afterwards).
+      origin: what slot 0 of the target holds: "encoder" (where the source ended), "zeros", or there
+        is none in either ("none").
+      question: what asks inside a sequence: "word and summary" (the paper) or "word".
+      span: how many steps back can be seen inside a sequence; None for all.
+      uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates'
+        biases all the same; 0 for the laws of `Initial`. The mechanisms' own start as they say.
+      dropout: rate on embeddings and on z.
+    """
+
+    attention: Callable[..., Attention]
+    inter_attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 128
+    fusion: Fusion = "deep"
+    origin: First = "encoder"
+    question: Question = "word and summary"
+    span: int | None = None
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    lengths = {"span": "within"}
+    parts = PARTS
+    needs = NEEDS
+    card = CARD
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        return asked(cls, chosen)
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform)
+        law = initial.word(1.0)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.readers = TwoReaders(
+            self.attention,
+            self.inter_attention,
+            self.width,
+            self.fusion,
+            self.origin,
+            self.question,
+            self.span,
+            initial,
+        )
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        return self.readers.encode(self.drop(self.embed_source(source)), source != PAD)
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`."""
+        return self.out(
+            self.drop(
+                self.readers.decode(
+                    memory, self.drop(self.embed_target(target_in)), target_in != PAD
+                )
+            )
+        )
+
+    def start(self, memory: Encoded, length: int) -> Reader:
+        """See `Seq2Seq.start`."""
+        return self.readers.start(memory, length)
+
+    def step(self, state: Reader, memory: Encoded, tokens: jax.Array) -> tuple[jax.Array, Reader]:
+        """See `Seq2Seq.step`."""
+        seen, state = self.readers.step(memory, state, self.embed_target(tokens))
+        return self.out(seen), state
+
+    @classmethod
+    def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
+        """See `System.maps`."""
+        return of_steps(super().maps(collected))
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """See `System.between`."""
+        return _between(name, "target")
+
+
+def _between(name: str, asks: Sequence) -> tuple[Sequence, Sequence]:
+    """Of the looks in `TwoReaders`; `asks` is the sequence of the rows of inter-attention."""
+    if name.endswith("search"):
+        return asks, "source"
+    return (
+        ("source", "source") if name.startswith("readers/encoder") else ("target_in", "target_in")
+    )

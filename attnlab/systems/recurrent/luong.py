@@ -1,0 +1,190 @@
+"""Luong attention (Luong, Pham, Manning 2015): deep LSTMs whose top state asks the source, and is
+then joined by the answer.
+
+Encoder: L LSTM layers over the source, ann_j the output of the top one at word j. Decoder: L layers
+that start where those of the encoder ended; for t = 1..T, with y_0 = BOS and a_0 = 0:
+
+    x_t      = [y_{t-1} ; a_{t-1}]                          input feeding; without it y_{t-1} alone
+    h_t      = output of the top layer                      its input is x_t for the lowest layer
+    c_t      = attention(h_t, ann)                          any registered mechanism; the paper's are all `single`, see below
+    a_t      = tanh([c_t ; h_t] W_c)                        the attentional vector
+    logits_t = a_t W_s + b
+
+The paper's: scores dot, general, concat and location; alignments softmax (its "global"), local_m
+and local_p. The question is the state that has just read y_{t-1}, where RNNsearch (`rnnsearch.py`)
+asks with the state before.
+
+Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine
+Translation", EMNLP 2015 (arXiv 1508.04025), section 3. With `order` "reversed" the encoder reads
+from the last word to the first, as theirs does, but ann_j stays with word j of the source: a window
+around word t lies around word t, whichever way the source was read. Otherwise than in their code:
+the LSTMs and the scores of the words have biases (the latter so that it can start at how often each
+word is, see `training.output_bias`), forget gates start open unless `forget` is 0, the end sign of
+the source can be attended, and states are not clipped.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a
+layer, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.alignments.local import LocalM
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.config.registry import holds
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import GATES
+from attnlab.layers.stacked import LSTMStack, States
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The attention's memory of the annotations, and the last state of every layer."""
+
+    attended: Any
+    last: States
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32; the state of every layer, and the attentional vector a [B,H] of
+    the last step.
+    """
+
+    fed: jax.Array
+    states: States
+    a: jax.Array
+
+
+class Luong(Seq2Seq):
+    """Luong attention (Luong et al. 2015): stacked LSTMs, attention after them, and an attentional
+    vector that may be fed back.
+
+    Attributes:
+      attention: factory of the mechanism; called with the width of the annotations, H.
+      embedding: E, both sides.
+      width: H of every layer.
+      layers: L, of each side.
+      order: how the encoder reads the source, from its last word to its first ("reversed", the
+        paper's) or as it stands ("plain").
+      feeding: whether the lowest layer of the decoder is given a_{t-1} ("input") or not ("none").
+      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the laws
+        of `Initial`. The mechanism's own weights start as it says.
+      forget: what the bias of the forget gates starts at, above what it starts at otherwise.
+      dropout: rate on the input of every layer, so on a_{t-1} too; the paper's 0.2.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 128
+    layers: int = 1
+    order: Literal["reversed", "plain"] = "reversed"
+    feeding: Literal["input", "none"] = "input"
+    uniform: float = 0.0
+    forget: float = 1.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross", stepwise=True)}
+    card = Card(
+        2015,
+        "Luong, Pham, Manning, Effective Approaches to Attention-based Neural Machine Translation,"
+        " EMNLP 2015",
+    )
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`; `UserError` for windows that go on with the target over a source that
+        is read from its last word.
+        """
+        if holds(chosen.get("attention"), LocalM) and chosen.get("order", cls.order) == "reversed":
+            raise UserError(
+                "system.attention.alignment: the windows of local_m go through the source from its"
+                " first word, which system.order='reversed' reads last; set system.order='plain',"
+                " or choose 'local_p'"
+            )
+        return cls.needs
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform, forget=self.forget)
+        law = initial.word(1.0)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.search = self.attention(width=self.width)
+        if self.feeding == "input":
+            self.of_last = Dense(
+                GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
+            )
+        self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        valid = source != PAD
+        annotations, last = self.reader(
+            self.embed_source(source), valid, reverse=self.order == "reversed"
+        )
+        return Encoded(self.search.remember(annotations, valid), last)
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; without input feeding no step waits for the attention of the
+        step before.
+        """
+        words = self.embed_target(target_in)  # [B,T,E]
+        if self.feeding == "none":
+            tops, _ = self.writer(words, start=memory.last)
+            return self.out(self._attentional(tops, memory.attended, 0))
+
+        def step(
+            system: Luong, state: Decoding, word: jax.Array, attended: Any
+        ) -> tuple[Decoding, jax.Array]:
+            state = system._transition(state, word, attended)
+            return state, state.a
+
+        first = self.start(memory, target_in.shape[1])
+        return self.out(
+            over_time(step)(self, first, self.writer.contribute(words), memory.attended)[1]
+        )
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`."""
+        return Decoding(jnp.zeros((), jnp.int32), memory.last, jnp.zeros_like(memory.last[-1].h))
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Seq2Seq.step`."""
+        state = self._transition(
+            state, self.writer.contribute(self.embed_target(tokens)), memory.attended
+        )
+        return self.out(state.a), state
+
+    def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> Decoding:
+        """Step t; `word` [B,4H] is what y_{t-1} gives to the gates of the lowest layer."""
+        fed = word + self.of_last(self.drop(state.a)) if self.feeding == "input" else word
+        top, states = self.writer.advance(state.states, fed)
+        return Decoding(
+            state.fed + 1, states, self._attentional(top[:, None], attended, state.fed)[:, 0]
+        )
+
+    def _attentional(self, tops: jax.Array, attended: Any, fed: jax.Array | int) -> jax.Array:
+        """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
+        words.
+        """
+        contexts = looked(self, self.search.read(tops, attended, Visibility(offset=fed)))
+        return jnp.tanh(self.combine(jnp.concatenate([contexts, tops], axis=-1)))

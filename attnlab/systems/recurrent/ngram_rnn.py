@@ -1,0 +1,99 @@
+"""The N-gram RNN (Daniluk et al. 2017): no attention; the output is cut into parts, each of which
+predicts a step later than the last.
+
+    [h^1_t ; ... ; h^{N-1}_t] = output of the top of the LSTM layers after x_1, ..., x_t             parts of width k
+    h*_t     = tanh([h^1_t ; h^2_{t-1} ; ... ; h^{N-1}_{t-N+2}] W_N)                                  parts before the text are zeros
+    logits_t = h*_t W_o + b                                                                           of the word after x_t
+
+N = 4 takes three parts, those of the present output and of the two before it; N = 2 is an LSTM
+language model with one more layer.
+
+Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in
+Neural Language Modeling", ICLR 2017 (arXiv 1702.04521), section 2.4. Beyond the paper: several
+layers, dropout.
+
+Axis letters: B batch, T time, V vocabulary, E embedding, k width of a part and of h*, N order.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.history import after, latest
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.stacked import LSTMStack, States
+from attnlab.systems.protocol import Card, LanguageModel
+from attnlab.systems.recurrent.lstm_lm import no_states, real
+
+
+@flax.struct.dataclass
+class Past:
+    """The state of every layer, and of the parts i = 2..N-1 what is still to be used: the last i -
+    1 of them, [B,i-1,k].
+    """
+
+    layers: States
+    parts: tuple[jax.Array, ...]
+
+
+class NgramRNN(LanguageModel):
+    """N-gram RNN (Daniluk et al. 2017): the LSTM's last N - 1 outputs predict together, each with
+    another part.
+
+    Attributes:
+      order: N, at least 2; the LSTM layers are (N - 1) k wide.
+      embedding: E.
+      width: k.
+      layers: LSTM layers; the paper has one.
+      uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
+        is not checked; 0 for the laws of `Initial`.
+      dropout: rate on the input of every layer and on h*.
+    """
+
+    order: int = 4
+    embedding: int = 96
+    width: int = 88
+    layers: int = 1
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    card = Card(
+        2017,
+        "Daniluk, Rocktäschel, Welbl, Riedel, Frustratingly Short Attention Spans in Neural"
+        " Language Modeling, ICLR 2017",
+    )
+
+    def setup(self) -> None:
+        if self.order < 2:
+            raise UserError(
+                f"ngram_rnn: order={self.order}, must be at least 2: N words are the one predicted"
+                " and those before it"
+            )
+        initial = Initial(uniform=self.uniform)
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
+        self.reader = LSTMStack(
+            (self.order - 1) * self.width, self.layers, self.dropout, initial=initial
+        )
+        self.merge = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
+        self.out = Dense(self.vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def start(self, rows: int) -> Past:
+        """See `LanguageModel.start`."""
+        none = tuple(jnp.zeros((rows, number, self.width)) for number in range(1, self.order - 1))
+        return Past(no_states(rows, (self.order - 1) * self.width, self.layers), none)
+
+    def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
+        """See `LanguageModel.read`."""
+        valid, counts = real(tokens)
+        outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
+        first, *others = jnp.split(outputs, self.order - 1, axis=-1)
+        slots = [after(kept, part) for kept, part in zip(state.parts, others, strict=True)]
+        late = [one[:, : tokens.shape[1]] for one in slots]  # part i is i - 1 steps late
+        star = jnp.tanh(self.merge(jnp.concatenate([first, *late], axis=-1)))
+        kept = tuple(latest(one, counts, number) for number, one in enumerate(slots, start=1))
+        return self.out(self.drop(star)), Past(layers, kept)

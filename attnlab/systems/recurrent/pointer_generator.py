@@ -1,0 +1,285 @@
+"""Pointer-generator with coverage (See, Liu, Manning 2017): each word is one of the vocabulary or
+one copied from the source.
+
+Encoder: ann_j = [forward LSTM_j ; backward LSTM_j]. Decoder, for t = 1..T, with y_0 = BOS, f_0 = 0
+and c_1 = 0:
+
+    s_0      = relu(last W_r + b_r)                              for the state and the cell, `last` where both directions ended
+    x_t      = [y_{t-1} ; f_{t-1}] W_x + b_x
+    s_t      = LSTM(s_{t-1}, x_t)
+    f_t, a_t = attention(s_t; keys [ann_j ; c_tj], values ann_j)  a mechanism whose weights sum to
+    one; additive in the paper
+    c_{t+1}  = c_t + a_t                                          coverage: what was looked at so far
+    g_t      = sigmoid([f_t ; s_t ; x_t] w_g + b_g)               how much is said, how much is copied
+    P_t(w)   = g_t softmax(([s_t ; f_t] V + b) V' + b')_w + (1 - g_t) sum over j with source_j = w of a_tj
+    logits_t = log P_t
+
+The loss "coverage" of a step, sum over j of min(a_tj, c_tj), is handed out for
+`config.auxiliary.coverage`; with `coverage="none"` there is neither c nor that loss. A key of which
+c_tj is one more number gives the additive score of the paper, v . tanh(ann_j W_h + c_tj w_c + s_t
+W_s), w_c being the last row of the score's matrix; and it gives any mechanism that takes keys apart
+from values something to go by. So with coverage the mechanism must take keys apart from values,
+with a score that reads keys of another width than the query. Weights of several heads are averaged
+before words are copied by them and before they are added up.
+
+Source: A. See, P. J. Liu, C. D. Manning, "Get To The Point: Summarization with Pointer-Generator
+Networks", ACL 2017 (arXiv 1704.04368), section 2; coverage after Z. Tu et al., ACL 2016; copying by
+attention alone is O. Vinyals, M. Fortunato, N. Jaitly, "Pointer Networks", NIPS 2015. x_t is made
+of f_{t-1} too, and the first state by a layer, as in the authors' code and not in the paper.
+Otherwise than there:
+* A source word that the vocabulary lacks is copied as UNK: data are ids before they are batched, so
+  no example has words of its own.
+* Coverage is there from the first step or not at all. They trained without it first, and found that
+  its loss disturbs the beginning.
+* The score "additive" has no bias, asks with s_t alone (their code with the cell beside it), and
+  starts by its own law.
+* States and cells have biases as here; embeddings of source and target may be apart (`share`);
+dropout. Cost: with coverage keys are projected anew at every step, O(T S H A) instead of O(S H A).
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width,
+G decoder width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.errors import UserError
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
+from attnlab.layers.precision import inner_dtype, widened
+from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+
+
+@flax.struct.dataclass
+class Encoded:
+    """What is copied and looked at, and how the decoder begins.
+
+    Attributes:
+      source: [B,S] ids.
+      annotations: [B,S,2H].
+      attended: the attention's memory of them; None with coverage, which changes it from step to
+        step.
+      first: s_0 and its cell, [B,G] each.
+    """
+
+    source: jax.Array
+    annotations: jax.Array
+    attended: Any
+    first: LSTMState
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32; the state s and its cell [B,G]; the last context f [B,2H]; the
+    coverage c [B,S] float32.
+    """
+
+    fed: jax.Array
+    state: LSTMState
+    context: jax.Array
+    covered: jax.Array
+
+
+@flax.struct.dataclass
+class Step:
+    """What words are made of, [B,...] of a step and [B,T,...] of all: x [E], s [G], f [2H] and the
+    weights a [S].
+    """
+
+    x: jax.Array
+    s: jax.Array
+    context: jax.Array
+    weights: jax.Array
+
+
+class PointerGenerator(Seq2Seq):
+    """Pointer-generator (See et al. 2017): LSTM encoder-decoder that copies where it looks, with
+    coverage; one vocabulary for both sides.
+
+    Attributes:
+      attention: factory of the mechanism, one whose weights are a distribution; called with the
+        width of the annotations, 2H.
+      embedding: E, both sides.
+      encoder: H, state width of each encoder direction.
+      decoder: G, state width of the decoder.
+      readout: width of the layer before the scores of the vocabulary.
+      coverage: "keys": what was looked at stands beside each annotation when the decoder looks
+        again, which the score "location" does not see; or "none".
+      share: whether source and target have one table of "embeddings" (the paper's) or none in
+        common.
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The
+        mechanism's own start as it says.
+      dropout: rate on the embeddings, the annotations and the readout; the paper has none.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    encoder: int = 64
+    decoder: int = 128
+    readout: int = 64
+    coverage: Literal["keys", "none"] = "keys"
+    share: Literal["embeddings", "none"] = "embeddings"
+    uniform: float = 0.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross", stepwise=True, values=True, weights="distribution")}
+    card = Card(
+        2017,
+        "See, Liu, Manning, Get To The Point: Summarization with Pointer-Generator Networks, ACL"
+        " 2017",
+    )
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`; without coverage keys and values are one."""
+        values = chosen.get("coverage", cls.coverage) == "keys"
+        return {
+            "attention": Need(role="cross", stepwise=True, values=values, weights="distribution")
+        }
+
+    def setup(self) -> None:
+        if self.source_vocabulary != self.target_vocabulary:
+            sizes = f"{self.source_vocabulary} and {self.target_vocabulary} words"
+            raise UserError(
+                f"pointer_generator: copying needs one vocabulary for both sides, not {sizes}; set"
+                " vocabulary.shared=true"
+            )
+        initial = Initial(uniform=self.uniform)
+        table = functools.partial(
+            Embed, self.target_vocabulary, self.embedding, embedding_init=initial.word(1.0)
+        )
+        dense = functools.partial(Dense, kernel_init=initial.kernel())
+        self.embed_target = table()
+        if self.share == "none":
+            self.embed_source = table()
+        self.reader = BidirectionalLSTM(self.encoder, initial)
+        self.first_state, self.first_cell = dense(self.decoder), dense(self.decoder)
+        self.search = self.attention(width=2 * self.encoder)
+        self.of_word, self.of_context = dense(self.embedding), dense(self.embedding, use_bias=False)
+        self.of_input, self.cell = (
+            GateInputs(self.decoder, initial),
+            LSTMCell(self.decoder, initial),
+        )
+        self.gate = dense(1)
+        self.read_out = dense(self.readout)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        table = self.embed_target if self.share == "embeddings" else self.embed_source
+        annotations, ends = self.reader(self.drop(table(source)), source != PAD)  # [B,S,2H]
+        last = jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *ends)
+        first = LSTMState(
+            jax.nn.relu(self.first_cell(last.c)), jax.nn.relu(self.first_state(last.h))
+        )
+        annotations = self.drop(annotations)
+        attended = (
+            self.search.remember(annotations, source != PAD) if self.coverage == "none" else None
+        )
+        return Encoded(source, annotations, attended, first)
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; words are made of all steps at once."""
+        words = self.of_word(self.drop(self.embed_target(target_in)))  # [B,T,E]
+
+        def step(
+            system: PointerGenerator, state: Decoding, word: jax.Array, memory: Encoded
+        ) -> tuple[Decoding, Step]:
+            return system._transition(state, word, memory)
+
+        return self._mixed(
+            over_time(step)(self, self.start(memory, target_in.shape[1]), words, memory)[1],
+            memory.source,
+        )
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`."""
+        nothing = jnp.zeros_like(memory.annotations[:, 0])
+        uncovered = jnp.zeros(memory.source.shape, inner_dtype(memory.annotations))
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, uncovered)
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Seq2Seq.step`."""
+        state, found = self._transition(state, self.of_word(self.embed_target(tokens)), memory)
+        return (
+            self._mixed(jax.tree.map(lambda one: one[:, None], found), memory.source)[:, 0],
+            state,
+        )
+
+    def _transition(
+        self, state: Decoding, word: jax.Array, memory: Encoded
+    ) -> tuple[Decoding, Step]:
+        """Step t; `word` [B,E] is what y_{t-1} gives to x_t."""
+        x = word + self.of_context(state.context)
+        following = self.cell(state.state, self.of_input(x))
+        attended = memory.attended
+        if self.coverage == "keys":
+            covered = state.covered[..., None].astype(memory.annotations.dtype)
+            keys = jnp.concatenate([memory.annotations, covered], axis=-1)
+            attended = self.search.remember_pairs(keys, memory.annotations, memory.source != PAD)
+        reading = self.search.read(
+            following.h[:, None], attended, Visibility(offset=state.fed), weights=True
+        )
+        assert reading.weights is not None  # the slot asks for them
+        weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]
+        if self.coverage == "keys":
+            again = jnp.minimum(weights, state.covered).sum(axis=-1, keepdims=True)
+            reading = dataclasses.replace(reading, losses={**reading.losses, "coverage": again})
+        context = looked(self, reading)[:, 0]
+        return Decoding(state.fed + 1, following, context, state.covered + weights), Step(
+            x, following.h, context, weights
+        )
+
+    def _mixed(self, steps: Step, source: jax.Array) -> jax.Array:
+        """log P [B,T,V] float32 of steps [B,T,...], of a source [B,S]."""
+        said = self.out(
+            self.drop(self.read_out(jnp.concatenate([steps.s, steps.context], axis=-1)))
+        )
+        gate = widened(
+            self.gate(jnp.concatenate([steps.context, steps.s, steps.x], axis=-1))
+        )  # [B,T,1]
+        return mixture(
+            widened(said), gate, scattered(steps.weights, source, self.target_vocabulary)
+        )
+
+
+def mixture(scores: jax.Array, gate: jax.Array, copied: jax.Array) -> jax.Array:
+    """log (g softmax(scores) + (1 - g) copied) [...,V], g = sigmoid(gate), of scores and
+    probabilities [...,V] and a gate [...,1].
+
+    Where `copied` is 0 the slope in it is also (1 - g) / P, which weights that choose one word
+    need; it is held below e^80.
+    """
+    said = jax.nn.log_softmax(scores) + jax.nn.log_sigmoid(gate)
+    of_copying = jax.nn.log_sigmoid(-gate)
+    found = copied > 0.0  # elsewhere the logarithm would be of 0, and its slope not finite
+    both = jnp.logaddexp(said, jnp.log(jnp.where(found, copied, 1.0)) + of_copying)
+    slope = jnp.exp(jnp.minimum(of_copying - said, 80.0))
+    return jnp.where(found, both, said + copied * slope)
+
+
+def scattered(weights: jax.Array, source: jax.Array, vocabulary: int) -> jax.Array:
+    """Weights [B,T,S] of the words of a source [B,S], added up by word: [B,T,V]. Ids that no word
+    has weight on get exactly 0.
+    """
+    rows, steps, _ = weights.shape
+    empty = jnp.zeros((rows, vocabulary, steps), weights.dtype)
+    return empty.at[jnp.arange(rows)[:, None], source].add(weights.swapaxes(1, 2)).swapaxes(1, 2)

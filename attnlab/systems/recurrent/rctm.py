@@ -1,0 +1,175 @@
+"""RCTM I (Kalchbrenner, Blunsom 2013): a convolutional sentence model, whose one vector biases
+every step of a recurrent language model.
+
+Sentence model: convolutions of windows w = 2, 3, ..., r, r = ceil(sqrt(2 N)), every channel with
+weights of its own, until one column is left of the embeddings x_1..x_l:
+
+    M_a  = x_a                                                        a = 1..l
+    M_a  = sigmoid(sum_{j<w} K^w_j * M_{a+j})                         a = 1..l-w+1, for each w while that many columns are left
+    v    = sigmoid(sum_{j<l} L^l_j * M_{1+j})                         of the l columns that remain; v = M_1 if it is one
+
+Decoder, for t = 1..T, h_0 = 0:
+
+    h_t      = sigmoid(h_{t-1} R + y_{t-1} I + v S)
+    logits_t = h_t O
+
+Nothing is attended to, and nothing else of the source reaches the target: the first of the
+end-to-end translation models.
+
+Source: N. Kalchbrenner, P. Blunsom, "Recurrent Continuous Translation Models", EMNLP 2013. The
+exact rule for the last window and the squashing between the levels are ours, the paper's were not
+at hand; so are the biases of I and O, dropout, a softmax over all words (theirs, as others report
+it, not checked: over classes of words first) and the start: R orthogonal times 4 and wide windows,
+so that sigmoids pass on what they get, embeddings N(0, 0.25^2), the rest Glorot uniform. A source
+of more than r (r + 1) / 2 words goes through the widest window until r columns are left. RCTM II,
+which unfolds the vector along the target, is not here.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, q width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.systems.protocol import PAD, Card, Seq2Seq
+
+# a sigmoid's slope at 0 is 1/4; windows start at twice that, as sigmoid after sigmoid levels out
+# what it gets
+STEEP = 4.0
+
+
+class SentenceModel(nn.Module):
+    """Columns [B,S,q] to one [B,q], zero for a sentence of no words.
+
+    Attributes:
+      width: q.
+      widest: r, the widest window.
+    """
+
+    width: int
+    widest: int
+
+    def setup(self) -> None:
+        def window(kind: str, size: int) -> jax.Array:
+            return self.param(
+                f"{kind}_{size}", nn.initializers.normal(2 * STEEP * size**-0.5), (size, self.width)
+            )
+
+        self.windows = [window("window", size) for size in range(2, self.widest + 1)]
+        self.tops = [window("top", size) for size in range(2, self.widest + 1)]
+
+    def __call__(self, columns: jax.Array, valid: jax.Array) -> jax.Array:
+        """columns [B,S,q] and valid [B,S] to [B,q]."""
+        left = valid.sum(axis=1)
+        most = columns.shape[1]
+        for window in self.windows:
+            columns, left = narrowed(columns, left, window, left >= len(window))
+            most -= (len(window) - 1) * (most >= len(window))
+        while most > self.widest:
+            columns, left = narrowed(columns, left, self.windows[-1], left > self.widest)
+            most -= self.widest - 1
+        columns = jnp.pad(columns, ((0, 0), (0, max(0, self.widest - columns.shape[1])), (0, 0)))[
+            :, : self.widest
+        ]
+        kernels = jnp.stack(
+            [jnp.pad(top, ((0, self.widest - len(top)), (0, 0))) for top in self.tops]
+        )  # [r-1,r,q]
+        chosen = kernels[jnp.clip(left - 2, 0, self.widest - 2)]
+        joined = jax.nn.sigmoid((chosen * columns).sum(axis=1))
+        return jnp.where(
+            (left > 1)[:, None], joined, jnp.where((left == 1)[:, None], columns[:, 0], 0)
+        )
+
+
+def narrowed(
+    columns: jax.Array, left: jax.Array, window: jax.Array, which: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """One convolution of the rows `which` [B]: columns [B,S,q], of which the first `left` [B]
+    count, and how many there are then.
+    """
+    size, length = len(window), columns.shape[1]
+    if size > length:
+        return columns, left
+    summed = sum(window[j] * columns[:, j : length - size + 1 + j] for j in range(size))
+    convolved = jnp.pad(jax.nn.sigmoid(summed), ((0, 0), (0, size - 1), (0, 0)))
+    return jnp.where(which[:, None, None], convolved, columns), jnp.where(
+        which, left - size + 1, left
+    )
+
+
+@flax.struct.dataclass
+class Encoded:
+    """What the sentence gives to every step, v S [B,q]."""
+
+    bias: jax.Array
+
+
+class RCTM(Seq2Seq):
+    """RCTM I (Kalchbrenner, Blunsom 2013): a convolutional sentence model, a recurrent language
+    model.
+
+    Attributes:
+      width: q, of the embeddings, the sentence and the state.
+      longest: N, words of the longest sentence that the windows are laid out for; longer ones than
+        the data has would only be windows that never act.
+      dropout: rate on the embeddings and the state that the output sees; the paper has none.
+    """
+
+    width: int = 128
+    longest: int = 32
+    dropout: float = 0.0
+
+    lengths = {"longest": "within"}
+    card = Card(2013, "Kalchbrenner, Blunsom, Recurrent Continuous Translation Models, EMNLP 2013")
+
+    def setup(self) -> None:
+        small, steep = nn.initializers.normal(0.25), nn.initializers.orthogonal(STEEP)
+        self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=small)
+        self.embed_target = Embed(self.target_vocabulary, self.width, embedding_init=small)
+        self.sentence = SentenceModel(self.width, max(2, math.ceil(math.sqrt(2 * self.longest))))
+        self.of_sentence = Dense(self.width, use_bias=False)
+        self.of_word = Dense(self.width)
+        self.past = self.param("past", steep, (self.width, self.width))
+        self.out = Dense(self.target_vocabulary, kernel_init=Initial().output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        return Encoded(
+            self.of_sentence(self.sentence(self.drop(self.embed_source(source)), source != PAD))
+        )
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; only h R is computed step by step."""
+        given = (
+            self.of_word(self.drop(self.embed_target(target_in))) + memory.bias[:, None]
+        )  # [B,T,q]
+
+        past = jnp.asarray(self.past)
+
+        def step(state: jax.Array, contribution: jax.Array) -> tuple[jax.Array, jax.Array]:
+            state = jax.nn.sigmoid(state @ past + contribution)
+            return state, state
+
+        states = jax.lax.scan(step, self.start(memory, target_in.shape[1]), given.swapaxes(0, 1))[1]
+        return self.out(self.drop(states.swapaxes(0, 1)))
+
+    def start(self, memory: Encoded, length: int) -> jax.Array:
+        """See `Seq2Seq.start`; the state is h [B,q]."""
+        return jnp.zeros_like(memory.bias)
+
+    def step(
+        self, state: jax.Array, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `Seq2Seq.step`."""
+        state = jax.nn.sigmoid(
+            state @ jnp.asarray(self.past) + self.of_word(self.embed_target(tokens)) + memory.bias
+        )
+        return self.out(state), state

@@ -1,0 +1,146 @@
+"""The RNN Encoder-Decoder (Cho et al. 2014): the whole source in one vector, which the decoder is
+given at every step.
+
+Encoder: h_j = GRU(h_{j-1}, x_j W), from left to right. Then, for i = 1..T:
+
+    c        = tanh(h_S V_c)                                  the fixed vector; h_S is the state at the last real token
+    s_0      = tanh(c V_p)
+    s_i      = GRU(s_{i-1}, y_{i-1} W, c C)                   c enters both gates and, through the reset gate, the candidate
+    t_i      = maxout_2(s_i O_h + y_{i-1} O_y + c O_c)        largest of each pair of units
+    logits_i = t_i G
+
+It has no attention: what RNNsearch (`rnnsearch.py`) looks up anew for every word, this remembers in
+c. Everything else of the two is alike.
+
+Source: K. Cho, B. van Merrienboer, C. Gulcehre, D. Bahdanau, F. Bougares, H. Schwenk, Y. Bengio,
+"Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation",
+EMNLP 2014 (arXiv 1406.1078), section 2 and appendix A.1. Beyond the paper: dropout, biases on the
+words' contributions and the output, encoder and decoder of different widths, and G of full rank
+(the paper: the product of two matrices of the embedding's width). Its weights start as in the paper
+with normal=0.01: N(0, 0.01^2), recurrent ones orthogonal, biases at zero; with normal=0 Glorot
+uniform takes the first one's place.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width,
+G decoder width.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
+from attnlab.systems.protocol import PAD, Card, Seq2Seq
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The first state s_0 [B,G], and what the fixed vector gives to every step: c C [B,3G] and c
+    O_c [B,2l].
+    """
+
+    first: jax.Array
+    to_cell: jax.Array
+    to_output: jax.Array
+
+
+class RNNEncoderDecoder(Seq2Seq):
+    """RNN Encoder-Decoder (Cho et al. 2014): GRUs on both sides, and a vector of fixed size between
+    them.
+
+    Attributes:
+      embedding: E, both sides.
+      encoder: H, state width of the encoder and width of c.
+      decoder: G, state width of the decoder.
+      maxout: number of output pairs l (so 2l units before the maximum).
+      normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for the
+        laws of `Initial`.
+      dropout: rate on the embeddings, c and the maxout layer; the paper has none.
+    """
+
+    embedding: int = 64
+    encoder: int = 128
+    decoder: int = 128
+    maxout: int = 64
+    normal: float = 0.0
+    dropout: float = 0.0
+
+    card = Card(
+        2014, "Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, EMNLP 2014"
+    )
+
+    def setup(self) -> None:
+        initial = Initial(normal=self.normal)
+        table = functools.partial(
+            Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
+        )
+        dense, gates = (
+            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
+        )
+        self.embed_source = table(self.source_vocabulary)
+        self.embed_target = table(self.target_vocabulary)
+        self.reader = GRULayer(self.encoder, initial)
+        self.summary = dense(self.encoder, use_bias=False)
+        self.first_state = dense(self.decoder, use_bias=False)
+        self.of_word = gates(GATES * self.decoder)
+        self.of_context = gates(GATES * self.decoder, use_bias=False)
+        self.cell = ContextGRUCell(self.decoder)
+        self.out_state = dense(2 * self.maxout)
+        self.out_word = dense(2 * self.maxout, use_bias=False)
+        self.out_context = dense(2 * self.maxout, use_bias=False)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        last = self.reader(self.drop(self.embed_source(source)), source != PAD)[
+            :, -1
+        ]  # the state is copied through padding
+        c = self.drop(jnp.tanh(self.summary(last)))
+        return Encoded(jnp.tanh(self.first_state(c)), self.of_context(c), self.out_context(c))
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
+        words = self.drop(self.embed_target(target_in))  # [B,T,E]
+
+        def step(
+            cell: ContextGRUCell, state: jax.Array, word: jax.Array, context: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            state = cell(state, word, context)
+            return state, state
+
+        scan = nn.scan(
+            step,
+            variable_broadcast="params",
+            split_rngs={"params": False},
+            in_axes=(1, nn.broadcast),
+            out_axes=1,
+        )
+        states = scan(self.cell, memory.first, self.of_word(words), memory.to_cell)[1]
+        return self._generate(states, words, memory.to_output[:, None])
+
+    def start(self, memory: Encoded, length: int) -> jax.Array:
+        """See `Seq2Seq.start`; the state is s [B,G]."""
+        return memory.first
+
+    def step(
+        self, state: jax.Array, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `Seq2Seq.step`."""
+        word = self.embed_target(tokens)
+        state = self.cell(state, self.of_word(word), memory.to_cell)
+        return self._generate(state, word, memory.to_output), state
+
+    def _generate(self, state: jax.Array, word: jax.Array, of_context: jax.Array) -> jax.Array:
+        """The deep output: state [...,G], word [...,E], the context's part [...,2l] to logits
+        [...,V].
+        """
+        units = self.out_state(state) + self.out_word(word) + of_context
+        pairs = units.reshape(*units.shape[:-1], self.maxout, 2)
+        return self.out(self.drop(pairs.max(axis=-1)))

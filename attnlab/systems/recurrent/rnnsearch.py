@@ -1,0 +1,181 @@
+"""RNNsearch (Bahdanau, Cho, Bengio 2015): a recurrent decoder that searches the source at every
+step.
+
+Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
+
+    s_0      = tanh(backward_1 W_s)
+    c_i      = attention(s_{i-1}, ann)                                 any registered mechanism; additive in the paper
+    s_i      = GRU(s_{i-1}, y_{i-1} W + c_i C)
+    t_i      = maxout_2(s_i U_o + y_{i-1} V_o + c_i C_o)               largest of each pair of units
+    logits_i = t_i W_o
+
+Source: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align and
+Translate", ICLR 2015 (arXiv 1409.0473), sections 3 and A.1-A.2. `readout` settles the paper's own
+inconsistency about which state the output sees, and when the state reads a word: by the formulas
+above the attention for word i does not know word i-1, in the authors' released code it does. Beyond
+the paper: dropout, and a decoder state whose width may differ from the encoder's. Its weights start
+as in the paper with normal=0.01: N(0, 0.01^2), recurrent ones orthogonal, biases at zero, and by
+the score "additive" itself the alignment model N(0, 0.001^2) and v at zero, so that attention
+starts uniform. With normal=0 Glorot uniform takes the first one's place. Later code has two updates
+a word, with the look between them: `cgru.py`.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H encoder width,
+G decoder width.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.visibility import Visibility
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
+from attnlab.mixers.steps import over_time
+from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+
+
+@flax.struct.dataclass
+class Encoded:
+    """The attention's memory of the annotations, and the decoder's first state s_0 [B,G]."""
+
+    attended: Any
+    first: jax.Array
+
+
+@flax.struct.dataclass
+class Decoding:
+    """Tokens fed so far, [] int32; the state s [B,G] and the last context c [B,2H]."""
+
+    fed: jax.Array
+    s: jax.Array
+    c: jax.Array
+
+
+class RNNsearch(Seq2Seq):
+    """RNNsearch (Bahdanau et al. 2015): GRU encoder-decoder that attends to the source before every
+    word.
+
+    Attributes:
+      attention: factory of the mechanism; called with the width of the annotations, 2H.
+      embedding: E, both sides.
+      encoder: H, state width of each encoder direction.
+      decoder: G, state width of the decoder.
+      maxout: number of output pairs l (so 2l units before the maximum).
+      readout: which state the output layer sees: "current" s_i (the paper's main text), "previous"
+        s_{i-1} (its appendix, to the letter), or "released" (the authors' code): s_{i-1} too, but a
+        state that has read y_{i-1}, for there the update comes last, s_i = GRU(s_{i-1}, y_i W + c_i
+        C), so that attention knows the word before the one it looks for.
+      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
+        being 0.01; 0 for Glorot's law.
+      dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    encoder: int = 64
+    decoder: int = 128
+    maxout: int = 64
+    readout: Literal["current", "previous", "released"] = "current"
+    normal: float = 0.0
+    dropout: float = 0.0
+
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross", stepwise=True)}
+    card = Card(
+        2015,
+        "Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and"
+        " Translate, ICLR 2015",
+    )
+
+    def setup(self) -> None:
+        initial = Initial(normal=self.normal)
+        table = functools.partial(
+            Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
+        )
+        dense, gates = (
+            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
+        )
+        self.embed_source = table(self.source_vocabulary)
+        self.embed_target = table(self.target_vocabulary)
+        self.reader = BidirectionalGRU(self.encoder, initial)
+        self.first_state = dense(self.decoder, use_bias=False)
+        self.search = self.attention(width=2 * self.encoder)
+        self.of_word = gates(GATES * self.decoder)
+        self.of_context = gates(GATES * self.decoder, use_bias=False)
+        self.cell = GRUCell(self.decoder)
+        self.out_state = dense(2 * self.maxout)
+        self.out_word = dense(2 * self.maxout, use_bias=False)
+        self.out_context = dense(2 * self.maxout, use_bias=False)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> Encoded:
+        """See `Seq2Seq.encode`."""
+        valid = source != PAD
+        annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
+        first = jnp.tanh(self.first_state(annotations[:, 0, self.encoder :]))
+        return Encoded(self.search.remember(self.drop(annotations), valid), first)
+
+    def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`; only the recurrence itself runs step by step."""
+        words = self.drop(self.embed_target(target_in))  # [B,T,E]
+
+        def step(
+            system: RNNsearch, state: Decoding, word: jax.Array, attended: Any
+        ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
+            seen, following = system._transition(state, word, attended)
+            return following, (seen, following.c)
+
+        _, (states, contexts) = over_time(step)(
+            self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
+        )
+        return self._generate(states, words, contexts)
+
+    def start(self, memory: Encoded, length: int) -> Decoding:
+        """See `Seq2Seq.start`."""
+        nothing = jnp.zeros((len(memory.first), 2 * self.encoder), memory.first.dtype)
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing)
+
+    def step(
+        self, state: Decoding, memory: Encoded, tokens: jax.Array
+    ) -> tuple[jax.Array, Decoding]:
+        """See `Seq2Seq.step`."""
+        word = self.embed_target(tokens)
+        seen, following = self._transition(state, self.of_word(word), memory.attended)
+        return self._generate(seen, word, following.c), following
+
+    def _transition(
+        self, state: Decoding, word: jax.Array, attended: Any
+    ) -> tuple[jax.Array, Decoding]:
+        """Step i, in the order of `readout`: the state the output sees [B,G] and what the next step
+        gets; `word` [B,3G] is y_{i-1} W.
+        """
+        s = state.s
+        if (
+            self.readout == "released"
+        ):  # Update with the last context (there is none before the first word), then Look
+            s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
+        context = looked(
+            self, self.search.read(s[:, None], attended, Visibility(offset=state.fed))
+        )[:, 0]
+        if self.readout == "released":
+            return s, Decoding(state.fed + 1, s, context)
+        following = self.cell(s, word + self.of_context(context))
+        return following if self.readout == "current" else s, Decoding(
+            state.fed + 1, following, context
+        )
+
+    def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
+        """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""
+        units = self.out_state(state) + self.out_word(word) + self.out_context(context)
+        pairs = units.reshape(*units.shape[:-1], self.maxout, 2)
+        return self.out(self.drop(pairs.max(axis=-1)))

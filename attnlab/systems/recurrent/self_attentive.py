@@ -1,0 +1,122 @@
+"""Structured self-attentive sentence embedding: a text as a matrix, one row for each of r looks at
+its LSTM states.
+
+    h_1 .. h_S = BiLSTM(x_1 .. x_S)
+    A          = softmax over j of (W_s2 tanh(W_s1 h_j))        [r,S]          any registered mechanism; r hops in the paper
+    M          = A h                                            [r,2H]         kept as a matrix, not summed over its rows
+    logits     = W_2 relu(W_1 (rows of M side by side))                        one text
+    F          = (M_p[i] W_p[i]) * (M_h[i] W_h[i]) for i = 1..r [r,k]          two: row by row, gated by each other
+    logits     = W_2 relu(W_1 (rows of F side by side))
+
+The penalty || A A^T - I ||_F^2, which keeps the hops apart, is the loss "hops" of the mechanism;
+`auxiliary.hops` in the config is its weight, and r > 1 hops without one are refused. At full
+strength from the first step (1.0 in the paper) it pins the hops to arbitrary tokens in small
+models: there 0.01.
+
+Source: Z. Lin, M. Feng, C. dos Santos, M. Yu, B. Xiang, B. Zhou, Y. Bengio, "A Structured
+Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), sections 2 and 4.3. The mechanism
+is asked with a query of zeros: what to look for is learned in the mechanism itself. One that mixes
+its heads (multihead) gives M a single row, and with one additive head it is r = 1. Not here: the
+factored first layer of the paper's appendix, and pre-trained embeddings. A text without a token has
+M = 0.
+
+Axis letters: B batch, S and T tokens of the texts, H state width of a direction, r hops, k gated
+units of a hop, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.protocol import Attention, Need
+from attnlab.layers.dense import Dropout
+from attnlab.layers.sentences import Read, SentenceReader, Verdict
+from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+
+
+class RowWise(nn.Module):
+    """Every row of a matrix by weights of its own: M [B,r,d] to [B,r,k].
+
+    Attributes:
+      features: k.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, matrix: jax.Array) -> jax.Array:
+        """M [B,r,d] to [B,r,k]."""
+        law = nn.initializers.variance_scaling(
+            1.0, "fan_avg", "uniform", batch_axis=(0,)
+        )  # Glorot's, for each row
+        return jnp.einsum(
+            "brd,rdk->brk", matrix, self.param("kernel", law, (*matrix.shape[1:], self.features))
+        )
+
+
+class SelfAttentive(Classifier):
+    """Structured self-attentive embedding (Lin et al. 2017): r weighted means of the LSTM states of
+    a text side by side.
+
+    Attributes:
+      attention: factory of the mechanism; called with the width of the sentence matrix, 2H for each
+        of the vectors that it leaves side by side.
+      embedding: width of the embeddings.
+      width: H.
+      gated: k, units of each hop in the comparison of two texts.
+      hidden: units of the layer before the output.
+      dropout: rate on the embeddings, the states, and before and after the hidden layer.
+    """
+
+    attention: Callable[..., Attention]
+    embedding: int = 64
+    width: int = 64
+    gated: int = 32
+    hidden: int = 64
+    dropout: float = 0.0
+
+    texts = (1, 2)
+    parts = {"attention": MECHANISMS}
+    needs = {"attention": Need(role="cross")}
+    card = Card(2017, "Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017")
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+        """See `System.between`; the first text is looked at before the second."""
+        return "hops", "target_in" if name.endswith("_1") else "source"
+
+    @property
+    def hops(self) -> int:
+        """r, the rows of the sentence matrix."""
+        return self.attention(width=1, parent=None).side_by_side()
+
+    def setup(self) -> None:
+        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        self.look = self.attention(width=self.hops * 2 * self.width)
+        self.gate_source, self.gate_target = RowWise(self.gated), RowWise(self.gated)
+        self.verdict = Verdict(self.hidden, self.classes, self.dropout)
+        self.drop = Dropout(self.dropout)
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        read = self.reader([source] if target is None else [source, target])
+        matrices = [self._matrix(each) for each in read]
+        rows = (
+            matrices[0]
+            if target is None
+            else self.gate_source(matrices[0]) * self.gate_target(matrices[1])
+        )
+        return self.verdict(rows.reshape(len(source), -1))
+
+    def _matrix(self, read: Read) -> jax.Array:
+        """M [B,r,2H]."""
+        states = self.drop(read.states)
+        nothing = jnp.zeros((len(states), 1, 2 * self.width), states.dtype)
+        return looked(self, self.look(nothing, states, valid=read.valid)).reshape(
+            len(states), self.hops, 2 * self.width
+        )

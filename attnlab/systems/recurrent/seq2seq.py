@@ -1,0 +1,93 @@
+"""Sequence to Sequence (Sutskever, Vinyals, Le 2014): deep LSTMs, of which the second starts in the
+state where the first ended.
+
+For the layers l = 1..L and the words x_S, ..., x_1 of the source, from the last to the first
+(`order`):
+
+    (c, h)^l   = LSTM^l of the words below                        words, for l = 1, or the outputs of layer l - 1
+    (c, h)^l_0 = where the source's layer l ended                 the first state of the target's layer l, and all it knows of the source
+    logits_t   = h^L_t W_o + b                                    after reading y_0 = BOS, ..., y_{t-1}
+
+It has no attention. Reading the source backwards brings its first words near to the first words of
+the target.
+
+Source: I. Sutskever, O. Vinyals, Q. V. Le, "Sequence to Sequence Learning with Neural Networks",
+NIPS 2014 (arXiv 1409.3215), sections 2 and 3. Its ensembles are in `ensemble.py`. Every real token
+is read backwards, the end sign too, which so comes first; padding stays last. Beyond the paper:
+dropout, other laws for the first weights, and a forget gate that may start open. The output's bias
+starts at zero.
+
+Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a
+layer, L layers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.stacked import LSTMStack, States
+from attnlab.systems.protocol import PAD, Card, Seq2Seq
+
+
+class SequenceToSequence(Seq2Seq):
+    """Sequence to Sequence (Sutskever et al. 2014): stacked LSTMs on both sides, the last states of
+    one being the first of the other.
+
+    Attributes:
+      embedding: E, both sides.
+      width: H of every layer.
+      layers: L, of each side.
+      order: how the source is read, from its last word to its first ("reversed", the paper's) or as
+        it stands ("plain").
+      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.08; 0 for the laws
+        of `Initial`.
+      forget: what the bias of every forget gate starts with besides; the paper speaks of none.
+      dropout: rate on the input of every layer and on what the output layer sees; the paper has
+        none.
+    """
+
+    embedding: int = 64
+    width: int = 128
+    layers: int = 2
+    order: Literal["reversed", "plain"] = "reversed"
+    uniform: float = 0.0
+    forget: float = 1.0
+    dropout: float = 0.0
+
+    card = Card(
+        2014,
+        "Sutskever, Vinyals, Le, Sequence to Sequence Learning with Neural Networks, NIPS 2014",
+    )
+
+    def setup(self) -> None:
+        initial = Initial(uniform=self.uniform, forget=self.forget)
+        law = initial.word(1.0)
+        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
+        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
+        self.drop = Dropout(self.dropout)
+
+    def encode(self, source: jax.Array) -> States:
+        """See `Seq2Seq.encode`; the memory is the last state of every layer."""
+        return self.reader(
+            self.embed_source(source), source != PAD, reverse=self.order == "reversed"
+        )[1]
+
+    def decode(self, memory: States, target_in: jax.Array) -> jax.Array:
+        """See `Seq2Seq.decode`."""
+        return self.out(self.drop(self.writer(self.embed_target(target_in), start=memory)[0]))
+
+    def start(self, memory: States, length: int) -> States:
+        """See `Seq2Seq.start`; the state is that of every layer."""
+        return memory
+
+    def step(self, state: States, memory: States, tokens: jax.Array) -> tuple[jax.Array, States]:
+        """See `Seq2Seq.step`."""
+        top, state = self.writer.advance(state, self.writer.contribute(self.embed_target(tokens)))
+        return self.out(self.drop(top)), state

@@ -1,0 +1,163 @@
+"""Which parameters get no gradient, from the program of the gradient alone: nothing is compiled and
+nothing is computed.
+
+A gradient that JAX knows to be zero is made of a literal 0 in its program: of a parameter that the
+loss does not use, or that it reaches only through `stop_gradient`, a rounding or a choice. The walk
+follows such zeros through the program, into loops and branches. What is zero for some data only (a
+ReLU that is never open), or by algebra (a constant added before a softmax), it does not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+
+_EVERY = (  # zero where all that is read is
+    *(
+        "add",
+        "sub",
+        "add_any",
+        "neg",
+        "abs",
+        "sign",
+        "max",
+        "min",
+        "copy",
+        "copy_p",
+        "convert_element_type",
+        "reduce_precision",
+    ),
+    *(
+        "broadcast_in_dim",
+        "reshape",
+        "transpose",
+        "squeeze",
+        "expand_dims",
+        "rev",
+        "concatenate",
+        "pad",
+        "slice",
+        "split",
+        "cumsum",
+    ),
+    *("reduce_sum", "reduce_max", "reduce_min", "psum", "stop_gradient", "sharding_constraint"),
+)
+_ANY = ("mul", "dot_general", "conv_general_dilated")  # where one factor is
+_READ = {  # where these operands are; the others say where, or by how much
+    **dict.fromkeys(("div", "dynamic_slice", "gather"), (0,)),
+    **{
+        "dynamic_update_slice": (0, 1),
+        "scatter-add": (0, 2),
+        "scatter_add": (0, 2),
+        "scatter": (0, 2),
+    },
+}
+
+
+def idle(loss: Callable[..., jax.Array], params: Any, *arguments: Any) -> tuple[str, ...]:
+    """The paths ("encoder/kernel") of the parameters whose gradient of `loss(params, *arguments)`
+    is zero whatever their values are.
+
+    Args:
+      loss: a number.
+      params, arguments: arrays, or their shapes.
+    """
+    program = jax.make_jaxpr(jax.grad(loss))(params, *arguments)
+    zero = _closed(program, [False] * len(program.in_avals))
+    paths = [
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, _ in jax.tree_util.tree_leaves_with_path(params)
+    ]
+    return tuple(path for path, none in zip(paths, zero, strict=True) if none)
+
+
+def _closed(program: Any, known: Sequence[bool]) -> list[bool]:
+    """Which results of a program are zero, given which of its arguments are; closed over constants
+    or not.
+    """
+    inner = getattr(program, "jaxpr", program)
+    zero = dict(zip(inner.invars, known, strict=True))
+    zero.update(
+        zip(inner.constvars, map(_is_zero, getattr(program, "consts", ())), strict=False)
+    )  # some programs have none with them
+
+    def read(atom: Any) -> bool:
+        return _is_zero(atom.val) if isinstance(atom, jex.Literal) else zero.get(atom, False)
+
+    for equation in inner.eqns:
+        found = _results(equation, list(map(read, equation.invars)))
+        zero.update(zip(equation.outvars, found, strict=True))
+    return list(map(read, inner.outvars))
+
+
+def _results(equation: Any, known: list[bool]) -> list[bool]:
+    """Which results of an equation are zero."""
+    name, params, several = equation.primitive.name, equation.params, len(equation.outvars)
+    if name in _EVERY:
+        return [all(known)] * several
+    if name in _ANY:
+        return [any(known)] * several
+    if name in _READ:
+        return [all(known[place] for place in _READ[name])] * several
+    if name == "select_n":
+        return [all(known[1:])]
+    if name == "optimization_barrier":
+        return known
+    if name == "scan":
+        return _scan(known, **params)
+    if name == "while":
+        consts, body = known[params["cond_nconsts"] :], params["body_nconsts"]
+        return _settled(
+            lambda carry: _closed(params["body_jaxpr"], [*consts[:body], *carry]), consts[body:]
+        )
+    if name == "cond":
+        return [
+            all(each)
+            for each in zip(
+                *(_closed(branch, known[1:]) for branch in params["branches"]), strict=True
+            )
+        ]
+    inner = next(
+        (params[key] for key in ("jaxpr", "call_jaxpr") if key in params), None
+    )  # jit, remat, custom derivatives
+    same = inner is not None and len(getattr(inner, "jaxpr", inner).invars) == len(known)
+    return _closed(inner, known) if same else [False] * several
+
+
+def _scan(
+    known: list[bool], *, jaxpr: Any, num_consts: int, num_carry: int, **_: Any
+) -> list[bool]:
+    consts, carry, rows = (
+        known[:num_consts],
+        known[num_consts : num_consts + num_carry],
+        known[num_consts + num_carry :],
+    )
+
+    def body(carry: list[bool]) -> list[bool]:
+        return _closed(jaxpr, [*consts, *carry, *rows])
+
+    carry = _settled(lambda one: body(one)[:num_carry], carry)
+    return [*carry, *body(carry)[num_carry:]]
+
+
+def _settled(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:
+    """What of a loop's carry is zero before every pass: at first as given, less what a pass makes
+    of it until nothing changes.
+    """
+    while True:
+        after = [before and stays for before, stays in zip(carry, body(carry), strict=True)]
+        if after == carry:
+            return carry
+        carry = after
+
+
+def _is_zero(value: Any) -> bool:
+    """Of a constant; what is no number (a key of random numbers) is not."""
+    numbers = isinstance(value, bool | int | float) or any(
+        jax.numpy.issubdtype(value.dtype, kind) for kind in (np.number, np.bool_)
+    )
+    return numbers and not np.any(np.asarray(value))

@@ -1,0 +1,60 @@
+"""`compare DIR DIR`: tables on the terminal and in a file, mistakes in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import main
+from tests.experiments.synthetic import sweep
+
+
+@pytest.mark.quick
+def test_compare_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (
+        sweep(tmp_path / "first", {"a": (0.9, 0.8)}),
+        sweep(tmp_path / "second", {"a": (0.95, 0.8)}, seeds=[0, 1]),
+    )
+    before = set(tmp_path.rglob("*"))
+    assert main(["compare", str(first), str(second)]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "exact on the test split, higher is better" in printed
+        and "0.8500" in printed
+        and f"A: {first} (made)." in printed
+    )
+    assert (
+        "Nothing on record differs but the numbers." in printed
+        and set(tmp_path.rglob("*")) == before
+    )
+    for name, words in (("both.md", "## What differs between the two"), ("both.csv", "a,2,0.85")):
+        assert main(["compare", str(first), str(second), f"--out={tmp_path / name}"]) == 0
+        assert words in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["{one}"], "the following arguments are required: DIR2"),
+        (["{one}", "{one}/"], "is named twice; name two sweeps"),
+        (
+            ["{one}", "{other}", "--out=both.txt"],
+            "--out=both.txt: the name of a file that ends in .md or .csv is needed",
+        ),
+        (["{one}", "{other}/absent"], "holds no sweep (no plan.json in it)"),
+        (["{one}", "{other}"], "take two sweeps with the same measure"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], words: str
+) -> None:
+    one = sweep(tmp_path / "one", {"a": (0.9, 0.8)})
+    other = sweep(tmp_path / "other", {"a": (0.9, 0.8)}, measure={"metric": "loss", "mode": "min"})
+    assert main(["compare", *(word.format(one=one, other=other) for word in argv)]) == 2
+    error = capsys.readouterr().err
+    assert (
+        words in error
+        and error.count("\n") == 1
+        and {path.name for path in tmp_path.iterdir()} == {"one", "other"}
+    )

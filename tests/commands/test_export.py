@@ -1,0 +1,44 @@
+"""`export DIR --to=TRACKER`: what it says, and mistakes in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import COMMANDS, main
+from attnlab.commands.export import TRACKERS as CHOICES
+from attnlab.experiments.report import TRACKERS
+from tests.experiments.synthetic import sweep
+
+
+@pytest.mark.quick
+def test_export_writes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = sweep(tmp_path, {"additive": (0.9, 0.8)})
+    for said in (
+        "2 runs written, 0 replaced because their records have changed, 0 left",
+        "0 runs written, 0 replaced because",
+    ):
+        assert main(["export", str(directory), "--to=tensorboard"]) == 0
+        assert said in (out := capsys.readouterr().out) and "look:   tensorboard --logdir" in out
+    assert len(list((directory / "exports" / "tensorboard").rglob("*tfevents*"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["{empty}", "--to=tensorboard"], "holds no sweep (no plan.json in it)"),
+        (["{empty}"], "the following arguments are required: --to"),
+        (["{empty}", "--to=comet"], "invalid choice: 'comet'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], words: str
+) -> None:
+    assert main(["export", *(word.format(empty=tmp_path) for word in argv)], COMMANDS) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_every_tracker_has_its_word() -> None:
+    assert set(CHOICES) == set(TRACKERS)

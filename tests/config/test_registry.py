@@ -1,0 +1,228 @@
+"""Tables, dotted paths, fields as configuration, and the types a value must have."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import pytest
+
+from attnlab.config.registry import Table, build, check_type, fields
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass
+class Plain:
+    """A component with a field that code supplies and some that the config sets."""
+
+    width: int
+    hidden: int = 8
+    rate: float = 0.5
+    kind: Literal["one", "two"] = "one"
+    sizes: tuple[int, ...] = (1, 2)
+    limit: int | None = None
+    activation: Callable[[float], float] = abs
+    other: Literal["x"] | None = None
+
+
+class Module(nn.Module):
+    """A linen module: `name` and `parent` are linen's own, not configuration."""
+
+    vocabulary: int
+    hidden: int = 4
+
+
+def function(steps: int, peak: float = 1e-3, **rest: Any) -> str:
+    """A function is a component too."""
+    return f"{steps} {peak}"
+
+
+TABLE = Table(
+    "thing",
+    {
+        "plain": f"{__name__}:Plain",
+        "module": f"{__name__}:Module",
+        "function": f"{__name__}:function",
+        "gone": "no.such:X",
+    },
+)
+
+
+@dataclasses.dataclass
+class Holder:
+    """A component with parts."""
+
+    part: Any
+    spare: Any = None
+
+    parts: ClassVar[Mapping[str, Table]] = {"part": TABLE, "spare": TABLE}
+
+
+TABLE.entries["holder"] = f"{__name__}:Holder"
+
+
+@pytest.mark.quick
+def test_names_in_order_and_what_they_lead_to() -> None:
+    assert TABLE.names() == ["plain", "module", "function", "gone", "holder"]
+    assert (
+        TABLE.resolve("plain") is Plain
+        and TABLE.resolve("collections:OrderedDict").__name__ == "OrderedDict"
+    )
+    assert TABLE.defaults("module") == {"hidden": 4} and TABLE.defaults("function") == {
+        "peak": 1e-3
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("plian", "unknown thing 'plian'; did you mean 'plain'?"),
+        ("", "thing '': a name is needed; choose from: plain, module"),
+        (None, "thing None: a name is needed"),
+        (3, "thing 3: a name is needed"),
+        ("gone", "thing 'gone': cannot import 'no.such': No module named 'no'"),
+        ("no_such_module:X", "cannot import 'no_such_module'"),
+        (
+            "collections:Nothing",
+            "thing 'collections:Nothing': 'collections' has no attribute 'Nothing'",
+        ),
+    ],
+)
+def test_names_that_lead_nowhere(name: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        TABLE.resolve(name)
+
+
+def test_fields_are_the_parameters_without_those_of_linen() -> None:
+    assert fields(Module) == {"vocabulary": inspect.Parameter.empty, "hidden": 4}
+    assert list(fields(Plain))[:3] == ["width", "hidden", "rate"]
+    assert fields(function) == {"steps": inspect.Parameter.empty, "peak": 1e-3}
+
+
+@pytest.mark.quick
+def test_build_binds_fields_and_parts_and_leaves_the_rest_to_code() -> None:
+    made = build(
+        TABLE,
+        {"name": "plain", "hidden": 3, "sizes": [4, 5], "rate": 1, "limit": 7, "kind": "two"},
+        "x",
+    )(width=2)
+    assert made == Plain(2, 3, 1, "two", (4, 5), 7)
+    assert build(TABLE, {"name": "function"}, "x")(steps=9) == "9 0.001"
+    held = build(TABLE, {"name": "holder", "part": {"name": "module", "hidden": 5}}, "x")()
+    assert held.spare is None and held.part(vocabulary=6).hidden == 5 and held.part.func is Module
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (
+            {"name": "plain", "hiden": 3},
+            "a.b: plain has no field 'hiden' to set; did you mean 'hidden'?",
+        ),
+        (
+            {"name": "plain", "width": 3},
+            "a.b: plain has no field 'width' to set",
+        ),  # code supplies it
+        (
+            {"name": "module", "parent": 3},
+            "a.b: module has no field 'parent' to set; choose from: hidden",
+        ),
+        ({"name": "plain", "hidden": "3"}, "a.b.hidden='3' is of type str, expected int"),
+        ({"name": "plain", "hidden": True}, "a.b.hidden=True is of type bool, expected int"),
+        ({"name": "plain", "hidden": 3.0}, "a.b.hidden=3.0 is of type float, expected int"),
+        ({"name": "plain", "kind": "tow"}, "a.b.kind='tow'; did you mean 'two'"),
+        ({"name": "plain", "limit": "x"}, "a.b.limit='x' is of type str, expected int or None"),
+        (
+            {"name": "holder", "part": {"name": "plain", "hidden": None}},
+            "a.b.part.hidden=None is of type NoneType, expected int",
+        ),
+        ({"hidden": 3}, "thing '': a name is needed"),
+    ],
+)
+def test_build_names_what_is_wrong(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        build(TABLE, spec, "a.b")
+
+
+ABC = Literal["a", "b", 3]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("value", "hint", "fits"),
+    [
+        *(
+            (1, int, True),
+            (1, float, True),
+            (1.0, int, False),
+            (True, int, False),
+            (True, float, False),
+            (True, bool, True),
+            (1, bool, False),
+        ),
+        *(
+            ("a", str, True),
+            (1, str, False),
+            (None, str, False),
+            (None, None, True),
+            (None, type(None), True),
+            (0, None, False),
+        ),
+        *(
+            (None, int | None, True),
+            (1, int | None, True),
+            ("1", int | None, False),
+            (1.5, int | float, True),
+            (True, int | float, False),
+        ),
+        *(
+            ("a", ABC, True),
+            (3, ABC, True),
+            (3.0, ABC, False),
+            ("c", ABC, False),
+            (True, Literal[1], False),
+            (1, Literal[True], False),
+        ),
+        *(
+            (None, Literal["a"] | None, True),
+            ("a", Literal["a"] | None, True),
+            ("b", Literal["a"] | None, False),
+        ),
+        *(
+            ((1, 2), tuple[int, ...], True),
+            ([1, 2], tuple[int, ...], True),
+            (1, tuple[int, ...], False),
+            ("ab", tuple[str, ...], False),
+        ),
+        *(
+            ("anything", Callable[..., Any], True),
+            (3, Any, True),
+            ({}, Mapping[str, int], True),
+        ),  # what a config cannot hold is not checked
+    ],
+)
+def test_types(value: Any, hint: Any, fits: bool) -> None:
+    if fits:
+        check_type(value, hint, "x")
+    else:
+        with pytest.raises(UserError, match="^x="):
+            check_type(value, hint, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "words"),
+    [
+        ("c", ABC, "x='c'; choose from: a, b"),
+        (1.5, ABC, "x=1.5 is of type float, expected 'a' or 'b' or 3"),
+        (1.5, Literal["a"] | None, "x=1.5 is of type float, expected 'a' or None"),
+        ("b", Literal["a"] | None, "x='b'.*'a'"),
+        (1, tuple[int, ...], "x=1 is of type int, expected tuple"),
+        ("x", int | float | None, "x='x' is of type str, expected int or float or None"),
+    ],
+)
+def test_wrong_types_are_told_with_the_right_ones(value: Any, hint: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check_type(value, hint, "x")

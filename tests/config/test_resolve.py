@@ -1,0 +1,468 @@
+"""Config files, overrides and replacements of components, on stand-in tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.config.registry import Table
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass
+class Additive:
+    """A stand-in mechanism."""
+
+    hidden: int = 32
+
+
+@dataclasses.dataclass
+class MultiHead:
+    """A stand-in mechanism with other fields."""
+
+    heads: int = 4
+    dropout: float = 0.0
+    scale: float | None = None
+    kernel: Literal["auto", "plain"] = "auto"
+
+
+MECHANISMS = Table(
+    "mechanism", {"additive": f"{__name__}:Additive", "multihead": f"{__name__}:MultiHead"}
+)
+
+
+@dataclasses.dataclass
+class Recurrent:
+    """A stand-in system: `vocabulary` comes from the code, `attention` from the config."""
+
+    vocabulary: int
+    attention: Any
+    hidden: int = 64
+    dropout: float = 0.1
+    sizes: tuple[int, ...] = (8, 16)
+    note: str | None = None
+
+    parts: ClassVar[Mapping[str, Table]] = {"attention": MECHANISMS}
+
+
+@dataclasses.dataclass
+class Stacked:
+    """A stand-in system whose parts have defaults of their own."""
+
+    attention: Any = "multihead"
+    cross: Any = None
+    inner: Any = dataclasses.field(default_factory=lambda: {"name": "additive", "hidden": 7})
+    layers: int = 2
+
+    parts: ClassVar[Mapping[str, Table]] = {
+        "attention": MECHANISMS,
+        "cross": MECHANISMS,
+        "inner": MECHANISMS,
+    }
+
+
+def adam(learning_rate: float, b1: float = 0.9, nesterov: bool = False) -> None:
+    """A stand-in optimizer: a function."""
+
+
+TABLES = {
+    "system": Table(
+        "system", {"recurrent": f"{__name__}:Recurrent", "stacked": f"{__name__}:Stacked"}
+    ),
+    "optimizer": Table("optimizer", {"adam": f"{__name__}:adam"}),
+}
+
+FILE = '''
+"""A stand-in."""
+import ml_collections
+
+def get_config(argument: str = "recurrent") -> ml_collections.ConfigDict:
+    config = ml_collections.ConfigDict()
+    config.seed = 0
+    config.system = {"name": argument, "attention": {"name": "additive", "hidden": 5}, "hidden": 48}
+    config.optimizer = "adam"
+    config.batch = {"size": 64, "buckets": [16, 32], "unit": "sentences"}
+    config.training = {"steps": 100, "clip": 1.0, "ema": None, "compute": "float32", "label_smoothing": 0.1}
+    config.decoding = {"method": "beam", "beam": 5}
+    return config
+'''
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> str:
+    """The stand-in config file."""
+    path = tmp_path / "toy.py"
+    path.write_text(FILE)
+    return str(path)
+
+
+def load(file: str, *overrides: str) -> Any:
+    return configs.load(file, overrides, TABLES)
+
+
+def error(file: str, *overrides: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load(file, *overrides)
+    return str(caught.value)
+
+
+@pytest.mark.quick
+def test_loads_completes_and_locks(file: str) -> None:
+    config = load(file + ":recurrent")
+    assert config.system.to_dict() == {
+        "name": "recurrent",
+        "attention": {"name": "additive", "hidden": 5},
+        "hidden": 48,
+        "dropout": 0.1,
+        "sizes": (8, 16),
+        "note": None,
+    }
+    assert config.optimizer.to_dict() == {"name": "adam", "b1": 0.9, "nesterov": False}
+    assert config.batch.buckets == (16, 32)
+    with pytest.raises(AttributeError):
+        config.system.hiden = 3
+
+
+def test_argument_is_optional_where_the_file_has_a_default(file: str) -> None:
+    assert load(file).system.name == "recurrent"
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("system.hidden=256", "system.hidden", 256),
+        ("system.dropout=0", "system.dropout", 0.0),
+        ("optimizer.b1=1e-3", "optimizer.b1", 1e-3),
+        ("optimizer.nesterov=true", "optimizer.nesterov", True),
+        ("optimizer.nesterov=False", "optimizer.nesterov", False),
+        ("batch.buckets=4,8,16", "batch.buckets", (4, 8, 16)),
+        ("batch.buckets=(4, 8)", "batch.buckets", (4, 8)),
+        ("batch.buckets=[4]", "batch.buckets", (4,)),
+        ("batch.buckets=4", "batch.buckets", (4,)),
+        ("system.note=a=b", "system.note", "a=b"),
+        ("system.note='None'", "system.note", "None"),
+        ("system.note=10", "system.note", "10"),
+        ("system.note=None", "system.note", None),
+        ("training.ema=0.99", "training.ema", 0.99),
+        ("training.compute=bfloat16", "training.compute", "bfloat16"),
+        ("seed=-0", "seed", 0),
+    ],
+)
+def test_values_are_read_by_the_type_they_replace(
+    file: str, override: str, key: str, value: Any
+) -> None:
+    found = configs.flat(load(file, override))[key]
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("system.hidden=abc", "config.system.hidden='abc': expected int (now 48)"),
+        ("system.hidden=1.5", "config.system.hidden='1.5': expected int"),
+        ("system.hidden=true", "expected int"),
+        ("system.hidden=None", "expected int"),
+        ("system.hidden=", "expected int"),
+        ("optimizer.b1=fast", "expected float"),
+        ("optimizer.b1=nan", "expected float"),
+        ("optimizer.b1=1e999", "expected float"),
+        ("optimizer.nesterov=1", "config.optimizer.nesterov='1': expected true or false"),
+        ("batch.buckets=4,x", "expected tuple of int"),
+        ("system.hidden", "config.system.hidden: no value given"),
+        ("training=3", "config.training is a group of settings"),
+    ],
+)
+def test_a_mistyped_value_names_key_value_and_type(file: str, override: str, words: str) -> None:
+    assert words in error(file, override)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("sytem.hiden=3", "config.sytem.hiden: no such key; did you mean 'system.hidden'"),
+        ("system.attention.hiden=3", "'system.attention.hidden'"),
+        ("label_smothing=0.1", "'training.label_smoothing'"),
+        ("seed.x=1", "config.seed.x: no such key"),
+        ("system.zzz=1", "choose from: system.attention, system.dropout, system.hidden"),
+        ("system..hidden=1", "'system.hidden'"),
+        ("system.vocabulary=10", "no such key"),
+        ("=10", "no such key"),
+    ],
+)
+def test_a_misspelt_key_names_the_near_ones(file: str, override: str, words: str) -> None:
+    assert words in error(file, override)
+
+
+@pytest.mark.parametrize("key", ["system.attention", "system.attention.name"])
+def test_replacing_a_component_brings_its_own_fields_whatever_the_order(
+    file: str, key: str
+) -> None:
+    config = load(file, "system.attention.heads=8", f"{key}=multihead", "system.attention.scale=2")
+    assert config.system.attention.to_dict() == {
+        "name": "multihead",
+        "heads": 8,
+        "dropout": 0.0,
+        "scale": 2.0,
+        "kernel": "auto",
+    }
+    assert config.system.hidden == 48
+    assert "config.system.attention.hidden: no such key" in error(
+        file, f"{key}=multihead", "system.attention.hidden=3"
+    )
+
+
+def test_naming_the_component_that_stands_there_keeps_its_settings(file: str) -> None:
+    assert load(file, "system.attention=additive").system.attention.hidden == 5
+
+
+def test_an_outer_replacement_comes_before_an_inner_one(file: str) -> None:
+    config = load(
+        file,
+        "system.inner.hidden=9",
+        "system.attention=additive",
+        "system=stacked",
+        "system.cross=multihead",
+    )
+    assert config.system.attention.to_dict() == {"name": "additive", "hidden": 32}
+    assert config.system.inner.to_dict() == {"name": "additive", "hidden": 9}
+    assert config.system.cross.name == "multihead" and config.system.layers == 2
+    assert load(file, "system=stacked", "system.cross=None").system.cross is None
+
+
+def test_a_dotted_path_names_a_users_own_component(
+    file: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_variant.py").write_text("def mine(temperature: float = 2.0): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = load(file, "system.attention=my_variant:mine", "system.attention.temperature=3")
+    assert config.system.attention.to_dict() == {"name": "my_variant:mine", "temperature": 3.0}
+    assert "cannot import 'my_other'" in error(file, "system.attention=my_other:mine")
+    assert "no attribute 'yours'" in error(file, "system.attention=my_variant:yours")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (
+            ["system.attention=multhead"],
+            "config.system.attention: unknown mechanism 'multhead'; did you mean 'multihead'?",
+        ),
+        (
+            ["system=recurent"],
+            "config.system: unknown system 'recurent'; did you mean 'recurrent'?",
+        ),
+        (["system.attention="], "a name is needed"),
+        (["system=stacked", "system=recurrent"], ""),
+        (["system.attention=None"], "config.system.attention"),
+    ],
+)
+def test_an_unknown_component_names_the_near_ones(
+    file: str, overrides: list[str], words: str
+) -> None:
+    if words:
+        assert words in error(file, *overrides)
+    else:
+        assert load(file, *overrides).system.name == "recurrent"
+
+
+def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "bare.py"
+    path.write_text(
+        "import ml_collections\ndef get_config(argument): return"
+        " ml_collections.ConfigDict({'system': argument})\n"
+    )
+    assert (
+        error(f"{path}:recurrent")
+        == "config.system: recurrent leaves its parts to you; set --config.system.attention (one"
+        " of: additive, multihead)"
+    )
+    assert load(f"{path}:recurrent", "system.attention=additive").system.attention.hidden == 32
+    assert "a name is needed; choose from: recurrent, stacked" in error(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\n", "no function get_config"),
+        (
+            "def get_config(argument):\n    return 1 / 0\n",
+            "broken.py:2: ZeroDivisionError: division by zero",
+        ),
+        ("def get_config(argument)\n    pass\n", "broken.py:1: SyntaxError"),
+        ("import no_such_module_here\n", "broken.py:1: ModuleNotFoundError"),
+        (
+            "def get_config(argument):\n    return {}\n",
+            "returned dict, expected ml_collections.ConfigDict",
+        ),
+        ("def get_config():\n    return 0\n", "TypeError"),
+        (
+            (
+                "from attnlab.errors import UserError\ndef get_config(a):\n    raise UserError(f'no"
+                " {a}')\n"
+            ),
+            "no recurrent",
+        ),
+        (
+            (
+                "from ml_collections import config_dict as c\ndef get_config(a): return"
+                " c.ConfigDict({'x': c.required_placeholder(int)})\n"
+            ),
+            "required placeholder",
+        ),
+        (
+            (
+                "import ml_collections, pathlib\ndef get_config(a): return"
+                " ml_collections.ConfigDict({'x': {'y': pathlib.Path('.')}})\n"
+            ),
+            "config.x.y",
+        ),
+        (
+            (
+                "import ml_collections\ndef get_config(a): return"
+                " ml_collections.ConfigDict({'optimizer': {'name': 'adam', 'b2': 1.0}})\n"
+            ),
+            "config.optimizer.b2: no such key; choose from: b1, nesterov",
+        ),
+        (
+            (
+                "import ml_collections\ndef get_config(a): return"
+                " ml_collections.ConfigDict({'optimizer': {'name': 'adam', 'b1': 'x'}})\n"
+            ),
+            "config.optimizer.b1='x' is of type str, expected float",
+        ),
+    ],
+)
+def test_a_broken_file_is_one_line(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    message = error(f"{tmp_path}/broken.py:recurrent")
+    assert words in message and "\n" not in message
+
+
+def test_a_missing_file_names_the_near_ones(file: str, tmp_path: pathlib.Path) -> None:
+    assert f"did you mean {file!r}?" in error(f"{tmp_path}/toi.py:recurrent")
+    assert "no such folder" in error(f"{tmp_path}/nowhere/toy.py")
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("batch.unit=token", "config.batch.unit='token'; did you mean 'tokens'?"),
+        ("training.compute=float16", "did you mean"),
+        ("batch.size=0", "config.batch.size=0: expected a whole number of at least 1"),
+        ("training.steps=-1", "at least 1"),
+        ("training.label_smoothing=1", "below 1"),
+        (
+            "system.dropout=1.0",
+            "config.system.dropout=1.0: expected a number of at least 0 and below 1",
+        ),
+        ("system.dropout=-0.1", "below 1"),
+        ("system.hidden=0", "config.system.hidden=0: expected a whole number of at least 1"),
+        ("system.attention.hidden=-4", "config.system.attention.hidden=-4"),
+        ("batch.buckets=32,16", "increasing"),
+        ("batch.buckets=0,16", "increasing"),
+        ("batch.buckets=()", "increasing"),
+        ("decoding.n_best=9", "decoding.n_best=9 is more than decoding.beam=5"),
+        ("decoding.method=beem", "did you mean 'beam'?"),
+        ("training.ema=nan", "below 1"),
+    ],
+)
+def test_values_out_of_range(file: str, override: str, words: str) -> None:
+    assert words in error(file, override)
+
+
+def test_literal_fields_are_checked(file: str) -> None:
+    assert "did you mean 'plain'?" in error(
+        file, "system.attention=multihead", "system.attention.kernel=plane"
+    )
+
+
+def test_references_follow_an_override(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "linked.py"
+    path.write_text(
+        "import ml_collections\ndef get_config(argument):\n    c ="
+        " ml_collections.ConfigDict({'training': {'steps': 10}})\n    c.warm ="
+        " c.training.get_ref('steps') * 2\n    return c\n"
+    )
+    assert load(str(path), "training.steps=50").warm == 100
+
+
+def test_one_dictionary_used_twice_is_two_nodes(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "twice.py"
+    path.write_text(
+        "import ml_collections\ndef get_config(argument):\n    one = {'name': 'multihead', 'heads':"
+        " 2}\n    return ml_collections.ConfigDict({'system': {'name': 'stacked', 'attention': one,"
+        " 'inner': one}})\n"
+    )
+    system = load(str(path), "system.attention.heads=8").system
+    assert (system.attention.heads, system.inner.heads) == (8, 2)
+
+
+def test_a_config_given_to_prepare_stays_as_it_is() -> None:
+    given = configs.from_dict({"optimizer": {"name": "adam"}, "batch": {"buckets": [1, 2]}})
+    assert configs.prepare(given, ["optimizer.b1=0.5"], TABLES).optimizer.b1 == 0.5
+    assert configs.to_dict(given) == {"optimizer": {"name": "adam"}, "batch": {"buckets": (1, 2)}}
+
+
+def test_settings_of_decoding_are_completed(file: str) -> None:
+    config = load(file, "decoding.n_best=3", "decoding.coverage=1")
+    assert (config.decoding.n_best, config.decoding.coverage, config.decoding.top_p) == (
+        3,
+        1.0,
+        1.0,
+    )
+    assert "config.decoding.n_bset: no such key; did you mean 'decoding.n_best'" in error(
+        file, "decoding.n_bset=3"
+    )
+
+
+def test_hash_and_flat_survive_json(file: str) -> None:
+    config = load(file)
+    stored = configs.from_dict(json.loads(json.dumps(configs.to_dict(config))))
+    assert (
+        configs.config_hash(stored) == configs.config_hash(config)
+        and len(configs.config_hash(config)) == 12
+    )
+    assert configs.flat(stored) == configs.flat(config)
+    assert configs.flat(config)["system.attention.hidden"] == 5
+    assert configs.config_hash(load(file, "system.attention.hidden=6")) != configs.config_hash(
+        config
+    )
+    assert configs.config_hash(load(file, "system.dropout=0.1", "seed=0")) == configs.config_hash(
+        config
+    )
+    assert configs.config_hash({"b": 1, "a": {"d": (1,), "c": 2}}) == configs.config_hash(
+        {"a": {"c": 2, "d": [1]}, "b": 1}
+    )
+    tree = configs.to_dict(config)
+    whole = configs.prepare(
+        configs.from_dict({**tree, "system": {**tree["system"], "dropout": 0}}), [], TABLES
+    )
+    assert (
+        type(whole.system.dropout) is float
+    )  # a whole number in a file is the fraction that it stands for
+    assert configs.config_hash(whole) == configs.config_hash(load(file, "system.dropout=0"))
+    assert configs.config_hash(load(file, "system.dropout=0")) == configs.config_hash(
+        load(file, "system.dropout=0.0")
+    )
+    assert configs.config_hash({"a": 1}) == "015abd7f5cc5" and configs.config_hash(
+        {"a": 1}
+    ) != configs.config_hash({"a": 1.0})
+    again = configs.prepare(stored, ["seed=3"], TABLES)
+    assert again.seed == 3 and again.is_locked
+
+
+def test_importing_the_module_does_not_import_jax() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, attnlab.config; sys.exit(any(m in sys.modules for m in ('jax', 'flax',"
+        " 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,164 @@
+"""Axes: which points they have, what the points are called, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.config.checks import read_value
+from attnlab.errors import UserError
+from attnlab.experiments.define.axes import Point, cross, flattened, grid, rows, text, zipped
+
+
+@pytest.mark.quick
+def test_grid_is_every_combination_the_last_setting_fastest() -> None:
+    points = grid({"system.attention.score": ("dot", "general"), "system.attention.heads": (1, 2)})
+    assert [point.name for point in points] == [
+        "score=dot, heads=1",
+        "score=dot, heads=2",
+        "score=general, heads=1",
+        "score=general, heads=2",
+    ]
+    assert points[1].overrides == {"system.attention.score": "dot", "system.attention.heads": 2}
+
+
+def test_zipped_goes_in_step() -> None:
+    points = zipped({"system.encoder": (32, 64), "system.decoder": [48, 96]})
+    assert [point.overrides for point in points] == [
+        {"system.encoder": 32, "system.decoder": 48},
+        {"system.encoder": 64, "system.decoder": 96},
+    ]
+    assert points[0].name == "encoder=32, decoder=48"
+
+
+def test_rows_keep_their_labels() -> None:
+    assert rows({"plain": {}, "wide": {"system.width": 64}}) == (
+        Point("plain", {}),
+        Point("wide", {"system.width": 64}),
+    )
+
+
+def test_cross_joins_every_point_with_every_point() -> None:
+    points = cross(rows({"a": {"x.a": 1}, "b": {"x.a": 2}}), grid({"x.b": (3, 4)}))
+    assert [(point.name, dict(point.overrides)) for point in points] == [
+        ("a, b=3", {"x.a": 1, "x.b": 3}),
+        ("a, b=4", {"x.a": 1, "x.b": 4}),
+        ("b, b=3", {"x.a": 2, "x.b": 3}),
+        ("b, b=4", {"x.a": 2, "x.b": 4}),
+    ]
+
+
+def test_names_take_as_much_of_a_key_as_tells_it_from_the_others() -> None:
+    assert (
+        grid({"encoder.dropout": (0.1,), "decoder.dropout": (0.2,)})[0].name
+        == "encoder.dropout=0.1, decoder.dropout=0.2"
+    )
+    assert grid({"system.score.name": ("dot",)})[0].name == "score=dot"
+    assert (
+        grid({"batch.buckets": ((16, 32),), "training.fast": (True,)})[0].name
+        == "buckets=16x32, fast=true"
+    )
+
+
+def test_nested_overrides_become_dotted() -> None:
+    assert flattened(
+        {"system": {"attention": {"name": "single", "hidden": 8}}, "seedling": [1, [2, 3]]}, ""
+    ) == {
+        "system.attention.name": "single",
+        "system.attention.hidden": 8,
+        "seedling": (1, (2, 3)),
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        0.1,
+        1e-30,
+        True,
+        False,
+        None,
+        "dot",
+        "it's",
+        "'quoted'",
+        "a, b",
+        (1, 2),
+        (4,),
+        ("a", "b"),
+        (0.5,),
+    ],
+)
+def test_the_text_of_a_value_reads_back_as_that_value(value: Any) -> None:
+    read = read_value(text(value), value, lambda: Any, "here")
+    assert (read, type(read)) == (value, type(value))
+    assert text([1, [2, 3]]) == "(1, (2, 3))"  # as JSON gives tuples back
+
+
+def test_values_reach_the_config_as_if_typed() -> None:
+    overrides = flattened({"training": {"clip": 2, "ema": 0.5}, "batch.buckets": [8, 32]}, "")
+    config = configs.prepare(
+        configs.from_dict({"training": {"clip": 1.0, "ema": 0.0}, "batch": {"buckets": (16,)}}),
+        [f"{key}={text(value)}" for key, value in overrides.items()],
+    )
+    assert configs.flat(config) == {
+        "training.clip": 2.0,
+        "training.ema": 0.5,
+        "batch.buckets": (8, 32),
+    }
+    assert type(config.training.clip) is float
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: grid({}),
+            "grid: expected {key: (value, value, ...)} with at least one setting, got {}",
+        ),
+        (
+            lambda: grid({"system.score": "dot"}),
+            "grid: the values of 'system.score' must be a tuple, got 'dot'",
+        ),
+        (lambda: grid({"system.score": 3}), "the values of 'system.score' must be a tuple, got 3"),
+        (lambda: grid({"system.score": ()}), "grid: 'system.score' has no values"),
+        (
+            lambda: grid({"system.score": ("dot", "dot")}),
+            "'system.score' has a value twice: 'dot', 'dot'",
+        ),
+        (
+            lambda: grid({"schedule.peak": (float("nan"),)}),
+            "'schedule.peak' is nan; a finite number is needed",
+        ),
+        (
+            lambda: grid({"schedule.peak": ({1},)}),
+            "'schedule.peak' is {1}, a set; use numbers, strings, True/False, None or tuples",
+        ),
+        (
+            lambda: grid({"config.schedule.peak": (1,)}),
+            "leave out 'config.', write 'schedule.peak'",
+        ),
+        (
+            lambda: grid({"schedule.peak=1": (1,)}),
+            "'schedule.peak=1' is not the dotted name of a setting",
+        ),
+        (
+            lambda: zipped({"a": (1, 2), "b": (1,)}),
+            "zipped: settings of different lengths: 'a' has 2, 'b' has 1",
+        ),
+        (lambda: rows({}), "rows: expected {label: {key: value}} with at least one row"),
+        (lambda: rows({"a": 3}), "rows: 'a': expected {key: value}, got 3"),  # type: ignore[dict-item]
+        (lambda: rows({"a\nb": {}}), "rows: 'a\\nb' is no label; use a short text on one line"),
+        (lambda: cross(grid({"a": (1,)}), grid({"a": (2,)})), "cross: 'a' is set by two axes"),
+        (
+            lambda: cross(grid({"a": (1,)}), ()),
+            "cross: axis 2 is no axis; make it with grid, zipped or rows",
+        ),
+    ],
+)
+def test_refused(make: Any, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        make()
+    assert words in str(caught.value)

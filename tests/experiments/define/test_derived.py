@@ -1,0 +1,69 @@
+"""The names of measures that are no scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.define.derived import (
+    Reached,
+    check_derived,
+    forms,
+    is_derived,
+    is_timed,
+    reached,
+)
+
+MEASURES = {"loss": "min", "accuracy": "max", "bleu": "max"}
+
+
+def test_names_in_parts() -> None:
+    assert reached("steps_to(loss<=1.5)") == Reached("steps_to", "loss", "<=", 1.5)
+    assert reached("seconds_to( accuracy >= 9e-1 )") == Reached("seconds_to", "accuracy", ">=", 0.9)
+    assert all(is_derived(name) for name in forms()) and [
+        name for name in forms() if is_timed(name)
+    ] == [
+        "step_seconds",
+        "seconds",
+        "seconds_to(loss<=1.5)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "loss",
+        "steps_to",
+        "steps_to(loss)",
+        "steps_to(loss<1)",
+        "steps_to(loss<=1e)",
+        "hours_to(loss<=1)",
+    ],
+)
+def test_what_is_no_derived_measure(name: str) -> None:
+    assert reached(name) is None and not is_derived(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("steps_to(los<=1)", "not 'los'; did you mean 'loss'?"),
+        (
+            "steps_to(bleu>=30)",
+            (
+                "needs a score that is known while a run trains, not 'bleu'; choose from: accuracy,"
+                " loss"
+            ),
+        ),
+        (
+            "steps_to(accuracy<=0.9)",
+            "waits for accuracy to get worse; write 'steps_to(accuracy>=0.9)'",
+        ),
+    ],
+)
+def test_what_a_task_cannot_give(name: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check_derived("measure", name, MEASURES, ("loss", "accuracy"))
+    assert words in str(caught.value) and str(caught.value).startswith("measure: ")
+    check_derived("measure", "steps_to(loss<=1)", MEASURES, ("loss", "accuracy"))
+    check_derived("measure", "peak_bytes", MEASURES, ())

@@ -1,0 +1,129 @@
+"""Experiments from the words of a command line: the file that they make says the same, and mistakes
+are one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import Search, choice, grid, integers, log_uniform
+from attnlab.experiments.define import Words, load_experiment
+
+CONFIG = "configs/translation.py:rnnsearch"
+SCORES = "system.attention.score=dot,additive"
+
+
+@pytest.mark.quick
+def test_the_file_says_what_the_command_line_said(tmp_path: Path) -> None:
+    words = Words(
+        CONFIG,
+        (SCORES, "batch.buckets=(16,32),(64,)", "config.training.label_smoothing=0,0.1"),
+        ("schedule.peak=1e-3,3e-3",),
+    )
+    path = tmp_path / f"{words.name}.py"
+    path.write_text(words.file())
+    experiment = load_experiment(str(path))
+    compared = {
+        "system.attention.score": ("dot", "additive"),
+        "batch.buckets": ((16, 32), (64,)),
+        "training.label_smoothing": (0.0, 0.1),
+    }
+    assert experiment.compare == grid(compared) and experiment.tune == grid(
+        {"schedule.peak": (1e-3, 3e-3)}
+    )
+    assert (experiment.config, experiment.measure, experiment.select) == (
+        CONFIG,
+        ("bleu", "max"),
+        ("loss", "min"),
+    )
+    assert (
+        path.name == "rnnsearch.py"
+        and "sweep --config=configs/translation.py:rnnsearch --grid=system.attention"
+        in path.read_text()
+    )
+    assert words.file() == path.read_text()
+
+
+def test_ranges_are_searched_for_one_row_or_for_many(tmp_path: Path) -> None:
+    search = (
+        "schedule.peak=log_uniform(1e-4, 1e-2)",
+        "system.encoder=integers(8,16)",
+        "schedule=choice(cosine,linear)",
+    )
+    words = Words(
+        "configs/classification.py", search=search, trials=5, pruner="halving", measure="macro_f1"
+    )
+    (tmp_path / "own.py").write_text(words.file())
+    experiment = load_experiment(str(tmp_path / "own.py"))
+    space = {
+        "schedule.peak": log_uniform(1e-4, 1e-2),
+        "system.encoder": integers(8, 16),
+        "schedule": choice("cosine", "linear"),
+    }
+    assert experiment.search == Search(space, trials=5, pruner="halving") and [
+        dict(one.overrides) for one in experiment.compare
+    ] == [{}]
+    assert words.name == "classification"
+    assert (experiment.measure, experiment.select) == (("macro_f1", "max"), ("accuracy", "max"))
+    for config, measure in (
+        ("configs/g2p.py", ("phoneme_error_rate", "min")),
+        ("configs/language_modelling.py:lstm", ("loss", "min")),
+    ):
+        (tmp_path / "own.py").write_text(
+            dataclasses.replace(words, config=config, measure="").file()
+        )
+        assert load_experiment(str(tmp_path / "own.py")).measure == measure
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "nothing is compared or tuned; add --grid KEY=VALUE,VALUE"),
+        (
+            {"compare": ("system",)},
+            (
+                "--grid system: expected a setting and its values, such as"
+                " system.attention.score=dot,additive"
+            ),
+        ),
+        ({"compare": ("a b=1",)}, "--grid a b=1: expected a setting and its values"),
+        ({"compare": (SCORES, SCORES)}, "'system.attention.score' is given twice"),
+        (
+            {"tune": ("schedule.peak=1e-3,0.001",)},
+            "--tune: grid: 'schedule.peak' has a value twice",
+        ),
+        (
+            {"search": ("schedule.peak=1,2",)},
+            (
+                "--search schedule.peak=1,2: expected a range, such as"
+                " schedule.peak=log_uniform(1e-4,1e-2)"
+            ),
+        ),
+        (
+            {"search": ("schedule.peak=loguniform(1,2)",)},
+            "'loguniform'; did you mean 'log_uniform'",
+        ),
+        ({"search": ("schedule.peak=uniform(1)",)}, "expected two numbers"),
+        ({"search": ("schedule.peak=log_uniform(0,1)",)}, "low must be above 0"),
+        ({"search": ("a=uniform(0,1)",), "pruner": "havling"}, "did you mean 'halving'?"),
+        ({"search": ("a=uniform(0,1)",), "trials": 0}, "search.trials is 0"),
+        ({"compare": (SCORES,), "trials": 3}, "--trials and --pruner are of a search"),
+        (
+            {"compare": (SCORES,), "measure": "exact,maximal"},
+            "--measure=exact,maximal: 'maximal'; did you mean 'max'?",
+        ),
+        (
+            {"compare": (SCORES,), "config": "configs/translatoin.py"},
+            "no config file 'configs/translatoin.py'; did you mean",
+        ),
+    ],
+)
+def test_what_is_no_experiment_is_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Words(**{"config": CONFIG, **given}).file()
+    assert said in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,265 @@
+"""Experiment files: found, run, checked; every mistake is one line that names the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import Budget, Claim, Contrast, better, grid, rows
+from attnlab.experiments.define.loading import check, definition_hash, load_experiment
+from attnlab.experiments.define.search import Search, uniform
+from tests.experiments.plans import EXPERIMENT, defined, experiment_file
+
+COMPARE = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
+SEARCH = Search({"schedule.peak": uniform(1e-3, 1e-2)})
+
+
+@pytest.mark.quick
+def test_a_file_gives_an_experiment_without_jax(tmp_path: Path) -> None:
+    file = experiment_file(tmp_path / "which.py", COMPARE, "seeds=(3, 4)")
+    code = (
+        "import sys; from attnlab.experiments.define.loading import load_experiment as load;"
+        f" print(load({file!r}).seeds)"
+    )
+    code += "; print([name for name in ('jax', 'numpy', 'flax') if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "(3, 4)\n[]\n"), done.stderr
+
+
+def test_the_argument_reaches_the_file(tmp_path: Path) -> None:
+    file = experiment_file(tmp_path / "which.py", COMPARE, "baseline=argument")
+    assert load_experiment(f"{file}:general").baseline == "general"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\n", "no function get_experiment(argument) in this file"),
+        (
+            "def get_experiment(argument):\n    return 3\n",
+            "get_experiment returned int, expected attnlab.experiments.Experiment",
+        ),
+        ("def get_experiment(argument):\n    return 1 / 0\n", "which.py:2: ZeroDivisionError"),
+        ("def get_experiment(argument)\n", "which.py:1: SyntaxError"),
+        (
+            (
+                "from attnlab.experiments import grid\n\ndef get_experiment(argument):\n    return"
+                " grid({})\n"
+            ),
+            "which.py: grid: expected",
+        ),
+    ],
+)
+def test_a_file_that_is_none(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "which.py").write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_experiment(f"{tmp_path}/which.py")
+    assert words in str(caught.value) and str(caught.value).startswith(f"{tmp_path}/which.py")
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(
+        UserError,
+        match="no config file 'configs/translatoin.py'; did you mean 'configs/translation.py'",
+    ):
+        check(dataclasses.replace(EXPERIMENT, config="configs/translatoin.py:rnnsearch"))
+    with pytest.raises(
+        UserError,
+        match="no experiment file 'configs/translatoin.py'; did you mean 'configs/translation.py'",
+    ):
+        load_experiment("configs/translatoin.py")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"question": " "}, "question is ' '; a text is needed"),
+        ({"looks": 0}, "looks is 0; a whole number from 1 to 20 is needed"),
+        ({"looks": True}, "looks is True; a whole number from 1 to 20 is needed"),
+        ({"compare": ()}, "compare is empty"),
+        ({"compare": {"a": {}}}, "compare is {'a': {}}; make it with grid, zipped, rows or cross"),
+        (
+            {"compare": (*rows({"a": {}}), *rows({"b": {}}))},
+            "compare: 'a' and 'b' are the same settings",
+        ),
+        (
+            {"compare": (*rows({"a": {}}), *rows({"a": {"x": 1}}))},
+            "compare has two points called 'a'; name them with rows",
+        ),
+        (
+            {"tune": grid({"system.attention.score": ("dot",)})},
+            "'system.attention.score' is both compared and tuned",
+        ),
+        (
+            {"tune": grid({"a": (1,)}), "search": SEARCH},
+            "tune and search are both given; take one of them",
+        ),
+        ({"search": {"schedule.peak": 1}}, "make it with attnlab.experiments.define.search.Search"),
+        (
+            {"search": Search({"system.attention.score": uniform(0, 1)})},
+            "'system.attention.score' is both compared and tuned",
+        ),
+        (
+            {"base": {"seed": 3}},
+            "'seed' is set like any other setting; name the seeds in seeds=(0, 1, 2)",
+        ),
+        ({"base": {"a b": 3}}, "base: 'a b' is not the dotted name of a setting"),
+        ({"seeds": (0, 0)}, "seeds is (0, 0); different whole numbers of at least 0 are needed"),
+        ({"seeds": ()}, "seeds is ()"),
+        ({"seeds": 3}, "seeds is 3"),
+        ({"seeds": (-1,)}, "seeds is (-1,)"),
+        ({"baseline": "aditive"}, "baseline is 'aditive'; did you mean 'additive'?"),
+        (
+            {"select": "loss"},
+            "select is 'loss'; a metric and a mode are needed, such as ('loss', 'min')",
+        ),
+        (
+            {"measure": ("exact", "maximum")},
+            "the mode of measure is 'maximum'; did you mean 'max'?",
+        ),
+        ({"budget": "parameters"}, "make it with Budget("),
+        (
+            {"budget": Budget("parameter", "system.decoder")},
+            "budget.match is 'parameter'; did you mean 'parameters'?",
+        ),
+        (
+            {"budget": Budget("flops", "")},
+            "budget.knob is ''; the full name of a whole number is needed",
+        ),
+        (
+            {"budget": Budget("flops", "system.decoder", within=1.5)},
+            "budget.within is 1.5; a share of at least 0 and below 1",
+        ),
+        (
+            {"budget": Budget("flops", "system.decoder", to="generl")},
+            "budget.to is 'generl'; did you mean 'general'?",
+        ),
+        (
+            {"budget": Budget("flops", "a.b", knobs="a.b")},
+            "budget.knobs is 'a.b'; variants and their knobs are needed",
+        ),  # type: ignore[arg-type]
+        (
+            {"budget": Budget("flops", "a.b", knobs={"general": ""})},
+            "budget.knobs['general'] is ''; the full name of a whole number",
+        ),
+        (
+            {"budget": Budget("flops", "a.b", knobs={"generl": "a"})},
+            "budget.knobs: the variant is 'generl'; did you mean 'general'?",
+        ),
+        ({"claim": "additive wins"}, "make it with Claim("),
+        ({"claim": Claim("one", ())}, "make it with Claim("),
+        ({"claim": Claim("one", (("a", "b"),))}, "('a', 'b') is no contrast; make it with better("),  # type: ignore[arg-type]
+        (
+            {"claim": Claim("one", (better("additive", "genral"),))},
+            "the variant of a contrast is 'genral'; did you mean 'general'?",
+        ),
+        (
+            {"claim": Claim("one", (Contrast({"additive": 1.0}),))},
+            "the weights {'additive': 1.0} add up to 1; they must add up to 0",
+        ),
+        ({"claim": Claim("one", (Contrast({"additive": 0.0}),))}, "and not all be 0"),
+        (
+            {"claim": Claim("one", (better("additive", "general", by=float("nan")),))},
+            "has something in it that is no finite number",
+        ),
+        (
+            {"claim": Claim("one", (better("additive", "general", on="step_second"),))},
+            "is on 'step_second'; did you mean 'step_seconds' or 'seconds'?",
+        ),
+    ],
+)
+def test_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check(dataclasses.replace(EXPERIMENT, **changes))
+    assert words in str(caught.value)
+
+
+def test_differences_of_differences_are_contrasts() -> None:
+    variants = rows({name: {"x": name} for name in "abcd"})
+    claim = Claim(
+        "more",
+        (
+            Contrast({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0.1),
+            Contrast({"a": 0.3, "b": -0.1, "c": -0.2}),
+        ),
+    )
+    check(dataclasses.replace(EXPERIMENT, compare=variants, claim=claim))
+
+
+def test_what_is_left_out_is_filled_in() -> None:
+    found = defined(budget=Budget("flops", "system.decoder"), search=SEARCH)
+    assert (found["name"], found["baseline"]) == ("which", "additive")
+    assert found["budget"] == {
+        "match": "flops",
+        "knob": "system.decoder",
+        "within": 0.02,
+        "to": "additive",
+        "knobs": {},
+    }
+    assert (
+        defined(budget=Budget("parameters", "system.decoder", 0.05, "general"))["budget"]["within"]
+        == 0.05
+    )
+    assert found["search"] == SEARCH.to_dict() and found["select"] == {
+        "metric": "loss",
+        "mode": "min",
+    }
+
+
+def test_the_hash_knows_what_defines_the_experiment(tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("one\n")
+    shared: dict[str, Any] = {"config": str(config)}
+    first = definition_hash(defined(**shared))
+    assert len(first) == 12 and definition_hash(defined(**shared)) == first
+    assert (
+        definition_hash({key: value for key, value in defined(**shared).items() if key != "looks"})
+        == first
+    )  # as it was without them
+    changes: list[dict[str, Any]] = [
+        {"seeds": (0, 1, 2)},
+        {"base": {}},
+        {"question": "Why?"},
+        {"claim": None},
+        {"measure": ("exact", "max")},
+        {"looks": 2},
+    ]
+    changes += [
+        {"compare": EXPERIMENT.compare[::-1]},
+        {"tune": grid({"a": (1,)})},
+        {"budget": Budget("flops", "system.decoder")},
+    ]
+    assert (
+        len({first, *(definition_hash(defined(**shared, **change)) for change in changes)})
+        == len(changes) + 1
+    )
+    config.write_text("two\n")
+    assert definition_hash(defined(**shared)) != first
+
+
+def test_a_contrast_on_the_measure_is_stated_as_it_always_was() -> None:
+    """The hash of an experiment of an earlier version stays; what a contrast is on besides is
+    kept.
+    """
+    claim = Claim(
+        "one", (better("additive", "general", by=0.1), better("additive", "general", on="flops"))
+    )
+    stated = defined(claim=claim, measure=("exact", "max"))["claim"]["contrasts"]
+    assert stated[0] == {"weights": {"additive": 1.0, "general": -1.0}, "at_least": 0.1}
+    assert stated[1] == {
+        "weights": {"additive": -1.0, "general": 1.0},
+        "at_least": 0.0,
+        "on": "flops",
+    }

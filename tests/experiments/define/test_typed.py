@@ -1,0 +1,97 @@
+"""Texts of a command line become the values that a file would have, and nothing that a place could
+read otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from attnlab.experiments.define import definition
+from attnlab.experiments.define.loading import Changes
+from attnlab.experiments.define.typed import same, spelt
+from attnlab.experiments.plan.plan import candidate_id
+from tests.experiments.plans import CONFIG, EXPERIMENT, FILE
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("key", "own", "given"),
+    [
+        ("training.steps", 60, "60"),
+        ("schedule.peak", 1e-3, "0.001"),
+        ("schedule.peak", 1e-3, "1e-3"),
+        ("schedule.peak", 1.0, "1"),
+        ("vocabulary.lowercase", True, "true"),
+        ("batch.buckets", (16, 32), "16,32"),
+        ("vocabulary.kind", "word", "word"),
+        ("data.name", "60", "60"),
+        ("training.steps", "60", "60"),
+        ("system.attention.score.hidden", 8, "8"),
+    ],
+)
+def test_a_setting_given_as_the_file_has_it_is_the_same_candidate(
+    key: str, own: Any, given: str
+) -> None:
+    experiment = dataclasses.replace(EXPERIMENT, base={key: own})
+    plain, changed = (
+        definition(Changes(base).applied(experiment), FILE) for base in ((), (f"{key}={given}",))
+    )
+    assert changed == plain
+    assert candidate_id(CONFIG, changed["base"], ("a",)) == candidate_id(
+        CONFIG, plain["base"], ("a",)
+    )
+
+
+def test_without_the_file_the_config_says_the_type_and_what_nobody_knows_stays_as_it_is() -> None:
+    given = (
+        "training.steps=0060",
+        "training.steps=60",
+        "schedule.peak=2e-3",
+        "data.directory=1e5",
+        "system.new=7",
+        "system.name=007",
+    )
+    base = Changes(given).applied(dataclasses.replace(EXPERIMENT, base={})).base
+    assert dict(base) == {
+        "training.steps": 60,
+        "schedule.peak": 2e-3,
+        "data.directory": "1e5",
+        "system.new": 7,
+        "system.name": "007",
+    }
+
+
+def test_what_an_earlier_plan_spelt_as_a_text_is_kept() -> None:
+    assert (
+        same("60", 60)
+        and same("1e-3", 0.001)
+        and same("true", True)
+        and same("16,32", [16, 32])
+        and same("dot", "dot")
+    )
+    assert (
+        not same("60", 61)
+        and not same("60", True)
+        and not same("1e-3", "0.001")
+        and not same("None", 3)
+    )
+    assert spelt({"a": 60, "b": 7, "c": "x"}, {"a": "60", "b": "8"}) == {
+        "a": "60",
+        "b": 7,
+        "c": "x",
+    }
+
+
+def test_nothing_is_only_nothing() -> None:
+    """A setting that becomes None, or is no longer, has changed; the text "None" of an earlier
+    version is None.
+    """
+    assert (
+        not same(None, "bfloat16")
+        and not same("bfloat16", None)
+        and same(None, None)
+        and same("None", None)
+    )

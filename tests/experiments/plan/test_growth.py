@@ -1,0 +1,111 @@
+"""What may change in a sweep's folder, before the choice is made and after."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import Budget, Claim, better, grid, rows
+from attnlab.experiments.define.loading import definition
+from attnlab.experiments.plan.growth import check_begun, check_growth
+from attnlab.records.manifest import Manifest
+from tests.experiments.plans import EXPERIMENT, defined, plan
+
+LARGER = {
+    "compare": (*EXPERIMENT.compare, *rows({"dot": {"system.attention.score": "dot"}})),
+    "seeds": (0, 1, 2),
+}
+MEANING: list[tuple[dict[str, Any], str]] = [
+    (
+        {"base": {"training.steps": 24}},
+        'base: planned {"training.steps": 12}, now {"training.steps": 24}',
+    ),
+    ({"select": ("accuracy", "max")}, "select: planned"),
+    (
+        {"measure": ("exact", "max")},
+        (
+            'measure: planned {"metric": "loss", "mode": "min"}, now {"metric": "exact", "mode":'
+            ' "max"}'
+        ),
+    ),
+    ({"budget": Budget("flops", "system.decoder")}, "budget: planned null, now"),
+    ({"tune": grid({"schedule.peak": (1e-3, 1e-2)})}, "tune: planned []"),
+    ({"claim": Claim("Scores differ.", (better("general", "additive"),))}, "claim: planned"),
+    ({"seeds": (1, 2)}, "seeds: planned [0, 1], now [1, 2]; further ones go to the end"),
+    ({"seeds": (2, 0, 1)}, "seeds: planned [0, 1], now [2, 0, 1]; further ones go to the end"),
+    ({"looks": 2}, "looks: planned 1, now 2"),
+    ({"baseline": "general"}, 'baseline: planned "additive", now "general"'),
+    ({"compare": EXPERIMENT.compare[:1], "claim": None}, "variant 'general': planned, now gone"),
+    (
+        {"compare": rows({"additive": {"a": 1}, "general": {}})},
+        "variant 'additive': planned {}, now {\"a\": 1}",
+    ),
+]
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> Path:
+    """A sweep folder whose choice is made."""
+    (tmp_path / "choice.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.mark.quick
+def test_variants_seeds_and_words_may_come_after_the_choice(chosen: Path) -> None:
+    check_growth(plan(), defined(**LARGER), chosen)
+    assert EXPERIMENT.claim is not None
+    mended = dataclasses.replace(EXPERIMENT.claim, statement="Scores do differ.")
+    check_growth(plan(), defined(question="What?", claim=mended), chosen)
+
+
+@pytest.mark.parametrize(("changes", "words"), MEANING)
+def test_what_trials_mean_is_fixed_by_the_choice_and_free_before(
+    changes: dict[str, Any], words: str, chosen: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError) as caught:
+        check_growth(plan(), defined(**changes), chosen)
+    assert words in str(caught.value) and "its choice is made, so this can no longer change" in str(
+        caught.value
+    )
+    (chosen / "choice.json").unlink()
+    check_growth(plan(), defined(**changes), tmp_path)
+
+
+def test_another_experiment_is_refused_at_any_time(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError,
+        match="holds another experiment: its name is 'which', here 'other'; use another --dir",
+    ):
+        check_growth(plan(), definition(EXPERIMENT, "experiments/other.py"), tmp_path)
+    with pytest.raises(
+        UserError,
+        match=(
+            "its config is 'configs/translation.py:rnnsearch', here"
+            " 'configs/translation.py:transformer'"
+        ),
+    ):
+        check_growth(plan(), defined(config="configs/translation.py:transformer"), tmp_path)
+
+
+def test_a_candidate_with_finished_trials_keeps_its_config(tmp_path: Path) -> None:
+    candidate = dataclasses.replace(
+        plan().candidates[1], config={"seed": 0, "size": 8, "parallel": {"devices": 0}}
+    )
+    check_begun(candidate, tmp_path)
+    workdir = tmp_path / "trials" / candidate.id / "seed1"
+    workdir.mkdir(parents=True)
+    Manifest.build({"seed": 1, "size": 8, "parallel": {"devices": 2}}, devices={}, data={}).write(
+        workdir
+    )
+    check_begun(candidate, tmp_path)  # seed and devices are no part of what it is
+    with pytest.raises(
+        UserError,
+        match=(
+            "variant 'general': .*seed1 was trained with another config: size: saved 8, wanted 16"
+        ),
+    ):
+        check_begun(dataclasses.replace(candidate, config={"seed": 0, "size": 16}), tmp_path)

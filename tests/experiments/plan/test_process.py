@@ -1,0 +1,669 @@
+"""Planning in this process: what a plan holds, budgets met or labelled, plans that grow, mistakes
+that leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.define.loading import Changes, definition, definition_hash, load_experiment
+from attnlab.experiments.plan import building
+from attnlab.experiments.plan import process as planning
+from attnlab.experiments.plan.building import Builder
+from attnlab.experiments.plan.flops import Work
+from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.plan.process import made
+from attnlab.records import provenance
+from attnlab.records.manifest import Manifest
+from tests.experiments.plans import experiment_file
+
+SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
+WIDER = "compare=rows({'additive': {}, 'wide': {'system.encoder': 10}})"
+WIDEST = "compare=rows({'additive': {}, 'widest': {'system.encoder': 40}})"
+SEARCH = "from attnlab.experiments.define.search import Search, choice, log_uniform"
+
+
+shared_builder = functools.cache(Builder)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLOPs without lowering anything (`test_flops` has them), and builders that the tests
+    share.
+    """
+    flops = lambda config, task: 1000.0 * config.system.decoder + 50.0 * config.system.encoder
+    monkeypatch.setattr(building, "step_flops", flops)
+    monkeypatch.setattr(
+        building,
+        "step_work",
+        lambda config, task: Work(flops(config, task), 70.0, 1, ("decoder/idle",)),
+    )
+    monkeypatch.setattr(planning, "Builder", shared_builder)
+
+
+def planned(tmp_path: Path, *lines: str, imports: str = "") -> Plan:
+    """Plan an experiment file in `tmp_path/sweep` and write the plan there."""
+    plan = made(experiment_file(tmp_path / "which.py", *lines, imports=imports), tmp_path / "sweep")
+    plan.write(tmp_path / "sweep")
+    return plan
+
+
+def refused(tmp_path: Path, *lines: str, imports: str = "") -> str:
+    """The message of a file that cannot be planned; nothing is written."""
+    with pytest.raises(UserError) as caught:
+        planned(tmp_path, *lines, imports=imports)
+    return str(caught.value)
+
+
+@pytest.mark.quick
+def test_a_plan_holds_every_candidate_resolved_and_counted(tmp_path: Path) -> None:
+    plan = planned(tmp_path, SCORES, "tune=grid({'schedule.peak': (1e-3, 3e-3)})", "seeds=(4, 7)")
+    assert [(one.variant, dict(one.tuned)) for one in plan.candidates] == [
+        (variant, {"schedule.peak": peak})
+        for variant in ("additive", "general")
+        for peak in (1e-3, 3e-3)
+    ]
+    last = plan.candidates[-1]
+    assert last.config["seed"] == 4 and last.config["schedule"]["peak"] == 3e-3
+    assert last.config["system"]["attention"]["score"]["name"] == "general" and last.config[
+        "batch"
+    ]["buckets"] == [32]
+    assert last.overrides["system.attention.score"] == "general" and last.budget is None
+    assert (
+        last.parameters != plan.candidates[0].parameters > 1000
+        and plan.candidates[0].parameters == plan.candidates[1].parameters
+    )
+    assert (
+        1e5 < last.flops < 1e9
+        and last.counted.transcendentals is not None
+        and 1e3 < last.counted.transcendentals < last.flops
+    )
+    assert (last.counted.loops, last.counted.idle, last.counted.examples) == (0, (), 16.0)
+    assert Plan.read(tmp_path / "sweep") == plan
+
+
+def test_the_same_experiment_is_not_planned_again(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(tmp_path, SCORES)
+    monkeypatch.setattr(planning, "Builder", None)
+    assert planned(tmp_path, SCORES) == plan
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            ("compare=rows({'a': {}, 'b': {'system.attention.score': 'genral'}})",),
+            "variant 'b': config.system.attention.score: unknown score",
+        ),
+        (
+            ("compare=rows({'a': {}})", "tune=grid({'schedule.paek': (1,)})"),
+            "variant 'a' with schedule.paek=1: config.schedule.paek: no such",
+        ),
+        (
+            ("compare=rows({'a': {'batch.size': 15}})", "tune=grid({'training.accumulate': (2,)})"),
+            "config.batch.size=15 is not divisible by 2",
+        ),
+        (
+            ("compare=rows({'a': {}, 'b': {'system.attention.score': 'additive'}})",),
+            "two candidates have the same settings",
+        ),
+        ((SCORES, "select=('los', 'min')"), "select: unknown metric 'los'; did you mean 'loss'?"),
+        (
+            (SCORES, "measure=('step_second', 'min')"),
+            "measure: unknown metric 'step_second'; did you mean 'step_seconds'",
+        ),
+        (
+            (SCORES, "measure=('step_seconds', 'max')"),
+            "of 'step_seconds', less is better; write ('step_seconds', 'min')",
+        ),
+        (
+            (SCORES, "measure=('steps_to(exact>=0.9)', 'min')"),
+            "measure: 'steps_to(exact>=0.9)' needs a score that is known while",
+        ),
+        (
+            (SCORES, "select=('step_seconds', 'min')"),
+            "select: unknown metric 'step_seconds'; choose from: ",
+        ),
+        (
+            (
+                SCORES,
+                "claim=Claim('It is.', (better('additive', 'general', on='seconds_to(loss>=1)'),))",
+            ),
+            "claim: 'seconds_to(loss>=1)' waits for loss to get worse; write 'seconds_to(loss<=1)'",
+        ),
+        (
+            (SCORES, "measure=('exact', 'min')"),
+            "measure=('exact', 'min'): of 'exact', max is better; write ('exact', 'max')",
+        ),
+        (
+            (SCORES, "budget=Budget('parameters', 'system.decodr')"),
+            "budget.knob 'system.decodr': no such setting; did you mean 'system.decoder'",
+        ),
+        (
+            (SCORES, "budget=Budget('parameters', 'system.dropout')"),
+            "budget.knob 'system.dropout' is 0.0; a whole number",
+        ),
+        (
+            (WIDER, "budget=Budget('parameters', 'system.encoder')"),
+            "variant 'wide': 'system.encoder' is set, but the budget solves for it",
+        ),
+        (("compare=rows({'a': {'data': 'files', 'data.directory': 'nowhere'}})",), "variant 'a': "),
+    ],
+)
+def test_a_mistake_names_its_variant_and_leaves_nothing(
+    lines: tuple[str, ...], words: str, tmp_path: Path, quick: None
+) -> None:
+    assert words in refused(tmp_path, *lines)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_parameters_are_matched(tmp_path: Path, quick: None) -> None:
+    plan = planned(
+        tmp_path,
+        WIDER,
+        "tune=grid({'system.embedding': (8, 16)})",
+        "budget=Budget('parameters', 'system.decoder', within=0.03)",
+    )
+    for narrow, wide in zip(plan.of("additive"), plan.of("wide"), strict=True):
+        assert narrow.budget is not None and wide.budget is not None
+        assert (
+            narrow.tuned == wide.tuned and wide.budget["wanted"] == narrow.parameters
+        )  # candidates of equal tuning match each other
+        assert (
+            wide.parameters == wide.budget["reached"] == pytest.approx(narrow.parameters, rel=0.03)
+            and wide.budget["matched"]
+        )
+        assert (
+            wide.config["system"]["decoder"]
+            == wide.overrides["system.decoder"]
+            == wide.budget["value"]
+        )
+        assert (
+            narrow.config["system"]["decoder"] == narrow.budget["value"] == 8
+            and narrow.overrides["system.decoder"] == "8"
+        )
+
+
+def test_flops_are_matched_to_the_variant_that_is_named(tmp_path: Path, quick: None) -> None:
+    budget = "budget=Budget('flops', 'system.decoder', to='widest')"
+    additive, widest = planned(tmp_path, WIDEST, budget).candidates
+    assert widest.flops == 8000 + 2000 and widest.overrides["system.decoder"] == "8"
+    assert additive.flops == 10_400 and additive.overrides["system.decoder"] == 10
+    assert additive.budget == {
+        "wanted": 10_000,
+        "reached": 10_400,
+        "knob": "system.decoder",
+        "value": 10,
+        "matched": False,
+        "note": "",
+    }
+    loose, _ = planned(tmp_path, WIDEST, budget.replace("to=", "within=0.05, to=")).candidates
+    assert loose.budget is not None and loose.budget["matched"]
+    low = WIDEST.replace(
+        "40", "36"
+    )  # 9,800 are wanted and 9,400 are nearest: too few is as far off as too many
+    below, _ = planned(tmp_path, low, budget).candidates
+    assert below.budget is not None and (below.budget["reached"], below.budget["matched"]) == (
+        9400,
+        False,
+    )
+    near, _ = planned(tmp_path, low, budget.replace("to=", "within=0.05, to=")).candidates
+    assert near.budget is not None and near.budget["matched"]
+
+
+def test_a_variant_may_have_a_knob_of_its_own(tmp_path: Path, quick: None) -> None:
+    additive, wide = planned(
+        tmp_path,
+        WIDER,
+        "budget=Budget('parameters', 'system.decoder', 0.05, knobs={'wide': 'system.maxout'})",
+    ).candidates
+    assert additive.budget is not None and additive.budget["knob"] == "system.decoder"
+    assert wide.budget is not None and (wide.budget["knob"], wide.overrides["system.maxout"]) == (
+        "system.maxout",
+        wide.budget["value"],
+    )
+    assert (
+        "system.decoder" not in wide.overrides
+        or wide.overrides["system.decoder"] == additive.overrides["system.decoder"]
+    )
+
+
+def test_what_cannot_be_matched_is_labelled(tmp_path: Path, quick: None) -> None:
+    """It has more without the knob, or the knob does nothing."""
+    _, missed = planned(
+        tmp_path, WIDEST, "budget=Budget('parameters', 'system.decoder')"
+    ).candidates
+    assert (
+        missed.budget is not None and not missed.budget["matched"] and missed.budget["value"] == 1
+    )
+    assert missed.budget["reached"] == missed.parameters > missed.budget["wanted"] * 1.05
+    _, idle = planned(tmp_path, WIDEST, "budget=Budget('parameters', 'data.examples')").candidates
+    assert idle.budget is not None and (idle.budget["matched"], idle.budget["note"]) == (
+        False,
+        "it makes no difference",
+    )
+
+
+def test_ids_know_nothing_of_what_the_budget_found(tmp_path: Path, quick: None) -> None:
+    free = planned(tmp_path, WIDER)
+    (tmp_path / "sweep" / "plan.json").unlink()
+    assert [
+        one.id
+        for one in planned(tmp_path, WIDER, "budget=Budget('flops', 'system.decoder')").candidates
+    ] == [one.id for one in free.candidates]
+
+
+def test_a_plan_grows(tmp_path: Path, quick: None) -> None:
+    old = planned(tmp_path, SCORES, "seeds=(0,)")
+    more = (
+        "compare=rows({'dot': {'system.attention.score': 'scaled_dot'}, 'additive': {}, 'general':"
+        " {'system.attention.score': 'general'}})"
+    )
+    (tmp_path / "sweep" / "choice.json").write_text("{}")
+    new = planned(
+        tmp_path, more.replace("scaled_dot", "location"), "seeds=(0, 1)", "baseline='additive'"
+    )
+    assert [one.variant for one in new.candidates] == ["dot", "additive", "general"]
+    assert (
+        new.candidates[1:] == old.candidates and new.created == old.created and new.hash != old.hash
+    )
+    assert "its choice is made" in refused(tmp_path, SCORES, "seeds=(1,)")
+    assert Plan.read(tmp_path / "sweep") == new
+
+
+def test_trials_that_were_trained_with_another_config_are_not_taken_over(
+    tmp_path: Path, quick: None
+) -> None:
+    """The budget changes what an id stands for; before anything was trained that is fine."""
+    budget = "budget=Budget('parameters', 'system.decoder', within=0.4)"
+    plan = planned(tmp_path, WIDER)
+    made(experiment_file(tmp_path / "which.py", WIDER, budget), tmp_path / "sweep")
+    trial = plan.trials()[1]
+    workdir = trial.workdir(tmp_path / "sweep")
+    workdir.mkdir(parents=True)
+    Manifest.build(trial.config, devices={}, data={}).write(workdir)
+    assert (
+        f"variant 'wide': {workdir} was trained with another config: system.decoder: saved 8,"
+        " wanted" in refused(tmp_path, WIDER, budget)
+    )
+    assert planned(tmp_path, WIDER) == plan
+
+
+def test_a_search_plans_what_it_finds(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = (
+        "search=Search({'schedule.peak': log_uniform(1e-3, 1e-2), 'system.readout':"
+        " choice('current', 'previous')}, trials=2)"
+    )
+    plan = planned(tmp_path, SCORES, search, imports=SEARCH)
+    assert plan.candidates == () and plan.search is not None
+
+    def grow(*points: Any) -> int:
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(points)))
+        return planning.main([str(tmp_path / "sweep"), "--grow"])
+
+    assert (
+        grow(
+            ["general", {"schedule.peak": 2e-3}],
+            ["additive", {"schedule.peak": 2e-3}],
+            ["general", {"schedule.peak": 2e-3}],
+        )
+        == 0
+    )
+    grown = Plan.read(tmp_path / "sweep")
+    assert grown is not None and [one.variant for one in grown.candidates] == [
+        "general",
+        "additive",
+    ]
+    assert grow(["general", {"schedule.peak": "x"}]) == 2
+    assert capsys.readouterr().err.startswith(
+        "variant 'general' with schedule.peak=x: config.schedule.peak='x': expected float"
+    )
+    again = planned(tmp_path, SCORES, search, "seeds=(0, 1)", imports=SEARCH)
+    assert again.candidates == grown.candidates  # what was found stays when the experiment grows
+    other = SCORES.replace("'general'}", "'general', 'system.dropout': 0.1}")
+    assert [one.variant for one in planned(tmp_path, other, search, imports=SEARCH).candidates] == [
+        "additive"
+    ]
+    assert (
+        planned(tmp_path, other, search, "select=('accuracy', 'max')", imports=SEARCH).candidates
+        == ()
+    )
+    bad = search.replace("'previous'", "'last'")
+    assert "variant 'additive' with system.readout=last: " in refused(
+        tmp_path, SCORES, bad, imports=SEARCH
+    )
+
+
+def test_the_process_writes_or_prints_a_plan(
+    tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, directory = experiment_file(tmp_path / "which.py", SCORES), tmp_path / "sweep"
+    assert planning.main([file, str(directory), "--draft"]) == 0
+    drafted = Plan.from_json(capsys.readouterr().out, "")
+    assert not directory.exists()
+    assert planning.main([file, str(directory)]) == 0
+    found = Plan.read(directory)
+    assert found is not None and found.candidates == drafted.candidates
+    assert (
+        planning.main([experiment_file(tmp_path / "which.py", "compare=()"), str(directory)]) == 2
+    )
+    assert (
+        capsys.readouterr().err
+        == f"{tmp_path}/which.py: compare is empty; name at least one variant, rows({{'base':"
+        " {}})\n"
+    )
+    assert Plan.read(directory) == found
+
+
+def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_trained(
+    tmp_path: Path,
+) -> None:
+    """Plain text does not tell which words can be recalled."""
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
+    text = (
+        f"{{'data': 'text', 'data.directory': {str(tmp_path)!r}, 'system.width': 4,"
+        " 'system.embedding': 4}"
+    )
+    (tmp_path / "recall.py").write_text(
+        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n "
+        "   return Experiment(question='?', config='configs/language_modelling.py:lstm',"
+        f" compare=rows({{'a': {{}}}}), base={text}, measure=('recall', 'max'))\n"
+    )
+    with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
+        made(str(tmp_path / "recall.py"), tmp_path / "sweep")
+
+
+OWN = (
+    "from attnlab.attention.mechanisms.single import Single\nfrom own_plan_aid import *\n\n\nclass"
+    " Own(Single):\n    pass\n"
+)
+VARIANTS = "compare=rows({'additive': {}, 'own': {'system.attention': 'own_plan:Own'}})"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Iterator[Path]:
+    """The file that a mechanism of the user's imports."""
+    (tmp_path / "own_plan.py").write_text(OWN)
+    (tmp_path / "own_plan_aid.py").write_text("ONE = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path / "own_plan_aid.py"
+    for name in ("own_plan", "own_plan_aid"):
+        sys.modules.pop(name, None)
+
+
+def begin(plan: Plan, tmp_path: Path) -> Path:
+    """The first trial of "own", with a record of training."""
+    trial = plan.trials()[1]
+    workdir = trial.workdir(tmp_path / "sweep")
+    workdir.mkdir(parents=True)
+    Manifest.build(
+        trial.config, devices={}, data={}, own_code=provenance.of(trial.config).record()
+    ).write(workdir)
+    (workdir / "metrics.jsonl").write_text("{}\n")
+    return workdir
+
+
+def test_code_of_the_users_own_is_part_of_a_plan(own: Path, tmp_path: Path) -> None:
+    """Of the candidates that name it, and of no others; other code is another candidate as long as
+    nothing was trained.
+    """
+    file = experiment_file(tmp_path / "which.py", VARIANTS)
+    plan = made(file, tmp_path / "sweep")
+    additive, mine = plan.candidates
+    assert (
+        additive.code == {}
+        and mine.code is not None
+        and {*mine.code} == {"own_plan", "own_plan_aid"}
+    )
+    assert (
+        plan.made_of(plan.want("own", {}).id) == mine != plan.want("own", {})
+        and mine.id != plan.want("own", {}).id
+    )
+    named = [f"experiment-file/{name}.py" for name in ("own_plan", "own_plan_aid", "which")]
+    assert plan.own_code is not None and [*plan.own_code["files"]][:1] == [
+        "config-file/translation.py"
+    ]
+    assert sorted(plan.own_code["files"])[1:] == named
+    plan.write(tmp_path / "sweep")
+    assert made(file, tmp_path / "sweep") == plan
+    own.write_text("ONE = 2\n")
+    again = made(file, tmp_path / "sweep")
+    assert (
+        again.candidates[0] == additive
+        and again.candidates[1].id != mine.id
+        and again.candidates[1].wanted == mine.wanted
+    )
+
+
+def test_a_plan_goes_on_with_other_code_only_where_that_is_accepted(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then its candidates keep their names and results, and the plan says who mixed what."""
+    plan = planned(tmp_path, VARIANTS)
+    workdir = begin(plan, tmp_path)
+    own.write_text("ONE = 2\n")
+    words = f"{workdir} was made with other code: {own} has changed"
+    assert words in refused(tmp_path, VARIANTS) and words in refused(
+        tmp_path, VARIANTS, "seeds=(0, 1)"
+    )
+    with pytest.raises(UserError, match=re.escape(words)):
+        planning.add(str(tmp_path / "sweep"), [("own", {"schedule.peak": 0.5})])
+    mixed = made(str(tmp_path / "which.py"), tmp_path / "sweep", Changes(accept=True))
+    assert [one.id for one in mixed.candidates] == [
+        one.id for one in plan.candidates
+    ] and mixed.own_code is not None
+    (word,) = mixed.own_code["accepted"]
+    assert (
+        word["candidate"] == plan.candidates[1].id
+        and {*word["changed"]} == {"own_plan_aid"}
+        and word["by"]
+    )
+    assert mixed.candidates[1].code == provenance.of(plan.candidates[1].config).digests
+    mixed.write(tmp_path / "sweep")
+    assert made(str(tmp_path / "which.py"), tmp_path / "sweep") == mixed  # nobody is asked twice
+
+
+def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) -> None:
+    plan = planned(tmp_path, VARIANTS)
+    old = [
+        dataclasses.replace(one, id=one.wanted or one.id, wanted="", code=None)
+        for one in plan.candidates
+    ]
+    dataclasses.replace(plan, candidates=tuple(old), own_code=None).write(tmp_path / "sweep")
+    own.write_text("ONE = 2\n")
+    assert [one.id for one in planned(tmp_path, VARIANTS).candidates] == [one.id for one in old]
+    grown = planned(tmp_path, VARIANTS, "seeds=(0, 1)")
+    assert [(one.id, one.code) for one in grown.candidates] == [(old[0].id, {}), (old[1].id, None)]
+
+
+PRUNED = (
+    "search=Search({'schedule.peak': choice(1e-3, 3e-3)}, sampler='random', trials=2,"
+    " pruner='halving')"
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "metric"),
+    [
+        (
+            "configs/classification.py",
+            {"data.examples": 60, "data.valid": 8, "system.width": 4},
+            "macro_f1",
+        ),
+        (
+            "configs/language_modelling.py:lstm",
+            {"data.examples": 60, "data.valid": 8, "system.width": 4},
+            "recall",
+        ),
+        (
+            "configs/language_modelling.py:lstm",
+            {"data.examples": 60, "data.valid": 8, "system.width": 4},
+            "bits_per_character",
+        ),
+    ],
+)
+def test_a_pruner_looks_at_any_score_known_while_training(
+    config: str, base: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
+    mode = "min" if metric.startswith("bits") else "max"
+    (tmp_path / "which.py").write_text(
+        f"from attnlab.experiments import Experiment, rows\n{SEARCH}\n\n\ndef"
+        f" get_experiment(argument=''):\n    return Experiment(question='?', config={config!r},"
+        f" compare=rows({{'a': {{}}}}), base={base!r}, select=({metric!r}, {mode!r}), {PRUNED})\n"
+    )
+    plan = made(str(tmp_path / "which.py"), tmp_path / "sweep")
+    assert (
+        plan.search is not None
+        and plan.search["pruner"] == "halving"
+        and plan.select["metric"] == metric
+    )
+
+
+def test_a_pruner_is_refused_a_score_that_only_decoding_gives(tmp_path: Path, quick: None) -> None:
+    words = (
+        "search.pruner needs a score that is known while a trial trains, not 'exact'; choose from:"
+        " accuracy, loss, perplexity"
+    )
+    assert words in refused(tmp_path, SCORES, PRUNED, "select=('exact', 'max')", imports=SEARCH)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_pruner_needs_three_evaluations(tmp_path: Path, quick: None) -> None:
+    words = (
+        "search.pruner cuts a training at a third of its evaluations, and training.evaluate_every=6"
+        " of 12 steps makes fewer than three"
+    )
+    assert f"{words}; set it to 4 or less" in refused(tmp_path, SCORES, PRUNED, imports=SEARCH)
+
+
+def begin_all(plan: Plan, directory: Path) -> None:
+    """Every trial of a plan has a manifest and a record."""
+    for trial in plan.trials():
+        workdir = trial.workdir(directory)
+        workdir.mkdir(parents=True, exist_ok=True)
+        Manifest.build(trial.config, devices={}, data={}).write(workdir)
+        (workdir / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "words"),
+    [
+        (
+            (SCORES, "seeds=(0, 1)"),
+            Changes(("training.steps=24",)),
+            "4 would be left out: training.steps: 12, now 24. Give what",
+        ),
+        (
+            (SCORES, "seeds=(0, 1)"),
+            Changes(seeds=(0,)),
+            "2 would be left out: seed 1 is gone. Give",
+        ),
+        ((WIDER, "seeds=(0, 1)"), Changes(), "2 would be left out: variant 'general' is gone"),
+        (
+            (SCORES, "seeds=(0, 1)", "tune=grid({'schedule.peak': (1e-3,)})"),
+            Changes(),
+            "4 would be left out: tune has changed",
+        ),
+    ],
+)
+def test_trials_that_have_begun_are_left_out_only_on_demand(
+    lines: tuple[str, ...], changes: Changes, words: str, tmp_path: Path, quick: None
+) -> None:
+    plan = planned(tmp_path, SCORES, "seeds=(0, 1)")
+    file, directory = experiment_file(tmp_path / "which.py", *lines), tmp_path / "sweep"
+    assert made(file, directory, changes) != plan  # nothing has begun, nothing is lost
+    begin_all(plan, directory)
+    with pytest.raises(UserError) as caught:
+        made(file, directory, changes)
+    assert f"{directory}: of 4 trials that have begun, {words}" in str(
+        caught.value
+    ) and "--change-plan" in str(caught.value)
+    assert made(file, directory, dataclasses.replace(changes, replace=True)) != plan
+    grown = experiment_file(
+        tmp_path / "which.py",
+        SCORES.replace("})", ", 'wide': {'system.encoder': 10}})"),
+        "seeds=(0, 1, 2)",
+    )
+    assert len(made(grown, directory, Changes()).trials()) == 9  # growing is free
+
+
+def test_a_plan_that_kept_texts_of_the_command_line_is_found_again(
+    tmp_path: Path, quick: None
+) -> None:
+    """Earlier versions kept `=24` as "24": the same command finds plan and trials as they were. So
+    does one that names what is there.
+    """
+    plan = planned(tmp_path, SCORES, "seeds=(0, 1, 2)")
+    texts = dataclasses.replace(
+        plan, base={**plan.base, "training.steps": "24", "schedule.peak": "2e-3"}, candidates=()
+    )
+    file, directory = tmp_path / "which.py", tmp_path / "sweep"
+    file.write_text(file.read_text().replace("'training.steps': '12'", "'training.steps': 12"))
+    now = made(str(file), tmp_path / "new", Changes(("training.steps=24", "schedule.peak=2e-3")))
+    assert now.base["training.steps"] == 24 and now.base["schedule.peak"] == 2e-3
+    wanted = {variant: texts.want(variant, {}) for variant in texts.variants}
+    old = [
+        dataclasses.replace(
+            one, id=wanted[one.variant].id, overrides=dict(wanted[one.variant].overrides)
+        )
+        for one in now.candidates
+    ]
+    assert {one.id for one in old}.isdisjoint(one.id for one in now.candidates)
+    defined = {
+        name: getattr(texts, name)
+        for name in (
+            "name",
+            "question",
+            "config",
+            "base",
+            "variants",
+            "seeds",
+            "baseline",
+            "select",
+        )
+    }
+    defined |= {
+        "measure": texts.measure,
+        "tune": [],
+        "budget": None,
+        "claim": None,
+        "search": None,
+        "looks": 1,
+    }
+    order = [*definition(load_experiment(str(file)), str(file))]
+    identity = definition_hash(json.loads(json.dumps({name: defined[name] for name in order})))
+    texts = dataclasses.replace(texts, candidates=tuple(old), hash=identity)
+    texts.write(directory)
+    begin_all(texts, directory)
+    assert made(str(file), directory, Changes(("training.steps=24", "schedule.peak=2e-3"))) == texts
+    more = made(
+        str(file),
+        directory,
+        Changes(("training.steps=24", "schedule.peak=2e-3", "training.log_every=3"), (0, 1, 2, 3)),
+    )
+    assert [one.id for one in more.candidates] == [one.id for one in old] and more.seeds == (
+        0,
+        1,
+        2,
+        3,
+    )
+    assert [one.id for one in more.candidates] == [
+        one.id for one in map(more.made_of, [more.want(name, {}).id for name in wanted]) if one
+    ]

@@ -1,0 +1,85 @@
+"""Cost against quality: the front, and which costs are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import Comparison, compare
+from attnlab.experiments.report.figures.colours import looks
+from attnlab.experiments.report.figures.costs import cost, costs, front
+from tests.experiments.synthetic import STEPS, sweep
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("points", "mode", "found"),
+    [
+        ([(1.0, 0.5), (2.0, 0.4), (3.0, 0.9), (3.0, 0.8)], "max", [0, 2]),
+        ([(1.0, 0.5), (2.0, 0.4), (3.0, 0.9), (3.0, 0.3)], "min", [0, 1, 3]),
+        ([(2.0, 0.5), (1.0, 0.5)], "max", [1]),
+        ([(1.0, 0.5), (1.0, 0.5)], "max", [0, 1]),
+        ([], "max", []),
+    ],
+)
+def test_the_front_is_what_nothing_beats_in_both(
+    points: list[tuple[float, float]], mode: str, found: list[int]
+) -> None:
+    assert front(points, mode) == found
+
+
+def apart(directory: Path) -> Comparison:
+    """Three rows, of which each costs ten times the one before, and the dearest is not the best."""
+    found = compare(
+        collect(sweep(directory, {"a": (0.5, 0.6), "b": (0.8, 0.9), "c": (0.7, 0.8)}, claim=None))
+    )
+    rows = [
+        dataclasses.replace(
+            row,
+            candidate=dataclasses.replace(
+                row.candidate, parameters=10 ** (4 + place), flops=10.0 ** (9 + place)
+            ),
+        )
+        for place, row in enumerate(found.rows)
+    ]
+    return dataclasses.replace(found, rows=tuple(rows))
+
+
+@pytest.mark.quick
+def test_every_cost_that_differs_has_a_panel_with_its_front(tmp_path: Path) -> None:
+    found = apart(tmp_path)
+    text = costs(found, looks(found, "a"))
+    assert re.findall(r'aria-label="([^"]*)"', text) == [
+        "exact by parameters",
+        "exact by FLOPs per step",
+    ]  # pace, memory and steps are equal
+    assert "the same within half a per cent: seconds of training steps, peak memory, MiB." in text
+    assert (
+        ">100 k</text>" in text
+        and text.count('class="front"') == 2
+        and text.count('class="ring dot"') == 4
+    )
+    assert "b: exact 0.8500, 100 k parameters" in text and "(baseline)" in text
+
+
+def test_what_a_row_costs(tmp_path: Path) -> None:
+    """Seeds 0 and 1 take 10 and 20 ms a step; the memory is that of the larger."""
+    row = apart(tmp_path).rows[1]
+    assert cost(row, "FLOPs of training") == STEPS * 1e10 and cost(
+        row, "seconds of training steps"
+    ) == pytest.approx(0.015 * STEPS)
+    assert cost(row, "peak memory, MiB") == pytest.approx(300, rel=1e-6)
+    assert cost(dataclasses.replace(row, records=()), "peak memory, MiB") is None
+
+
+def test_equal_costs_or_one_row_are_no_section(tmp_path: Path) -> None:
+    found = compare(collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.8, 0.9)})))
+    assert costs(found, looks(found, "a")) == ""
+    candidates = dataclasses.replace(apart(tmp_path / "open"), frozen=False)
+    assert costs(candidates, looks(candidates, "a")) == ""
+    one = dataclasses.replace(found, rows=found.rows[:1])
+    assert costs(one, looks(one, "a")) == ""

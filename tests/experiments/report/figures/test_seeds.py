@@ -1,0 +1,73 @@
+"""A strip of dots for every row."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.figures.colours import looks
+from attnlab.experiments.report.figures.seeds import seeds
+from tests.experiments.synthetic import sweep
+
+
+def drawn(directory: Path, scores: dict[str, tuple[float, ...]]) -> str:
+    comparison = compare(collect(sweep(directory, scores, claim=None)))
+    return seeds(comparison, looks(comparison, next(iter(scores))))
+
+
+@pytest.mark.quick
+def test_the_best_comes_first_and_every_seed_has_its_dot(tmp_path: Path) -> None:
+    text = drawn(tmp_path, {"a <b>": (0.5, 0.6, 0.55), "b": (0.9, 0.8, math.nan)})
+    rows = re.findall(r"<tr data-row.*?</tr>", text)
+    assert (
+        [row[14] for row in rows] == ["1", "0"]
+        and "a &lt;b&gt; (baseline)" in rows[1]
+        and "1 missing" in rows[0]
+    )
+    assert [row.count("<circle") for row in rows] == [
+        2,
+        3,
+    ] and "<title>seed 1: 0.6000</title>" in rows[1]
+    assert (
+        'title="seed 2 diverged"' in rows[0]
+        and "The dashed line is the mean of the baseline." in text
+    )
+    left, right = (float(one) for one in re.findall(r'cx="([\d.]+)%"', rows[0]))
+    assert 0 <= right < left <= 100
+
+
+def test_an_interval_beyond_the_picture_is_cut_and_has_no_end(tmp_path: Path) -> None:
+    """The axis goes as far beyond the seeds as they lie apart."""
+    comparison = compare(
+        collect(sweep(tmp_path, {"a": (0.5, 0.6), "b": (0.549, 0.551)}, claim=None))
+    )
+    ends = ((-0.1, 1.2), (0.54, 0.56))
+    rows = [
+        dataclasses.replace(row, summary=dataclasses.replace(row.summary, interval=one))
+        for row, one in zip(comparison.rows, ends, strict=True)
+    ]
+    text = seeds(dataclasses.replace(comparison, rows=tuple(rows)), looks(comparison, "a"))
+    by_row = {
+        row[14]: re.findall(r'class="thin" x1="([-\d.]+)%" x2="([-\d.]+)%"', row)
+        for row in re.findall(r"<tr data-row.*?</tr>", text)
+    }
+    assert by_row["0"] == [("0.00", "100.00")] and len(by_row["1"]) == 3
+    assert all(
+        0 <= float(end) <= 100 for pairs in by_row.values() for pair in pairs for end in pair
+    )
+
+
+def test_nothing_to_show_is_no_section(tmp_path: Path) -> None:
+    assert drawn(tmp_path / "none", {"a": (math.nan,), "b": (math.nan,)}) == ""
+    text = drawn(tmp_path / "one", {"a": (0.5,), "b": (math.nan,)})
+    assert (
+        text.count("<circle") == 1
+        and text.count("<tr data-row") == 1
+        and "Without a number: b (seed 0 diverged)." in text
+    )

@@ -1,0 +1,153 @@
+"""The model against least squares and analysis of variance worked out another way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnlab.experiments.report.statistics import Scale
+from attnlab.experiments.report.statistics.model import Fit, fit
+
+RNG = np.random.default_rng(11)
+
+
+def fitted(values: Any, scale: Scale | None = None) -> Fit:
+    """Of values [variants][seeds], nan for a missing seed."""
+    rows = {
+        f"v{place}": {seed: float(value) for seed, value in enumerate(row)}
+        for place, row in enumerate(values)
+    }
+    return fit(
+        {
+            name: {seed: value for seed, value in row.items() if not math.isnan(value)}
+            for name, row in rows.items()
+        },
+        scale or Scale(),
+    )
+
+
+def test_pooled_is_one_way_analysis_of_variance() -> None:
+    """The F statistic from our means and variance is that of `scipy.stats.f_oneway`."""
+    values = RNG.normal(size=(4, 5)) + np.array([0, 0.5, 1, 0])[:, None]
+    found = fitted(values)
+    assert (found.kind, found.freedom) == ("pooled", 16)
+    between = 5 * np.var(found.means, ddof=1)
+    assert between / found.run_variance("v0") == pytest.approx(stats.f_oneway(*values).statistic)
+    estimate = found.estimate({"v1": 1.0, "v0": -1.0})
+    assert estimate.error is not None
+    expected = stats.ttest_ind(values[1], values[0])
+    assert fitted(values[:2]).estimate({"v1": 1.0, "v0": -1.0}).value / fitted(values[:2]).estimate(
+        {"v1": 1.0, "v0": -1.0}
+    ).error == (pytest.approx(expected.statistic))
+
+
+def test_two_variants_with_three_seeds_keep_four_degrees_of_freedom() -> None:
+    assert fitted([[0.1, 0.2, 0.3], [0.7, 0.5, 0.6]]).freedom == 4
+
+
+def test_a_strong_seed_effect_becomes_a_block() -> None:
+    """Two-way analysis of variance by hand: the paired t test, for two variants."""
+    values = np.array([0.0, 10.0, 20.0, 30.0]) + RNG.normal(size=(2, 4)) + np.array([0, 1])[:, None]
+    found = fitted(values)
+    assert (found.kind, found.freedom) == ("blocked", 3)
+    estimate = found.estimate({"v1": 1.0, "v0": -1.0})
+    assert estimate.value / (estimate.error or 0) == pytest.approx(
+        stats.ttest_rel(values[1], values[0]).statistic
+    )
+    # The mean of a variant still varies with the seeds: its variance is the mean of the two
+    # variances over seeds.
+    mean = found.estimate({"v0": 1.0})
+    assert mean.variance == pytest.approx(values.var(-1, ddof=1).mean() / 4)
+    assert 3 <= mean.freedom < 3.2
+
+
+def test_a_block_of_a_share_has_its_floor() -> None:
+    shares = np.clip(
+        np.array([0.2, 0.5, 0.8]) + np.array([[0.0, 0.01, 0.02], [0.01, 0.01, 0.03]]), 0, 1
+    )
+    found = fitted(shares, Scale(0.0, 1.0, 1000))
+    assert found.kind == "blocked" and math.isinf(found.freedom)
+
+
+def test_without_a_seed_effect_there_is_no_block() -> None:
+    kinds = [fitted(RNG.normal(size=(5, 4))).kind for _ in range(300)]
+    assert kinds.count("blocked") < 0.03 * len(kinds)
+
+
+def test_spreads_an_order_apart_are_kept_separate() -> None:
+    """Welch's t test, with degrees of freedom between his and those of the noisier variant
+    alone.
+    """
+    values = RNG.normal(size=(2, 6)) * np.array([1, 30])[:, None]
+    found = fitted(values)
+    estimate = found.estimate({"v1": 1.0, "v0": -1.0})
+    expected = stats.ttest_ind(values[1], values[0], equal_var=False)
+    assert found.kind == "separate"
+    assert estimate.value / (estimate.error or 0) == pytest.approx(expected.statistic)
+    assert (
+        estimate.freedom == pytest.approx(math.sqrt(expected.df * 5))
+        and 5 <= estimate.freedom <= expected.df
+    )
+
+
+def test_a_failed_seed_is_handled_by_least_squares() -> None:
+    """With a block, the mean of the variant that lacks its best seed is what it would have been,
+    against an independent solver.
+    """
+    values = np.array([0.0, 10.0, 20.0, 40.0]) + RNG.normal(size=(3, 4)) * 0.1
+    values[1, 3] = np.nan
+    found = fitted(values)
+    assert found.kind == "blocked"
+    design, target = [], []
+    for variant in range(3):
+        for seed in range(4):
+            if not math.isnan(values[variant, seed]):
+                design.append(
+                    [
+                        float(variant == 0),
+                        float(variant == 1),
+                        float(variant == 2),
+                        *(float(seed == one) for one in (1, 2, 3)),
+                    ]
+                )
+                target.append(values[variant, seed])
+    solution, residual, _, _ = np.linalg.lstsq(np.array(design), np.array(target), rcond=None)
+    assert found.means[1] - found.means[0] == pytest.approx(solution[1] - solution[0])
+    assert found.run_variance("v0") == pytest.approx(residual[0] / 5)
+    covariance = np.linalg.inv(np.array(design).T @ np.array(design)) * residual[0] / 5
+    expected = covariance[1, 1] + covariance[0, 0] - 2 * covariance[0, 1]
+    assert found.estimate({"v1": 1.0, "v0": -1.0}).variance == pytest.approx(expected)
+    assert found.estimate({"v1": 1.0}).value == pytest.approx(17.5, abs=0.3), (
+        "not 10, the mean of the seeds it has"
+    )
+
+
+def test_a_single_seed_has_no_variance_of_its_own() -> None:
+    found = fitted([[0.1, np.nan], [0.3, 0.4]])
+    assert found.estimate({"v0": 1.0}).freedom == 1, "but takes part in the pooled one"
+    assert fitted([[0.1], [0.3]]).estimate({"v0": 1.0}).variance is None
+    apart = fitted([[0.1, np.nan, np.nan, np.nan], [0, 1, 2, 3], [0, 1e4, 2e4, 3e4]])
+    assert apart.kind == "separate" and apart.estimate({"v0": 1.0}).variance is None
+    assert apart.estimate({"v1": 1.0, "v2": -1.0}).variance is not None
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+def test_the_model_does_not_depend_on_the_unit(size: float) -> None:
+    values = RNG.normal(size=(3, 4))
+    one, other = fitted(values), fitted(size * values + 3 * size)
+    assert (one.kind, one.freedom) == (other.kind, other.freedom)
+    assert (other.run_variance("v1") or 0) == pytest.approx((one.run_variance("v1") or 0) * size**2)
+
+
+def test_shares_that_vary_less_than_drawing_examples_would_have_the_floor() -> None:
+    """And then the variance is known: infinitely many degrees of freedom."""
+    scale = Scale(0.0, 1.0, 100)
+    found = fitted([[0.5, 0.5, 0.5], [0.7, 0.71, 0.7]], scale)
+    assert math.isinf(found.freedom)
+    assert found.run_variance("v0") == pytest.approx(scale.unit(0.5, 3))
+    loose = fitted([[0.3, 0.5, 0.7], [0.9, 0.5, 0.71]], scale)
+    assert loose.freedom == 4 and (loose.run_variance("v0") or 0) > scale.unit(0.5, 3)

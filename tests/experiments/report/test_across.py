@@ -1,0 +1,240 @@
+"""Two sweeps side by side: what is paired and what is not, what differs, and what cannot be
+compared.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from attnlab.errors import UserError
+from attnlab.experiments.report.across import Across, across, as_csv, differing, table
+from tests.experiments.synthetic import sweep, workdir
+
+FIRST = {"a": (0.90, 0.92, 0.91, 0.94), "b": (0.50, 0.53, 0.50, 0.52)}
+SECOND = {"a": (0.94, 0.95, 0.95, 0.99), "c": (0.10, 0.11, 0.10, 0.12)}
+
+
+def looked(directory: Path, digest: str = "t") -> Path:
+    """All trials of a sweep with what they have read of the test split."""
+    for path in directory.glob("trials/*/seed*"):
+        (path / "look.json").write_text(json.dumps({"time": "", "data": {"test": digest * 64}}))
+    return directory
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    return looked(sweep(tmp_path / "first", FIRST)), looked(sweep(tmp_path / "second", SECOND))
+
+
+def by_name(found: Across) -> dict[str, Any]:
+    return {pair.name: pair for pair in found.pairs}
+
+
+@pytest.mark.quick
+def test_seeds_that_explain_nothing_are_no_block(two: tuple[Path, Path]) -> None:
+    found = by_name(across(*two))
+    gap = found["a"].gap
+    exact = stats.ttest_ind(SECOND["a"], FIRST["a"]).confidence_interval(
+        0.95
+    )  # the seeds explain nothing here
+    assert gap.how == "as two samples" and (gap.mean, gap.interval) == (
+        pytest.approx(0.04),
+        pytest.approx((exact.low, exact.high)),
+    )
+    assert (found["b"].gap, found["c"].gap) == (None, None) and list(found) == ["a", "b", "c"]
+    shown = {row[0]: row for row in table(across(*two)).rows}
+    assert (
+        shown["a"][1].startswith("0.9175 [")
+        and shown["a"][3] == "+0.04000"
+        and shown["b"][2] == "-"
+        and shown["c"][-1] == "only in B"
+    )
+
+
+def test_seeds_that_explain_much_are_a_block(tmp_path: Path) -> None:
+    """Where seeds pair, and only there: with two sweeps that is the paired t test."""
+    before, after = (0.90, 0.80, 0.70, 0.60), (0.93, 0.835, 0.728, 0.632)
+    one, other = (
+        looked(sweep(tmp_path / name, {"a": values}))
+        for name, values in (("one", before), ("other", after))
+    )
+    gap = by_name(across(one, other))["a"].gap
+    exact = stats.ttest_rel(after, before).confidence_interval(0.95)
+    assert gap.how == "by seed" and gap.interval == pytest.approx((exact.low, exact.high))
+    looked(other, "u")
+    gap = by_name(across(one, other))["a"].gap
+    exact = stats.ttest_ind(after, before).confidence_interval(0.95)
+    assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
+
+
+@pytest.mark.parametrize("reason", ["test set", "unknown", "seeds"])
+def test_what_does_not_pair_is_compared_as_two_samples(
+    tmp_path: Path, two: tuple[Path, Path], reason: str
+) -> None:
+    other = SECOND["a"]
+    if reason == "test set":
+        looked(two[1], "u")
+    elif reason == "unknown":
+        (workdir(two[1], "a", 1) / "look.json").unlink()
+    else:
+        other = other[:3]
+        looked(sweep(two[1].with_name("third"), {"a": other, "c": (0.1, 0.2, 0.3)}))
+    found = across(two[0], two[1].with_name("third") if reason == "seeds" else two[1])
+    gap, exact = (
+        by_name(found)["a"].gap,
+        stats.ttest_ind(other, FIRST["a"]).confidence_interval(0.95),
+    )
+    assert gap.how == "as two samples" and gap.interval == pytest.approx((exact.low, exact.high))
+    words = {
+        "test set": "another test split",
+        "unknown": "test split is not on record",
+        "seeds": "other seeds",
+    }[reason]
+    assert words in {row[0]: row for row in table(found).rows}["a"][-1]
+    if reason == "test set":
+        assert ("test data", "t" * 12, "u" * 12, "") in differing(found).rows
+
+
+def test_one_seed_has_no_interval(tmp_path: Path) -> None:
+    one, other = (
+        looked(sweep(tmp_path / name, {"a": (value,)}))
+        for name, value in (("one", 0.5), ("other", 0.7))
+    )
+    (pair,) = across(one, other).pairs
+    assert (pair.gap.mean, pair.gap.interval) == (pytest.approx(0.2), None)
+
+
+def test_variants_that_were_renamed_are_found_by_their_settings(two: tuple[Path, Path]) -> None:
+    """The third of the second sweep has the settings of "b"; what has no like in the other stands
+    alone.
+    """
+
+    def alike(plan: dict[str, Any]) -> None:
+        plan["candidates"][1]["config"]["system"]["attention"]["score"] = "b"
+
+    edit(two[1] / "plan.json", alike)
+    assert [(pair.name, pair.gap is not None) for pair in across(*two).pairs] == [
+        ("a", True),
+        ("b = c", True),
+    ]
+
+
+@pytest.mark.quick
+def test_what_differs_is_named(two: tuple[Path, Path]) -> None:
+    """Code, packages, settings of all variants and of one: each once; what is alike is left out."""
+
+    def settings(plan: dict[str, Any]) -> None:
+        plan["candidates"][0]["config"] |= {"training": {"steps": 24}, "batch": 8}
+        plan["budget"] = {
+            "match": "flops",
+            "within": 0.02,
+            "knob": "system.decoder",
+            "to": "a",
+            "knobs": {},
+        }
+
+    edit(two[1] / "plan.json", settings)
+    other = {
+        "code": {"revision": "e" * 40, "dirty": True},
+        "packages": {"jax": "0.11.0", "flax": "0.12.8"},
+    }
+    for path in two[1].glob("trials/*/seed*/manifest.json"):
+        edit(path, lambda manifest: manifest.update(other))
+    rows = differing(across(*two)).rows
+    assert ("code", "f" * 12, f"{'e' * 12} with changes", "") in rows and (
+        "jax",
+        "0.10.2",
+        "0.11.0",
+        "",
+    ) in rows
+    assert ("training.steps", "12", "24", "a") in rows and ("batch", "nothing", "8", "a") in rows
+    assert ("budget", "none", "flops by system.decoder", "") in rows
+    assert not {"flax", "python", "seeds", "config", "test data"} & {row[0] for row in rows}
+
+
+def test_a_setting_that_differs_everywhere_is_said_once(
+    tmp_path: Path, two: tuple[Path, Path]
+) -> None:
+    other = looked(sweep(tmp_path / "other", FIRST))
+    edit(
+        other / "plan.json",
+        lambda plan: [one["config"].update(training={"steps": 24}) for one in plan["candidates"]],
+    )
+    assert ("training.steps", "12", "24", "all variants") in differing(across(two[0], other)).rows
+
+
+def test_nothing_differs(tmp_path: Path, two: tuple[Path, Path]) -> None:
+    assert differing(across(two[0], looked(sweep(tmp_path / "same", FIRST)))).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"measure": {"metric": "loss", "mode": "min"}},
+            "has the measure 'exact' (max), {other} 'loss' (min); take two sweeps with",
+        ),
+        (
+            {"final": False},
+            "{other} is not scored on the test split yet; let its sweep come to its end first",
+        ),
+    ],
+)
+def test_what_cannot_be_compared(
+    tmp_path: Path, two: tuple[Path, Path], changes: dict[str, Any], words: str
+) -> None:
+    other = sweep(tmp_path / "other", FIRST, **changes)
+    with pytest.raises(UserError) as caught:
+        across(two[0], other)
+    assert words.format(other=other) in str(caught.value)
+
+
+def test_the_file_for_programs(two: tuple[Path, Path]) -> None:
+    """Numbers are not rounded."""
+    found = across(*two)
+    rows = {row["variant"]: row for row in csv.DictReader(as_csv(found).splitlines())}
+    gap = by_name(found)["a"].gap
+    assert (float(rows["a"]["difference"]), float(rows["a"]["difference low"])) == (
+        gap.mean,
+        gap.interval[0],
+    )
+    assert (rows["a"]["first n"], rows["b"]["second mean"], rows["c"]["remark"]) == (
+        "4",
+        "",
+        "only in B",
+    )
+
+
+def test_another_count_or_none_on_record_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """A sweep of an earlier version says nothing of its measure; one on fewer examples has another
+    count.
+    """
+    sides = []
+    for name, count in (("old", None), ("new", 100), ("fewer", 50)):
+        sides.append(looked(sweep(tmp_path / name, {"a": (0.5, 0.6, 0.55)})))
+        for path in sides[-1].glob("trials/*/*/results.json") if count else ():
+            known = {
+                "exact": {
+                    "better": "max",
+                    "low": 0.0,
+                    "high": 1.0,
+                    "of": "sentences",
+                    "count": count,
+                }
+            }
+            path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+    for other in (sides[0], sides[2]):
+        assert by_name(across(sides[1], other))["a"].gap.mean == pytest.approx(0.0)

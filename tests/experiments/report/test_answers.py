@@ -1,0 +1,73 @@
+"""What trials answered, from files of every task and of runs older than `examples.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.report.answers import MOST, Answer, answers
+
+
+def run(
+    folder: Path, outputs: str, lines: list[str], examples: list[dict[str, Any]] | None
+) -> Path:
+    (folder / outputs).write_text("".join(f"{line}\n" for line in lines))
+    if examples is not None:
+        (folder / "examples.json").write_text(
+            json.dumps({"outputs": outputs, "examples": examples})
+        )
+    return folder
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("outputs", "lines", "examples", "found"),
+    [
+        (
+            "translations.txt",
+            ["drei", ""],
+            [{"source": "3", "target": "three"}] * 2,
+            [Answer("3", "three", "drei"), Answer("3", "three", "")],
+        ),
+        (
+            "predictions.tsv",
+            ["yes\tno"],
+            [{"source": "a", "target": None}],
+            [Answer("a", "yes", "no")],
+        ),
+        (
+            "predictions.tsv",
+            ["yes\tno"],
+            [{"source": "a", "target": "b"}],
+            [Answer("a\nb", "yes", "no")],
+        ),
+        (
+            "own.txt",
+            ["x", "y"],
+            [{"source": "a", "target": "b"}],
+            [Answer("a", "b", "x"), Answer("", "", "y")],
+        ),
+        ("pronunciations.txt", ["P R AH"], None, [Answer("", "", "P R AH")]),
+        ("predictions.tsv", ["yes\tno"], None, [Answer("", "yes", "no")]),
+        ("own.txt", ["x"], None, []),
+    ],
+)
+def test_every_task(
+    tmp_path: Path,
+    outputs: str,
+    lines: list[str],
+    examples: list[dict[str, Any]] | None,
+    found: list[Answer],
+) -> None:
+    assert list(answers(run(tmp_path, outputs, lines, examples))) == found
+
+
+def test_the_first_lines_only_and_a_damaged_file_is_told(tmp_path: Path) -> None:
+    assert len(answers(run(tmp_path, "translations.txt", ["x"] * 1000, []))) == MOST
+    (tmp_path / "examples.json").write_text('{"outputs": 3, "examples": []}')
+    with pytest.raises(UserError, match=r"examples.json is damaged .*outputs"):
+        answers(tmp_path)

@@ -1,0 +1,319 @@
+"""Rows, differences and the best variant, from folders with known numbers, against scipy."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import Basis, Comparison, compare
+from attnlab.experiments.report.statistics import Scale
+from tests.experiments.synthetic import SCORES, lines, sweep, workdir, write
+
+CLEAR = {
+    "a": (0.90, 0.92, 0.91, 0.93),
+    "b": (0.50, 0.53, 0.51, 0.52),
+    "c": (0.40, 0.44, 0.41, 0.43),
+}
+
+
+def compared(
+    directory: Path, scores: dict[str, tuple[float, ...]], method: str = "model", **changes: object
+) -> Comparison:
+    return compare(collect(sweep(directory, scores, **changes)), method)
+
+
+@pytest.mark.quick
+def test_differences_to_the_baseline_are_those_of_scipy(tmp_path: Path) -> None:
+    """Where the seeds explain nothing, Dunnett's test of scipy gives p and intervals."""
+    scores = {
+        "a": (0.90, 0.92, 0.91, 0.94),
+        "b": (0.89, 0.91, 0.93, 0.88),
+        "c": (0.80, 0.79, 0.83, 0.81),
+    }
+    comparison = compared(tmp_path, scores)
+    assert (
+        comparison.basis == Basis("test", "exact", "max")
+        and comparison.frozen
+        and comparison.family.model.kind == "pooled"
+    )
+    base, *others = comparison.rows
+    assert base.difference is None and base.values == dict(enumerate(scores["a"]))
+    test = stats.dunnett(
+        scores["b"], scores["c"], control=scores["a"], rng=np.random.default_rng(0)
+    )
+    interval = test.confidence_interval(0.95)
+    for place, row in enumerate(others):
+        assert row.difference is not None and row.shared == 4
+        assert row.difference.mean == pytest.approx(
+            np.mean(scores[row.name]) - np.mean(scores["a"])
+        )
+        assert row.difference.interval == pytest.approx(
+            (interval.low[place], interval.high[place]), abs=2e-4
+        )  # scipy integrates by chance
+        assert row.difference.p == pytest.approx(test.pvalue[place], abs=2e-3)
+    assert base.pace == (pytest.approx(0.025), 1) and base.peak == (300 * 2**20 + 3, 1)
+
+
+@pytest.mark.quick
+def test_the_best_is_marked_only_where_the_seeds_cannot_explain_it(tmp_path: Path) -> None:
+    assert [row.name for row in compared(tmp_path / "clear", CLEAR).rows if row.best] == ["a"]
+    assert [
+        row.name
+        for row in compared(
+            tmp_path / "min", CLEAR, measure={"metric": "exact", "mode": "min"}
+        ).rows
+        if row.best
+    ] == ["c"]
+    assert [row.name for row in compared(tmp_path / "overlap", dict(SCORES)).rows if row.best] == []
+    apart = {
+        "a": (0.90, 0.95),
+        "b": (0.50, 0.53),
+    }  # all variants tell of one spread, so two seeds can be enough
+    assert [row.name for row in compared(tmp_path / "two", apart).rows if row.best] == ["a"]
+    close = {"a": (0.90, 0.92, 0.91, 0.93), "b": (0.89, 0.91, 0.92, 0.93)}
+    assert [row.name for row in compared(tmp_path / "close", close).rows if row.best] == []
+
+
+def test_a_row_without_spread_may_lose_but_not_decide(tmp_path: Path) -> None:
+    """A variant that gets nothing right with any seed does not hide the winner; where no row has
+    spread there is none.
+    """
+    assert [
+        row.best
+        for row in compared(tmp_path / "zero", {"a": (0.90, 0.92, 0.91), "b": (0.0, 0.0, 0.0)}).rows
+    ] == [True, False]
+    assert [
+        row.best
+        for row in compared(tmp_path / "none", {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)}).rows
+    ] == [False, False]
+
+
+def test_where_examples_are_counted_seeds_that_agree_decide(tmp_path: Path) -> None:
+    """1.0 three times against 0.2 three times: a share of 100 examples varies at least as drawing
+    100 does, and stays in [0, 1].
+    """
+    directory = sweep(tmp_path, {"a": (1.0, 1.0, 1.0), "b": (0.2, 0.2, 0.2)})
+    for path in directory.glob("trials/*/*/results.json"):
+        known = {
+            "exact": {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 100}
+        }
+        path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+    comparison = compare(collect(directory))
+    first, second = comparison.rows
+    assert comparison.basis.scale == Scale(0.0, 1.0, 100) and first.best and not second.best
+    assert (
+        first.summary.interval is not None
+        and 0.97 < first.summary.interval[0] < first.summary.interval[1] <= 1.0
+    )
+    assert (
+        second.difference is not None
+        and second.difference.p is not None
+        and second.difference.p < 1e-6
+    )
+
+
+def test_a_seed_that_lies_apart_is_named(tmp_path: Path) -> None:
+    """Four runs near 0.92 and one at 0.5 are no spread; they are a run that failed without
+    saying so.
+    """
+    rows = compared(
+        tmp_path, {"a": (0.92, 0.91, 0.5, 0.93, 0.92), "b": (0.90, 0.91, 0.92, 0.90, 0.91)}
+    ).rows
+    assert [row.outlying for row in rows] == [(2,), ()]
+
+
+def test_all_pairs_count_for_the_best(tmp_path: Path) -> None:
+    """A lead that decides against one rival does not against seven: the one with the best mean was
+    picked after looking at all.
+    """
+    one, other = (0.90, 0.92, 0.94), (0.89, 0.85, 0.87)
+    rivals = {f"r{number}": other[number % 3 :] + other[: number % 3] for number in range(7)}
+    assert [row.best for row in compared(tmp_path / "pair", {"a": one, "b": other}).rows] == [
+        True,
+        False,
+    ]
+    assert not any(row.best for row in compared(tmp_path / "many", {"a": one, **rivals}).rows)
+
+
+@pytest.mark.quick
+def test_one_seed_has_no_interval_and_no_winner(tmp_path: Path) -> None:
+    for method in ("model", "bootstrap"):
+        comparison = compared(tmp_path / method, {"a": (0.9,), "b": (0.1,)}, method)
+        for row in comparison.rows:
+            assert row.summary.interval is None and not row.best and row.summary.mean is not None
+        difference = comparison.rows[1].difference
+        assert difference is not None and (
+            difference.interval,
+            difference.p,
+            difference.effect,
+        ) == (None, None, None)
+        assert comparison.rows[1].shared == 1
+
+
+def test_bootstrap_changes_the_intervals_and_not_the_tests(tmp_path: Path) -> None:
+    student, other = compared(tmp_path / "t", CLEAR), compared(tmp_path / "b", CLEAR, "bootstrap")
+    for one, two in zip(student.rows, other.rows, strict=True):
+        assert one.summary.interval != two.summary.interval and one.summary.mean == two.summary.mean
+        assert (one.difference and one.difference.p) == (two.difference and two.difference.p)
+
+
+def test_a_lost_seed_is_named_and_bars_the_winner(tmp_path: Path) -> None:
+    """A variant that diverged once is not best on what is left, and is paired on what is left."""
+    comparison = compared(tmp_path, {**CLEAR, "a": (0.90, 0.92, math.nan, 0.93)})
+    first = comparison.rows[0]
+    assert (
+        first.missing == ("seed 2 diverged",)
+        and first.summary.n == 3
+        and not any(row.best for row in comparison.rows)
+    )
+    difference = comparison.rows[1].difference
+    assert (
+        difference is not None
+        and comparison.rows[1].shared == 3
+        and difference.interval is not None
+    )
+    assert difference.mean == pytest.approx(
+        np.mean(CLEAR["b"]) - np.mean([0.90, 0.92, 0.93]), abs=0.01
+    )
+    assert difference.interval[0] < -0.39 < difference.interval[1]
+
+
+def test_pace_is_the_median_of_the_trials_and_peak_their_largest(tmp_path: Path) -> None:
+    """One trial that shared its machine moves neither; the one of most memory need not be the
+    last.
+    """
+    directory = sweep(tmp_path, {"a": (0.9, 0.92, 0.91), "b": (0.8, 0.82, 0.81)})
+    slow = workdir(directory, "a", 0)
+    lines(
+        slow / "timing.jsonl",
+        [{"step": step, "time": 100.0, "step_seconds": 5.0} for step in (3, 6, 9, 12)],
+    )
+    events = [json.loads(line) for line in (slow / "events.jsonl").read_text().splitlines()]
+    lines(slow / "events.jsonl", [events[0], {**events[1], "peak_bytes": 7 * 2**30}])
+    row = compare(collect(directory)).rows[0]
+    assert row.pace == (pytest.approx(0.03), 1) and row.peak == (
+        7 * 2**30,
+        1,
+    )  # medians 5.0, 0.02, 0.03
+
+
+def test_why_a_finished_seed_has_no_number(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, CLEAR)
+    write(workdir(directory, "a", 0) / "results.json", {"exact": math.inf, "loss": 1.0})
+    (workdir(directory, "a", 1) / "results.json").unlink()
+    assert compare(collect(directory)).rows[0].missing == (
+        "seed 0 has no finite exact",
+        "seed 1 not scored yet",
+    )
+
+
+def test_a_variant_of_which_nothing_came_through_keeps_its_row(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, {**CLEAR, "b": (math.nan,) * 4})
+    choice = json.loads((directory / "choice.json").read_text())
+    choice["chosen"]["b"]["candidate"] = None
+    write(directory / "choice.json", choice)
+    row = compare(collect(directory)).rows[1]
+    assert (row.name, row.summary.n, row.summary.mean, row.difference) == (
+        "b",
+        0,
+        None,
+        None,
+    ) and len(row.missing) == 4
+
+
+@pytest.mark.quick
+def test_before_the_choice_candidates_stand_on_validation_without_tests(tmp_path: Path) -> None:
+    comparison = compared(tmp_path, CLEAR, final=False, tuned={0.001: 0.5, 0.003: 0.0})
+    assert comparison.basis == Basis("valid", "loss", "min") and not comparison.frozen
+    assert [row.name for row in comparison.rows][:2] == [
+        "a (peak=0.001)",
+        "a (peak=0.003)",
+    ] and len(comparison.rows) == 6
+    assert not any(row.difference or row.best for row in comparison.rows)
+    assert comparison.rows[0].summary.mean == pytest.approx(2.5 - np.mean(CLEAR["a"]))
+
+
+def test_frozen_but_not_scored_stands_on_validation_too(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, CLEAR)
+    for variant in CLEAR:
+        for seed in range(4):
+            (workdir(directory, variant, seed) / "results.json").unlink()
+    comparison = compare(collect(directory))
+    assert (
+        comparison.basis.split == "valid"
+        and comparison.frozen
+        and not any(row.difference or row.best for row in comparison.rows)
+    )
+
+
+def test_scores_without_a_frozen_choice_are_not_looked_at(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, CLEAR)
+    (directory / "choice.json").unlink()
+    comparison = compare(collect(directory))
+    assert comparison.basis == Basis("valid", "loss", "min") and not any(
+        row.difference or row.best for row in comparison.rows
+    )
+
+
+def test_the_chosen_candidate_stands_for_its_variant(tmp_path: Path) -> None:
+    comparison = compared(tmp_path, CLEAR, tuned={0.001: 0.5, 0.003: 0.0})
+    assert [(row.name, row.candidate.tuned) for row in comparison.rows] == [
+        (name, {"schedule.peak": 0.003}) for name in CLEAR
+    ]
+
+
+def test_variants_of_other_test_data_leave_the_others_alone(tmp_path: Path) -> None:
+    """What is said of those that share the baseline's examples is what would be said without the
+    rest.
+    """
+    scores = {"a": (0.90, 0.92, 0.91), "b": (0.88, 0.87, 0.885), "c": (0.2, 0.9, 0.4)}
+    counts = {"a": 10_000, "b": 10_000, "c": 50}
+
+    def made(name: str, *variants: str) -> Comparison:
+        data = {variant: "t" if variant != "c" else "u" for variant in variants}
+        directory = sweep(
+            tmp_path / name, {variant: scores[variant] for variant in variants}, test_data=data
+        )
+        for variant in variants:
+            for seed in range(3):
+                path = workdir(directory, variant, seed) / "results.json"
+                known = {
+                    "exact": {
+                        "better": "max",
+                        "low": 0.0,
+                        "high": 1.0,
+                        "of": "sentences",
+                        "count": counts[variant],
+                    }
+                }
+                path.write_text(json.dumps({**json.loads(path.read_text()), "measures": known}))
+        return compare(collect(directory))
+
+    whole, part = made("whole", "a", "b", "c"), made("part", "a", "b")
+    assert whole.rows[1].difference == part.rows[1].difference and whole.basis.scale.count == 10_000
+    assert [row.summary for row in whole.rows[:2]] == [row.summary for row in part.rows]
+    assert whole.rows[2].difference is None and whole.rows[2].summary.mean == pytest.approx(0.5)
+
+
+def test_a_mean_is_that_of_the_seeds_that_are_there(tmp_path: Path) -> None:
+    """With seeds as a block least squares would adjust it for those that are missing, beyond what a
+    share can be.
+    """
+    scores = {
+        "a": (0.90, 0.95, 0.80, 0.96, 0.85),
+        "b": (0.88, 0.93, 0.78, 0.94, 0.83),
+        "c": (math.nan, 0.955, math.nan, 0.959, math.nan),
+    }
+    comparison = compared(tmp_path, scores)
+    row = comparison.rows[2]
+    assert comparison.family.model.kind == "blocked" and row.summary.mean == pytest.approx(0.957)
+    assert (
+        row.summary.interval is not None
+        and row.summary.interval[0] < 0.94 < 0.97 < row.summary.interval[1]
+    )

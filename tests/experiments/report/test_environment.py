@@ -1,0 +1,63 @@
+"""What trials share and where they differ, from their manifests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.environment import environment, tables
+from tests.experiments.synthetic import sweep, workdir, write
+
+
+@pytest.mark.quick
+def test_what_differs_is_shown_with_its_trials(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.6)})
+    path = workdir(directory, "b", 1) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["packages"]["flax"]
+    write(path, {**manifest, "python": "3.12.0", "code": {"revision": "e" * 40, "dirty": True}})
+    (workdir(directory, "a", 1) / "manifest.json").unlink()  # one that has not begun says nothing
+    found = environment(collect(directory).trials)
+    others = ("a-0a1b2c3d/seed0", "b-0a1b2c3d/seed0")
+    assert found.differing["python"] == {"3.11.7": others, "3.12.0": ("b-0a1b2c3d/seed1",)}
+    assert found.differing["flax"] == {"0.12.8": others, "absent": ("b-0a1b2c3d/seed1",)}
+    assert list(found.differing["code"]) == ["f" * 12, f"{'e' * 12} with changes"] and set(
+        found.differing
+    ) == {"code", "python", "flax"}
+    assert (
+        found.shared["jax"] == "0.10.2"
+        and found.shared["devices"] == "kind cpu, count 1, processes 1"
+    )
+    shared, differing = tables(found)
+    assert not shared.notes and ("python", "3.12.0", "b-0a1b2c3d/seed1") in differing.rows
+
+
+def test_alike_everywhere_is_said(tmp_path: Path) -> None:
+    found = environment(collect(sweep(tmp_path)).trials)
+    (shared,) = tables(found)
+    assert not found.differing and shared.notes and ("train data", "a" * 12) in shared.rows
+
+
+def test_code_of_the_users_own_differs_only_between_trials_that_have_it(tmp_path: Path) -> None:
+    """One that went on with other code names both."""
+    directory = sweep(tmp_path, {"a": (0.9, 0.8), "b": (0.7, 0.6)})
+    for seed, digest in ((0, "a" * 64), (1, "b" * 64)):
+        path = workdir(directory, "b", seed) / "manifest.json"
+        manifest = json.loads(path.read_text())
+        digests = {"mine": digest, "aid": "c" * 64}
+        modules = {
+            name: {"file": f"{name}.py", "sha256": one, "copy": f"code/{name}.py"}
+            for name, one in digests.items()
+        }
+        word = {"by": "me", "step": 40, "changed": {"mine": {"was": "a" * 64, "now": digest}}}
+        own = {"modules": modules, "files": {}, "accepted": [word] * seed}
+        write(path, {**manifest, "own_code": own})
+    found = environment(collect(directory).trials)
+    first, second = ("b-0a1b2c3d/seed0",), ("b-0a1b2c3d/seed1",)
+    assert found.differing == {
+        "your code: mine": {"a" * 12: first, f"{'a' * 12} until step 40, then {'b' * 12}": second}
+    }
+    assert found.shared["your code: aid"] == "c" * 12

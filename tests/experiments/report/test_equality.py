@@ -1,0 +1,244 @@
+"""What is not held equal between variants, and scores of different test data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.experiments.report.contents import Contents, gather
+from attnlab.experiments.report.equality import differing
+from tests.experiments.synthetic import SCORES, sweep
+
+KNOB = {
+    "wanted": 12000,
+    "reached": 12001,
+    "knob": "system.decoder",
+    "value": 8,
+    "matched": True,
+    "note": "",
+}
+BUDGET = {
+    "match": "parameters",
+    "knob": "system.decoder",
+    "within": 0.01,
+    "to": "additive",
+    "knobs": {},
+}
+TWO = {"a": (0.9, 0.8, 0.85), "b": (0.5, 0.41, 0.45)}
+CLAIM = {
+    "statement": "a is ahead.",
+    "contrasts": [{"weights": {"a": 1.0, "b": -1.0}, "at_least": 0.1}],
+}
+
+
+def found(directory: Path, **changes: Any) -> Contents:
+    return gather(sweep(directory, changes.pop("scores", SCORES), **changes))
+
+
+def said(contents: Contents, kind: str) -> list[str]:
+    return [one.text for one in contents.warnings if one.kind == kind]
+
+
+@pytest.mark.quick
+def test_more_steps_and_a_larger_batch_are_no_match(tmp_path: Path) -> None:
+    """The parameters are equal, and one variant has twice the steps and twice the batch: at the
+    head, in the row and beside the budget.
+    """
+    more = {"training.steps": 24, "batch.size": 128}
+    base = {"additive": {"batch.size": 64}, "general": more, "location": {"batch.size": 64}}
+    directory = sweep(tmp_path, settings=base, budget=BUDGET)
+    edit_candidates(directory, budget=KNOB)
+    contents = gather(directory)
+    (text,) = said(contents, "held equal")
+    assert (
+        text
+        == "Not held equal: batch.size 64 (additive, location), 128 (general); training.steps 12"
+        " (additive, location), 24 (general)."
+    )
+    cells = {
+        row[0]: dict(zip(contents.results.columns, row, strict=True))["budget"]
+        for row in contents.results.rows
+    }
+    assert cells["general"] == "matched within 0.01 %, but not batch.size, training.steps"
+    assert cells["additive"] == cells["location"] == "matched within 0.01 %"
+    assert any(
+        "held to those of additive by system.decoder. Not held equal: batch.size, training.steps."
+        in x
+        for x in contents.results.notes
+    )
+
+
+def edit_candidates(directory: Path, **fields: Any) -> None:
+    plan = json.loads((directory / "plan.json").read_text())
+    for one in plan["candidates"]:
+        one.update(fields)
+    (directory / "plan.json").write_text(json.dumps(plan))
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({"additive": {}, "general": {}, "location": {}}, {}),
+        ({"location": {"training.log_every": 7, "parallel.devices": 2}}, {}),  # changes no number
+        ({"location": {"vocabulary.kind": "char"}}, {"vocabulary.kind": "unequal"}),
+        ({"location": {"decoding.beam": 2}}, {"decoding.beam": "unequal"}),
+        (
+            {
+                "location": {"optimizer": {"name": "sgd"}},
+                "general": {"optimizer": {"name": "adam", "b1": 0.9}},
+            },
+            {"optimizer": "unequal"},
+        ),
+    ],
+)
+def test_which_settings_count(
+    settings: dict[str, Any], kinds: dict[str, str], tmp_path: Path
+) -> None:
+    records = found(tmp_path, settings=settings).records
+    assert {one.name: one.kind for one in differing(records)} == kinds
+
+
+def test_what_stands_alone_between_two_variants_is_what_is_compared(tmp_path: Path) -> None:
+    """A cross of score and steps: every number of steps is seen with each score, so nothing is
+    mixed up; it is said, without warning.
+    """
+    scores = dict.fromkeys(("dot", "dot long", "general", "general long"), (0.9, 0.8))
+    settings: dict[str, Any] = {
+        name: {"system.attention.score": name.split()[0]} for name in scores
+    }
+    for name in ("dot long", "general long"):
+        settings[name] |= {"training.steps": 24, "schedule.warmup": 8}  # together
+    contents = found(tmp_path, scores=scores, settings=settings)
+    assert [(one.name, one.kind) for one in differing(contents.records)] == [
+        ("schedule.warmup", "compared"),
+        ("training.steps", "compared"),
+    ]
+    assert said(contents, "held equal") == []
+    compared = contents.further[0]
+    assert any(
+        note.startswith(
+            "Differ as compared: schedule.warmup - (dot, general), 8 (dot long, general long); "
+        )
+        for note in compared.notes
+    )
+
+
+def test_tuned_settings_are_said_as_tuned(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, tuned={0.001: 1.0, 0.003: 0.0})
+    choice = json.loads((directory / "choice.json").read_text())
+    choice["chosen"]["general"]["candidate"] = "general-peak-0.001-0a1b2c3d"
+    (directory / "choice.json").write_text(json.dumps(choice))
+    contents = gather(directory)
+    assert said(contents, "held equal") == []
+    (one,) = differing(contents.records)
+    assert (one.name, one.kind) == ("schedule.peak", "tuned")
+    assert (
+        "Differ as tuned: schedule.peak 0.003 (additive, location), 0.001 (general)."
+        in contents.further[0].notes
+    )
+
+
+@pytest.mark.quick
+def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
+    """By digest: neither difference, test, winner nor verdict; the row and the head say why."""
+    same = found(
+        tmp_path / "same", scores=TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "1" * 64}
+    )
+    assert (
+        same.comparison.rows[1].difference is not None
+        and same.outcome.startswith("supported")
+        and same.warnings == ()
+    )
+    other = found(
+        tmp_path / "other", scores=TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "2" * 64}
+    )
+    assert any(
+        "not every row was scored on the same test examples" in note for note in other.results.notes
+    )
+    assert other.comparison.rows[1].difference is None and not any(
+        row.best for row in other.comparison.rows
+    )
+    assert (
+        other.outcome == "undecided at 3 seeds: a and b were not scored on the same test examples"
+    )
+    assert said(other, "test data") == [
+        "Not scored on the test examples of a, so without difference to it: b (222222222222, not"
+        " 111111111111)."
+    ]
+    assert other.results.rows[1][other.results.columns.index("remark")] == "other test examples"
+
+
+def test_without_digests_the_config_says_which_test_data(tmp_path: Path) -> None:
+    """A record of an earlier version has no digest; with digests, other training data is no other
+    test data.
+    """
+    settings = {"b": {"data.seed": 1}}
+    old = found(tmp_path / "old", scores=TWO, claim=CLAIM, settings=settings)
+    assert old.comparison.rows[1].difference is None
+    assert said(old, "test data") == [
+        "Not scored on the test examples of a, so without difference to it: b (another data.seed)."
+    ]
+    new = found(
+        tmp_path / "new",
+        scores=TWO,
+        claim=CLAIM,
+        settings=settings,
+        test_data={"a": "1" * 64, "b": "1" * 64},
+    )
+    assert new.comparison.rows[1].difference is not None and said(new, "test data") == []
+
+
+def test_seeds_of_one_row_on_different_test_data_are_told(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, TWO, claim=CLAIM, test_data={"a": "1" * 64, "b": "1" * 64})
+    path = next(directory.glob("trials/b-*/seed2/look.json"))
+    path.write_text(path.read_text().replace("1" * 64, "3" * 64))
+    contents = gather(directory)
+    assert contents.comparison.rows[1].difference is None and said(contents, "test data")
+
+
+def test_a_claim_about_the_data_is_judged_across_it(tmp_path: Path) -> None:
+    """Copying and reversing with two scores each: a row has no difference to a baseline of the
+    other task; the claim says what it means.
+    """
+    scores = {
+        "dot copy": (0.9, 0.8),
+        "dot reverse": (0.5, 0.41),
+        "general copy": (0.9, 0.81),
+        "general reverse": (0.7, 0.6),
+    }
+    settings = {
+        name: {"system.attention.score": name.split()[0], "data.order": name.split()[1]}
+        for name in scores
+    }
+    digests = {name: name.split()[1] * 12 for name in scores}
+    across = {
+        "statement": "It copies.",
+        "contrasts": [{"weights": {"dot copy": 1.0, "dot reverse": -1.0}, "at_least": 0.1}],
+    }
+    contents = found(
+        tmp_path / "across", scores=scores, claim=across, settings=settings, test_data=digests
+    )
+    assert contents.outcome == "supported (2 seeds)"
+    assert [row.difference is None for row in contents.comparison.rows] == [True, True, False, True]
+    (text,) = said(contents, "test data")
+    assert text.endswith(
+        "without difference to it: dot reverse, general reverse (another data.order, as compared)."
+    )
+    gain = {"general reverse": 1.0, "dot reverse": -1.0, "general copy": -1.0, "dot copy": 1.0}
+    mixed = {
+        name: {**own, "training.steps": 24} if "reverse" in name else own
+        for name, own in settings.items()
+    }
+    mixed["general reverse"] |= {"data.more": 1}
+    told = {"statement": "It gains.", "contrasts": [{"weights": gain, "at_least": 0.0}]}
+    contents = found(
+        tmp_path / "gain", scores=scores, claim=told, settings=mixed, test_data=digests
+    )
+    assert (
+        "same test examples" not in contents.outcome
+        and contents.verdict is not None
+        and contents.verdict.seeds == 2
+    )

@@ -1,0 +1,95 @@
+"""The whole report: its files, the same bytes for the same records, and no jax."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.report import report
+from tests.experiments.synthetic import SCORES, sweep
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = ("report.md", "report.csv", "report.html", "report.json", "trials.csv", "report.tex")
+
+
+@pytest.mark.quick
+def test_the_same_records_give_the_same_bytes_without_jax(tmp_path: Path) -> None:
+    """Written twice, from two copies of the records, here and in another process that has neither
+    jax nor a network.
+    """
+    one = sweep(
+        tmp_path / "one" / "sweep",
+        {**SCORES, "general": (0.9, math.nan, 0.92, 0.9)},
+        tuned={0.001: 0.5, 0.003: 0.0},
+    )
+    other = tmp_path / "other" / "sweep"
+    shutil.copytree(one, other)
+    report.write(one, "bootstrap", tex=True, stream=io.StringIO())
+    code = (
+        "import sys; from pathlib import Path; from attnlab.experiments.report import"
+        " report;report.write(Path(sys.argv[1]), 'bootstrap', tex=True);print([name for name in"
+        " ('jax', 'flax', 'optax', 'orbax', 'tensorboardX', 'sacrebleu') if name in sys.modules],"
+        " file=sys.stderr)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(other)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.stderr == "[]\n", done.stderr
+    for name in FILES:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    assert {path.name for path in one.iterdir()} == {*FILES, "plan.json", "choice.json", "trials"}
+
+
+@pytest.mark.quick
+def test_what_a_person_sees(tmp_path: Path) -> None:
+    out = io.StringIO()
+    report.write(sweep(tmp_path), stream=out)
+    lines = out.getvalue().splitlines()
+    assert lines[1:3] == [
+        "Does the score <matter> & how much?",
+        "3 variants, seeds 0, 1, 2, 3; 12 trials: 12 done",
+    ]
+    assert "exact on the test split, higher is better" in lines and "costs" in lines
+    assert "claim:   Content beats location." in lines and "verdict: supported (4 seeds)" in lines
+    assert not (tmp_path / "report.tex").exists()
+
+
+def test_the_document(tmp_path: Path) -> None:
+    contents = report.write(sweep(tmp_path, final=False), stream=io.StringIO())
+    text = (tmp_path / "report.md").read_text()
+    assert (
+        text.startswith("# Does the score \\<matter> \\& how much?\n")
+        and f"**{contents.unfinished}**" in text
+    )
+    assert (
+        "Claim: Content beats location." in text
+        and "**undecided: the test split is not scored yet**" in text
+    )
+    assert text.count("\n## ") == 6
+    without = report.document(
+        report.write(sweep(tmp_path / "none", claim=None), stream=io.StringIO())
+    )
+    assert "\nNo claim was stated.\n" in without
+
+
+def test_a_damaged_record_leaves_the_old_report(tmp_path: Path) -> None:
+    sweep(tmp_path)
+    report.write(tmp_path, stream=io.StringIO())
+    before = {name: (tmp_path / name).read_bytes() for name in FILES[:5]}
+    next(tmp_path.glob("trials/*/seed0/results.json")).write_text("{")
+    with pytest.raises(UserError, match="results.json is damaged"):
+        report.write(tmp_path, stream=io.StringIO())
+    assert {name: (tmp_path / name).read_bytes() for name in FILES[:5]} == before

@@ -1,0 +1,70 @@
+"""Other test sets from the same examples: what is paired, what is left out, and the numbers by
+hand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.sampling import sampled, table
+from attnlab.records.items import Items
+from tests.experiments.synthetic import sweep, workdir
+
+SCORES = {"a": (0.5, 0.5), "b": (0.75, 0.75), "c": (0.75, 0.75)}
+
+
+def made(directory: Path, examples: int = 40, **others: int) -> Path:
+    """A sweep whose trials have items: a is right in every second example, b in three of four; some
+    variants in others.
+    """
+    found = sweep(directory, SCORES)
+    for variant, scores in SCORES.items():
+        for seed, score in enumerate(scores):
+            right = np.arange(others.get(variant, examples)) % 4 < 4 * score
+            rows = np.stack([right, np.ones(len(right))], 1)
+            Items.of({"exact": ("ratio", rows), "loss": ("ratio", rows)}).write(
+                workdir(found, variant, seed)
+            )
+    return found
+
+
+@pytest.mark.quick
+def test_differences_over_examples_are_those_of_binomial_draws(tmp_path: Path) -> None:
+    """b is right where a is, and in one example of four more: the difference of a drawn test set is
+    a mean of 40 draws of 0 and 1.
+    """
+    found = sampled(compare(collect(made(tmp_path))), "a")
+    assert found["b"].difference == 0.25 and found["b"].items == 40 and set(found) == {"b", "c"}
+    half = 1.96 * np.sqrt(0.25 * 0.75 / 40)
+    assert found["b"].interval == pytest.approx((0.25 - half, 0.25 + half), abs=0.04)
+    assert found["b"].p == pytest.approx(
+        2 * 0.5**10, abs=0.01
+    )  # ten examples differ: all of them must go one way
+    shown = table(compare(collect(tmp_path)), "a")
+    assert (
+        shown is not None
+        and shown.rows[0][:3] == ("b", "2", "+0.2500")
+        and "40 examples" in shown.notes[0]
+    )
+
+
+def test_what_does_not_pair_is_left_out(tmp_path: Path) -> None:
+    """Other numbers of examples; no items at all; a measure that has none."""
+    assert set(sampled(compare(collect(made(tmp_path / "fewer", c=39))), "a")) == {"b"}
+    assert table(compare(collect(sweep(tmp_path / "none", SCORES))), "a") is None
+    measure = {"metric": "bleu", "mode": "max"}
+    assert sampled(compare(collect(sweep(tmp_path / "other", SCORES, measure=measure))), "a") == {}
+
+
+def test_other_test_data_of_as_many_examples_does_not_pair(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, SCORES, test_data={"a": "t", "b": "t", "c": "u"})
+    for variant in SCORES:
+        for seed in (0, 1):
+            rows = np.stack([np.arange(40) % 4 < 2, np.ones(40)], 1)
+            Items.of({"exact": ("ratio", rows)}).write(workdir(directory, variant, seed))
+    assert set(sampled(compare(collect(directory)), "a")) == {"b"}

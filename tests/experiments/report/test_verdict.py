@@ -1,0 +1,206 @@
+"""Claims, true, false and open: each outcome from numbers where it can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnlab.experiments import Claim, better
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import compare
+from attnlab.experiments.report.statistics import REFUTED, SUPPORTED, UNDECIDED
+from attnlab.experiments.report.verdict import Verdict, describe, judge
+from tests.experiments.plans import defined
+from tests.experiments.synthetic import sweep
+
+SCORES = {
+    "a": (0.90, 0.92, 0.91, 0.94),
+    "b": (0.50, 0.53, 0.50, 0.52),
+    "c": (0.40, 0.44, 0.42, 0.41),
+}
+
+
+def contrast(weights: dict[str, float], at_least: float = 0.0) -> dict[str, Any]:
+    return {"weights": weights, "at_least": at_least}
+
+
+def verdict(
+    directory: Path,
+    *contrasts: dict[str, Any],
+    scores: dict[str, tuple[float, ...]] = SCORES,
+    **changes: Any,
+) -> Verdict:
+    claim = {"statement": "It is so.", "contrasts": list(contrasts)}
+    found = judge(compare(collect(sweep(directory, scores, claim=claim, **changes))), claim)
+    assert found is not None
+    return found
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("weights", "at_least", "outcome"),
+    [
+        ({"a": 1.0, "b": -1.0}, 0.0, SUPPORTED),
+        ({"a": 1.0, "b": -1.0}, 0.35, SUPPORTED),
+        ({"a": 1.0, "b": -1.0}, 0.40, UNDECIDED),
+        ({"a": 1.0, "b": -1.0}, 0.50, REFUTED),
+        ({"b": 1.0, "a": -1.0}, 0.0, REFUTED),  # a false claim
+        (
+            {"a": 1.0, "b": -2.0, "c": 1.0},
+            0.25,
+            SUPPORTED,
+        ),  # a difference of differences: (a - b) - (b - c)
+        ({"a": 1.0, "b": -2.0, "c": 1.0}, 0.9, REFUTED),
+    ],
+)
+def test_outcomes(tmp_path: Path, weights: dict[str, float], at_least: float, outcome: str) -> None:
+    found = verdict(tmp_path, contrast(weights, at_least))
+    assert (found.outcome, found.contrasts[0].outcome) == (outcome, outcome)
+    variance = np.mean(
+        [np.var(values, ddof=1) for values in SCORES.values()]
+    )  # one for all, with 3 degrees of freedom from each
+    mean = sum(weight * np.mean(SCORES[variant]) for variant, weight in weights.items())
+    reach = stats.t.ppf(0.95, 9) * math.sqrt(
+        variance * sum(weight**2 for weight in weights.values()) / 4
+    )
+    decision = found.contrasts[0].found
+    assert decision is not None and decision.mean == pytest.approx(mean)
+    assert (decision.lower, decision.upper) == (
+        pytest.approx(mean - reach),
+        pytest.approx(mean + reach),
+    )
+    words = "undecided at 4 seeds: the bounds lie on either side of 0.4 (4 seeds find 0.0"
+    assert found.sentence.startswith(words if outcome == UNDECIDED else f"{outcome} (4 seeds)")
+
+
+def test_what_better_says_of_a_loss_is_judged_and_told_the_right_way(tmp_path: Path) -> None:
+    """`a` has the lower loss by 0.5: the file says "a better than b", and that is supported."""
+    measure = ("loss", "min")
+    stated = Claim(
+        "It is so.", (better("additive", "general", by=0.3), better("general", "additive"))
+    )
+    claim = defined(claim=stated, measure=measure)["claim"]
+    scores = {
+        "additive": (0.9, 0.92, 0.91),
+        "general": (0.4, 0.44, 0.41),
+    }  # losses are 2.05 minus these
+    plan = {"claim": claim, "measure": {"metric": "loss", "mode": "min"}}
+    found = judge(compare(collect(sweep(tmp_path, scores, **plan))), claim)
+    assert found is not None and [one.outcome for one in found.contrasts] == [SUPPORTED, REFUTED]
+    assert (
+        found.contrasts[0].text == "additive better than general by 0.3: general - additive >= 0.3"
+    )
+
+
+@pytest.mark.quick
+def test_a_claim_needs_all_its_contrasts_and_falls_with_any(tmp_path: Path) -> None:
+    true, false, open_ = (
+        contrast({"a": 1, "b": -1}),
+        contrast({"b": 1, "a": -1}),
+        contrast({"a": 1, "b": -1}, 0.40),
+    )
+    assert verdict(tmp_path / "1", true, contrast({"b": 1, "c": -1})).outcome == SUPPORTED
+    assert verdict(tmp_path / "2", true, open_).outcome == UNDECIDED
+    assert verdict(tmp_path / "3", true, open_, false).outcome == REFUTED
+
+
+def test_a_conjunction_costs_nothing_where_it_is_supported_and_all_where_it_falls(
+    tmp_path: Path,
+) -> None:
+    """What supports one contrast alone supports it in a claim of two; what refutes one alone,
+    barely, does not in a claim of two.
+    """
+    probe = verdict(tmp_path / "probe", contrast({"a": 1, "b": -1})).contrasts[0].found
+    two = (
+        verdict(tmp_path / "two", contrast({"a": 1, "b": -1}), contrast({"a": 1, "c": -1}))
+        .contrasts[0]
+        .found
+    )
+    assert probe is not None and two is not None and probe.lower == two.lower
+    assert probe.upper is not None and two.upper is not None and probe.upper < two.upper
+    sure, barely = (
+        contrast({"a": 1, "c": -1}),
+        contrast({"a": 1, "b": -1}, (probe.upper + two.upper) / 2),
+    )
+    assert verdict(tmp_path / "alone", barely).outcome == REFUTED
+    assert verdict(tmp_path / "both", barely, sure).outcome == UNDECIDED
+
+
+def test_an_undecided_claim_says_what_its_seeds_could_have_found(tmp_path: Path) -> None:
+    found = verdict(
+        tmp_path,
+        contrast({"a": 1, "b": -1}),
+        scores={"a": (0.50, 0.56, 0.53), "b": (0.51, 0.49, 0.55)},
+    )
+    power = found.contrasts[0].power
+    assert (
+        power is not None
+        and found.outcome == UNDECIDED
+        and power.detectable > 0.0133
+        and power.needed is not None
+        and power.needed > 3
+    )
+    words = (
+        f"(3 seeds find {power.detectable:.2g} with probability 0.8; what was seen would need about"
+        f" {power.needed})"
+    )
+    assert found.sentence.endswith(words)
+
+
+def test_equal_but_for_rounding_is_a_tie(tmp_path: Path) -> None:
+    """Sums of decimals are never quite equal: what is left of them decides nothing."""
+    found = verdict(
+        tmp_path,
+        contrast({"a": 1, "b": -1}),
+        scores={"a": (0.1 + 0.2, 0.4, 0.5), "b": (0.3, 0.4, 0.5)},
+    )
+    assert found.outcome == UNDECIDED and "the difference is 0 but for rounding" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ({"a": (0.9,), "b": (0.1,)}, "undecided at 1 seed: one seed has no spread to judge by"),
+        (
+            {"a": (1.0, 1.0, 1.0), "b": (0.0, 0.0, 0.0)},
+            "undecided at 3 seeds: all seeds of all variants agree",
+        ),
+        (
+            {"a": (0.9, math.nan, 0.8), "b": (0.1, 0.2, 0.3)},
+            "undecided at 2 seeds: not every seed has a number (a: seed 1 diverged)",
+        ),
+    ],
+)
+def test_what_the_seeds_cannot_say_stays_open(
+    tmp_path: Path, scores: dict[str, tuple[float, ...]], words: str
+) -> None:
+    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), scores=scores)
+    assert found.outcome == UNDECIDED and found.sentence.startswith(words)
+
+
+def test_nothing_is_judged_before_the_test_split_is_scored(tmp_path: Path) -> None:
+    found = verdict(tmp_path, contrast({"a": 1, "b": -1}), final=False)
+    assert (
+        found.outcome == UNDECIDED
+        and found.sentence == "undecided: the test split is not scored yet"
+    )
+    assert judge(compare(collect(tmp_path)), None) is None
+
+
+def test_contrasts_in_words() -> None:
+    assert describe({"a": 1.0, "b": -1.0}, 0.05) == "a - b >= 0.05"
+    assert describe({"b": -1.0, "a": 0.5, "c": 0.5}, 0) == "mean(a, c) - b >= 0"
+    assert (
+        describe({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": -0.5, "e": -0.5}, 0)
+        == "mean(a, b, c) - mean(d, e) >= 0"
+    )
+    assert describe({"a": 0.5, "b": -0.5}, 0) == "0.5 x a - 0.5 x b >= 0"
+    assert describe({"a": 1.0, "b": -1.0, "c": -1.0, "d": 1.0}, 0) == "a + d - b - c >= 0"
+    assert describe({"a": -1.0, "b": 1.0}, 0, "min") == "a better than b: b - a >= 0"
+    assert describe({"a": -1.0, "b": 1.0}, -0.1, "min") == "a no worse than b by 0.1: b - a >= -0.1"
+    assert describe({"a": -1.0, "b": -0.25}, -2) == "- a - 0.25 x b >= -2"

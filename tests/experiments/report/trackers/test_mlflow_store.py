@@ -1,0 +1,60 @@
+"""MLflow's store, where its client is installed, read back with that client."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.report.trackers import export
+from tests.experiments.report.trackers.offline import change, made
+
+
+def test_what_is_read_back(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    from mlflow.tracking import MlflowClient
+
+    directory, out = made(tmp_path / "sweep"), tmp_path / "out"
+    assert export(directory, "mlflow", out).written == 8
+    client = MlflowClient(tracking_uri=f"sqlite:///{out}/mlflow.db")
+    (experiment,) = (one for one in client.search_experiments() if one.name.startswith("made-"))
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    one, lost = (
+        runs["additive-peak-0.003-0a1b2c3d/seed1"],
+        runs["location-peak-0.003-0a1b2c3d/seed1"],
+    )
+    assert (one.info.status, lost.info.status, len(runs)) == ("FINISHED", "FAILED", 8)
+    params = one.data.params
+    assert (params["training.steps"], params["system.attention.score"], params["seed"]) == (
+        "12",
+        "additive",
+        "1",
+    )
+    assert (one.data.tags["variant"], one.data.tags["chosen"], one.data.tags["seed"]) == (
+        "additive",
+        "yes",
+        "1",
+    )
+    assert one.data.metrics["final/test/exact"] == 0.8 and one.data.metrics["cost/seconds"] == 30.5
+    assert one.data.metrics["final/steps_to_loss le 1.5"] == 9
+    curve = [
+        (point.step, point.value)
+        for point in client.get_metric_history(one.info.run_id, "valid/exact")
+    ]
+    assert [step for step, _ in curve] == [3, 6, 9, 12] and curve[-1][1] == 0.8
+    assert export(directory, "mlflow", out).kept == 8
+    change(directory)
+    assert (done := export(directory, "mlflow", out)).replaced == 1 and done.kept == 7
+    assert len(client.search_runs([experiment.experiment_id])) == 8
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(
+        UserError, match=r"export --to=mlflow needs mlflow: pip install 'attnlab\[mlflow\]'"
+    ):
+        export(made(tmp_path / "sweep"), "mlflow", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

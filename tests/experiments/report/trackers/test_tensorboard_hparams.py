@@ -1,0 +1,88 @@
+"""TensorBoard's files, read back by their protocol buffers; and by TensorBoard, where it is
+installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+from attnlab.experiments.report.trackers import export
+from tests.experiments.report.trackers.offline import change, events, made
+
+ONE = "additive-peak-0.003-0a1b2c3d/seed1"
+
+
+@pytest.mark.quick
+def test_what_stands_in_the_files(tmp_path: Path) -> None:
+    directory, out = made(tmp_path / "sweep"), tmp_path / "out"
+    assert export(directory, "tensorboard", out).written == 8
+    (group,) = (out / "tensorboard").iterdir()
+    (file,) = (group / ONE).iterdir()
+    found = [Event.FromString(one) for one in events(file)]
+    values = [(event.step, value) for event in found for value in event.summary.value]
+    contents = {
+        value.tag: value.metadata.plugin_data.content
+        for _, value in values
+        if value.HasField("metadata")
+    }
+    plugin = {tag: HParamsPluginData.FromString(content) for tag, content in contents.items()}
+    settings = plugin["_hparams_/session_start_info"].session_start_info.hparams
+    assert (
+        settings["variant"].string_value,
+        settings["seed"].number_value,
+        settings["chosen"].string_value,
+    ) == ("additive", 1.0, "yes")
+    assert (
+        settings["schedule.peak"].number_value == 0.003
+        and settings["system.attention.score"].string_value == "additive"
+    )
+    assert plugin["_hparams_/session_end_info"].session_end_info.status == 1
+    scalars = {
+        (step, value.tag): value.simple_value
+        for step, value in values
+        if not value.HasField("metadata")
+    }
+    assert scalars[3, "train/tokens"] == 200.0 and scalars[12, "final/test/exact"] == pytest.approx(
+        0.8
+    )
+    assert found[0].file_version == "brain.Event:2" and found[-1].wall_time == 130.5
+
+
+def test_twice_is_once(tmp_path: Path) -> None:
+    directory, out = made(tmp_path / "sweep"), tmp_path / "out"
+    export(directory, "tensorboard", out)
+    before = {path: path.read_bytes() for path in out.rglob("*tfevents*")}
+    assert len(before) == 9 and export(directory, "tensorboard", out).kept == 8
+    assert {path: path.read_bytes() for path in out.rglob("*tfevents*")} == before
+    change(directory)
+    assert (done := export(directory, "tensorboard", out)).replaced == 1 and done.kept == 7
+    assert len(list(out.rglob("*tfevents*"))) == 9
+
+
+def test_what_tensorboard_reads(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData as Read
+
+    directory, out = made(tmp_path / "sweep"), tmp_path / "out"
+    export(directory, "tensorboard", out)
+    read = EventMultiplexer().AddRunsFromDirectory(str(next((out / "tensorboard").iterdir())))
+    read.Reload()
+    assert len(read.Runs()) == 9
+    assert [
+        (one.step, round(float(one.tensor_proto.float_val[0]), 3))
+        for one in read.Tensors(ONE, "valid/exact")
+    ][-1] == (12, 0.8)
+    contents = {run: tags for run, tags in read.PluginRunToTagToContent("hparams").items() if tags}
+    assert sorted(contents[ONE]) == ["_hparams_/session_end_info", "_hparams_/session_start_info"]
+    experiment = Read.FromString(contents["."]["_hparams_/experiment"]).experiment
+    assert {"variant", "seed", "chosen", "schedule.peak", "system.attention.score"} == {
+        info.name for info in experiment.hparam_infos
+    }
+    assert {"final/test/exact", "cost/seconds"} <= {
+        info.name.tag for info in experiment.metric_infos
+    }

@@ -1,0 +1,191 @@
+"""The table and the lines of a running sweep."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments import grid
+from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run import board
+from attnlab.experiments.run.board import (
+    Board,
+    overview,
+    pretty,
+    remaining,
+    shown,
+    summary,
+    troubles,
+)
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.selection import freeze
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.state import Seen
+from attnlab.records import attempts
+from attnlab.records.attempts import Attempt
+from attnlab.records.stream import RunLock
+from tests.experiments import stub
+
+
+class Terminal(io.StringIO):
+    """Claims to be one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """One trial done, one failed, one that has begun (running while `held`) in step 4 of 10, one
+    pending.
+    """
+    made = stub.planned(tmp_path)
+    done, failed, running, _ = made.trials()
+    stub.finish(done, tmp_path)
+    stub.finish(failed, tmp_path, "failed")
+    workdir = running.workdir(tmp_path)
+    workdir.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attempts, "INTERVAL", 0.0)
+        Attempt.start(workdir).at(4)
+    return made
+
+
+@pytest.fixture
+def held(plan: Plan, tmp_path: Path) -> RunLock:
+    """The lock of the running trial."""
+    return RunLock(plan.trials()[2].workdir(tmp_path))
+
+
+@pytest.mark.quick
+def test_the_overview_has_a_cell_for_each_seed(plan: Plan, held: RunLock, tmp_path: Path) -> None:
+    seen = shown(plan, tmp_path)
+    columns, rows = overview(plan, seen)
+    first, second = (one.id for one in plan.candidates)
+    assert columns == ["trial", "seed 0", "seed 1"] and rows == [
+        [first, "done", "4/10"],
+        [second, "failed 10", "pending"],
+    ]
+    assert troubles(seen) == [f"{second}/seed0 failed at step 10: failed on purpose"]
+    assert summary(seen).startswith("1 done, 1 running, 1 pending, 1 failed of 4")
+    held.release()
+    assert overview(plan, shown(plan, tmp_path))[1][0] == [first, "done", "interrupted 4"]
+
+
+def test_a_trial_that_hangs_is_told(
+    plan: Plan, held: RunLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = time.time() + 1000
+    monkeypatch.setattr(board.time, "time", lambda: later)
+    seen = shown(plan, tmp_path)
+    assert overview(plan, seen)[1][0][2] == "4/10 stalled"
+    assert troubles(seen)[-1].startswith(f"{plan.trials()[2].name} stalled: no word for 0:16:")
+
+
+def test_many_seeds_are_counted(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path, seeds=tuple(range(9)))
+    for trial in plan.trials()[:3]:
+        stub.finish(trial, tmp_path)
+    columns, rows = overview(plan, shown(plan, tmp_path))
+    assert columns == ["trial", "done", "pending"] and [row[1:] for row in rows] == [
+        ["2", "7"],
+        ["1", "8"],
+    ]
+
+
+def test_trials_that_a_frozen_choice_left_behind_are_not_waited_for(tmp_path: Path) -> None:
+    """Of a third seed only those of chosen candidates are to come; what was tried before is still
+    shown.
+    """
+    tune = grid({"schedule.peak": (0.1, 0.2)})
+    plan = stub.planned(tmp_path, tune=tune)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path, loss=trial.candidate.tuned["schedule.peak"])
+    freeze(plan, tmp_path)
+    grown = stub.planned(tmp_path, tune=tune, seeds=(0, 1, 2))
+    assert len(grown.trials()) == 12 and len(shown(grown, tmp_path)) == 10
+    with Board(grown, tmp_path, stream=io.StringIO()) as board:
+        assert not board.settled
+        board.plan = plan
+        assert board.settled
+
+
+def test_how_long_it_may_take(tmp_path: Path) -> None:
+    """By the mean of those that are done; before that by the running one that has steps; before
+    that nobody knows.
+    """
+    trial = stub.planned(tmp_path).trials()[0]
+    done, waiting = Seen(trial, "done", 10, seconds=30.0), Seen(trial, "pending")
+    halfway = Seen(trial, "running", 5, since=100.0, pace=8.0)
+    assert remaining([done, waiting, waiting], 1) == 60.0
+    assert remaining([done, halfway, waiting], 2) == pytest.approx((30 + 15) / 2)
+    assert remaining([halfway, waiting], 1) == pytest.approx(80 * 0.5 + 80)
+    assert remaining([done, halfway, waiting], 0) == pytest.approx(45.0)
+    assert (
+        remaining([waiting], 1) is None
+        and remaining([Seen(trial, "running", 0, since=1.0)], 1) is None
+    )
+    assert (
+        summary([done, waiting], 1) == "1 done, 1 pending of 2; 0:00:30 left"
+        and summary([done]) == "1 done of 1"
+    )
+    assert (
+        remaining([done, waiting], 0) is None
+        and summary([done, waiting]) == "1 done, 1 pending of 2"
+    )  # nobody is at work
+
+
+def test_plain_lines_where_there_is_no_terminal(plan: Plan, held: RunLock, tmp_path: Path) -> None:
+    out = io.StringIO()
+    with Board(plan, tmp_path, 2, out) as board:
+        trial = plan.trials()[3]
+        board.started(Job("train", (trial,)), Slot(1))
+        stub.finish(trial, tmp_path, "diverged")
+        board.ended(Job("train", (trial,)))
+        board.ended(Job("final", (plan.trials()[0],)))
+        board.tick()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == f"slot 1: {trial.name} starts" and len(lines) == 3
+    assert lines[1].startswith(
+        f"{trial.name}: diverged at step 10 after 0:00:00: diverged on purpose (1 done, 1 running,"
+        " 1 failed, 1 diverged of 4"
+    )
+    assert lines[2] == f"{plan.candidates[0].id} on the test split: evaluated"
+
+
+def test_a_table_that_stays_in_place_on_a_terminal(
+    plan: Plan, held: RunLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    out = Terminal()
+    with Board(plan, tmp_path, 2, out) as board:
+        board.note("a line above")
+        stub.finish(plan.trials()[3], tmp_path)
+        board.ended(Job("train", (plan.trials()[3],)))
+    text = out.getvalue()
+    assert (
+        "a line above" in text
+        and "4/10" in text
+        and "2 done, 1 running, 1 failed of 4" in text
+        and "failed on purpose" in text
+    )
+    assert "\x1b[" in text
+    monkeypatch.setenv("TERM", "dumb")
+    plain = Terminal()
+    with Board(plan, tmp_path, 2, plain) as board:
+        board.note("a line")
+    assert plain.getvalue() == "a line\n"
+
+
+def test_names_with_brackets_are_not_markup(tmp_path: Path) -> None:
+    import rich.console
+
+    plan = stub.planned(tmp_path)
+    trial = plan.trials()[0]
+    seen = [Seen(trial, "failed", 1, message="[red]bracketed[/red] words")]
+    console = rich.console.Console(file=io.StringIO(), width=200)
+    console.print(pretty(plan, seen, 1))
+    assert "[red]bracketed[/red] words" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -1,0 +1,67 @@
+"""The short form of `kill_sweep.py`, and that its comparison can fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.experiments import real, stub
+from tests.experiments.kill_sweep import compared, content, doubled, torn
+
+
+def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
+    """At least three kills in a sweep of two variants and two seeds."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.experiments.kill_sweep",
+            "--kills=3",
+            "--variants=2",
+            "--seeds=2",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=real.ROOT,
+        env=real.environment(),
+        timeout=900,
+        check=False,
+    )
+    found = re.fullmatch(r"4 trials, (\d+) kills: equal\n", done.stdout)
+    assert done.returncode == 0 and found is not None and int(found[1]) >= 3, (
+        done.stdout + done.stderr
+    )
+
+
+@pytest.mark.quick
+def test_what_the_comparison_sees(tmp_path: Path) -> None:
+    """A trial that ran twice, a torn file, a file left behind; times apart, any other value."""
+    plan = stub.planned(tmp_path)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path)
+    workdir = plan.trials()[0].workdir(tmp_path)
+    name = str(workdir.relative_to(tmp_path))
+    assert doubled(tmp_path) == [] and torn(tmp_path) == []
+    (workdir / "valid.json").write_text('{"loss": 1.')
+    (workdir / ".valid.json.tmp").touch()
+    assert torn(tmp_path) == [f"{name}/valid.json is torn", f"{name}/.valid.json.tmp"]
+    stub.finish(plan.trials()[0], tmp_path)
+    assert doubled(tmp_path) == [f"{name} done 2 times", f"{name}: attempts of one process"]
+    for values, same in (
+        ({"exact": 1.0, "decoding_seconds": 3.0}, True),
+        ({"exact": 0.5, "decoding_seconds": 1.0}, False),
+    ):
+        (tmp_path / "results.json").write_text(json.dumps(values))
+        assert (content(tmp_path / "results.json") == {"exact": 1.0}) == same
+    assert (
+        compared(Path("a/metrics.jsonl"))
+        and compared(Path("maps/test0.npz"))
+        and not compared(Path("timing.jsonl"))
+    )

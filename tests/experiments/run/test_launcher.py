@@ -1,0 +1,292 @@
+"""The stages of a sweep with an executor that only writes records."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import grid
+from attnlab.experiments.run import launcher
+from attnlab.experiments.run.board import Board
+from attnlab.experiments.run.jobs import Job, Part
+from attnlab.experiments.run.launcher import (
+    Launcher,
+    course,
+    lock,
+    read,
+    retry_failed,
+    stop_trial,
+    take_back,
+)
+from attnlab.experiments.run.selection import Choice
+from attnlab.experiments.run.state import look_at_all
+from attnlab.experiments.run.stop import Stop
+from tests.experiments import stub
+
+
+class Records:
+    """Does every job at once, as `endings` has it by variant and seed; "left" leaves it as it
+    is.
+    """
+
+    def __init__(self, directory: Path, **endings: str) -> None:
+        self.directory, self.endings = directory, endings
+        self.done: list[str] = []
+
+    def run(self, jobs: Sequence[Job]) -> list[str]:
+        for job in jobs:
+            self.done.append(job.name)
+            for trial in job.trials:
+                ending = self.endings.get(f"{trial.candidate.variant}_{trial.seed}", "done")
+                if job.kind == "final":
+                    assert Choice.read(self.directory) is not None
+                    stub.looked_at(trial, self.directory)
+                elif ending != "left":
+                    stub.finish(trial, self.directory, ending)
+        return []
+
+
+def launched(directory: Path, executor: Records, accept_failed: bool = False) -> Launcher:
+    board = Board(read(directory), directory, stream=io.StringIO())
+    return Launcher(directory, executor, board, Stop(), accept_failed=accept_failed)
+
+
+@pytest.mark.quick
+def test_trials_then_the_choice_then_the_test_split_once(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    executor = Records(tmp_path, general_1="diverged")
+    made = launched(tmp_path, executor)
+    made.train()
+    assert (
+        executor.done == [trial.name for trial in plan.trials()] and Choice.read(tmp_path) is None
+    )
+    assert made.finish() == []
+    assert executor.done[4:] == [f"{one.id} on the test split" for one in plan.candidates]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    again = Records(tmp_path)
+    launched(tmp_path, again).train()
+    launched(tmp_path, again).finish()
+    assert again.done == [] and before == {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
+    }
+
+
+def test_nothing_is_chosen_while_a_trial_is_left(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    made = launched(tmp_path, Records(tmp_path, general_0="left"))
+    made.train()
+    with pytest.raises(
+        UserError,
+        match=f"1 trials have not settled .{plan.trials()[1].name} is one., so nothing is chosen",
+    ):
+        made.finish()
+    assert Choice.read(tmp_path) is None
+
+
+def test_nothing_is_frozen_while_a_trial_that_could_be_chosen_has_failed(tmp_path: Path) -> None:
+    """A disk that was full for a moment must not choose: the failed one may be the best. One that
+    diverged has its outcome.
+    """
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    lost, *others = plan.trials()
+    for trial in others:
+        stub.finish(trial, tmp_path, "diverged" if trial == others[0] else "done")
+    stub.finish(lost, tmp_path, "failed")
+    executor = Records(tmp_path)
+    assert launched(tmp_path, executor).finish() == [
+        "nothing is chosen and the test split stays closed, because 1 trial that could be chosen"
+        f" has failed ({lost.name}: failed on purpose): --retry-failed runs it again,"
+        " --accept-failed chooses without it"
+    ]
+    assert (
+        executor.done == []
+        and Choice.read(tmp_path) is None
+        and not list(tmp_path.rglob("results.json"))
+    )
+    assert retry_failed(tmp_path) == 1  # though nobody knows yet whether it will be chosen
+    stub.finish(lost, tmp_path, loss=0.5)
+    assert launched(tmp_path, executor).finish() == []
+    choice = Choice.read(tmp_path)
+    assert choice is not None and choice.candidate("additive") == lost.candidate.id
+    assert {
+        (one["settings"], one["trained"], len(one["accepted"])) for one in choice.chosen.values()
+    } == {(2, 2, 0)}
+
+
+def test_what_was_accepted_is_written_beside_the_choice_and_not_asked_again(tmp_path: Path) -> None:
+    """Also of a variant that has nothing to choose from. New failures of a variant without a
+    candidate ask again.
+    """
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    for trial in plan.trials():
+        lost = trial.candidate.variant == "general" or trial.name == plan.trials()[0].name
+        stub.finish(trial, tmp_path, "failed" if lost else "done")
+    executor = Records(tmp_path)
+    (line,) = launched(tmp_path, executor).finish()
+    assert "because 5 trials that could be chosen have failed" in line and "runs them again" in line
+    assert launched(tmp_path, executor, accept_failed=True).finish() == []
+    choice = Choice.read(tmp_path)
+    assert (
+        choice is not None
+        and choice.candidate("general") is None
+        and choice.candidate("additive") == plan.of("additive")[1].id
+    )
+    additive, general = choice.chosen["additive"], choice.chosen["general"]
+    assert (additive["settings"], additive["trained"]) == (2, 1) and (
+        general["settings"],
+        general["trained"],
+    ) == (2, 0)
+    assert (
+        additive["accepted"] == {plan.trials()[0].name: "failed on purpose"}
+        and len(general["accepted"]) == 4
+    )
+    assert launched(tmp_path, executor).finish() == []  # the same command again, without the flag
+
+
+def test_failed_trials_run_again_on_request_only_where_they_still_matter(tmp_path: Path) -> None:
+    """A failed seed of a chosen candidate does; the variants' choice stays."""
+    stub.planned(tmp_path)
+    made = launched(
+        tmp_path, Records(tmp_path, general_1="failed", additive_0="diverged"), accept_failed=True
+    )
+    made.train()
+    made.finish()
+    choice = (tmp_path / "choice.json").read_bytes()
+    assert (
+        retry_failed(tmp_path) == 1
+        and [one.state for one in course(tmp_path)].count("interrupted") == 1
+    )
+    executor = Records(tmp_path)
+    again = launched(tmp_path, executor)
+    again.train()
+    again.finish()
+    assert [(name.partition("-")[0], name[-5:]) for name in executor.done] == [
+        ("general", "seed1"),
+        ("general", "split"),
+    ]
+    assert (tmp_path / "choice.json").read_bytes() == choice and retry_failed(tmp_path) == 0
+    assert [one.state for one in course(tmp_path)].count(
+        "done"
+    ) == 3  # the diverged one stays what it is
+
+
+def test_trials_are_put_together_as_asked(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    executor = Records(tmp_path)
+    board = Board(plan, tmp_path, stream=io.StringIO())
+    pairs = lambda jobs: [Job("train", tuple(one for job in jobs for one in job.trials))]
+    Launcher(tmp_path, executor, board, Stop(), pairs).train()
+    assert executor.done == [f"{plan.trials()[0].name} and 3 more"] and {
+        one.state for one in course(tmp_path)
+    } == {"done"}
+
+
+def test_a_search_is_asked_until_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round's trials run before the next is asked for, and those of the last one, with all
+    seeds, too.
+    """
+    from attnlab.experiments.run import searching
+
+    class Space:
+        def to_dict(self) -> dict[str, object]:
+            space = {"schedule.peak": {"kind": "choice", "options": [1.0]}}
+            return {
+                "sampler": "grid",
+                "trials": 1,
+                "pruner": None,
+                "at_once": 1,
+                "seed": 0,
+                "space": space,
+            }
+
+    plan = stub.planned(tmp_path, search=Space())
+    rounds = iter([True, False])
+    asked: list[int] = []
+
+    def advance(directory: Path) -> bool:
+        asked.append(len(list(directory.rglob("valid.json"))))
+        going_on = next(rounds)
+        if not going_on:
+            plan.promote(one.id for one in plan.candidates).write(directory)
+        return going_on
+
+    monkeypatch.setattr(searching, "advance", advance)
+    executor = Records(tmp_path)
+    launched(tmp_path, executor).train()
+    assert asked == [0, 2] and [name[-1] for name in executor.done] == ["0", "0", "1", "1"]
+
+
+def test_a_part_runs_and_nothing_is_chosen_while_others_are_open(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    executor, out = Records(tmp_path), io.StringIO()
+    board = Board(plan, tmp_path, stream=out)
+    part = Launcher(tmp_path, executor, board, Stop(), part=Part.of("gen*", "*/seed1"))
+    assert part.train() == [] and part.finish() == []
+    assert executor.done == [plan.trials()[1].name] and Choice.read(tmp_path) is None
+    assert (
+        out.getvalue()
+        == "nothing is chosen while trials are left out by --only or --skip: 3 have not settled,"
+        f" {plan.trials()[0].name} is one\n"
+    )
+    rest = Launcher(
+        tmp_path, executor, board, Stop(), part=Part.of("*", "general/seed9,general-*/seed0")
+    )
+    assert (
+        rest.train() == [] and rest.finish() == [] and len(executor.done) == 4 + 2
+    )  # the left-out one had settled
+    assert Choice.read(tmp_path) is not None
+
+
+def test_a_trial_stopped_by_request_is_chosen_without(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    names = [trial.name for trial in plan.trials()]
+    assert stop_trial(tmp_path, names[0], "it oscillates").state == "pending"
+    executor = Records(tmp_path)
+    made = launched(tmp_path, executor)
+    assert made.train() == [] and names[0] not in executor.done and made.finish() == []
+    choice = Choice.read(tmp_path)
+    assert choice is not None and choice.chosen["additive"]["accepted"] == {
+        names[0]: "stopped by request: it oscillates"
+    }
+    assert (choice.candidate("additive"), choice.chosen["additive"]["trained"]) == (
+        plan.of("additive")[1].id,
+        1,
+    )
+    assert retry_failed(tmp_path) == 0
+    for name, words in (
+        (names[0], "is stopped already, at step 0: there is nothing to stop"),
+        (names[1], "is done already"),
+        (f"x{names[0]}", "the plan has no candidate 'xadditive-.*'; did you mean"),
+        ("additive", "'additive' is no trial: expected CANDIDATE/seedN"),
+    ):
+        with pytest.raises(UserError, match=words):
+            stop_trial(tmp_path, name, "")
+    with pytest.raises(
+        UserError, match="the choice of its variant is frozen, so it cannot run again"
+    ):
+        take_back(tmp_path, names[0])
+    (tmp_path / "choice.json").unlink()
+    take_back(tmp_path, names[0])
+    assert [one.word for one in look_at_all(plan, tmp_path)].count("interrupted") == 1
+    with pytest.raises(UserError, match="is done: it was not stopped by request"):
+        take_back(tmp_path, names[1])
+
+
+def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
+    with (
+        lock(tmp_path),
+        pytest.raises(
+            UserError,
+            match=r"another launcher is at work there \(pid \d+ on .*\); 'status .*' shows how far",
+        ),
+    ):
+        lock(tmp_path)
+    lock(tmp_path).release()
+    with pytest.raises(UserError, match="holds no sweep"):
+        launcher.read(tmp_path)

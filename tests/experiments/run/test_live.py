@@ -1,0 +1,128 @@
+"""One process of a job, in the hands of its launcher; how the queue deals with it is in
+test_queue.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.run import live, memory
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.live import ORPHANED, Live, died
+from attnlab.experiments.run.slots import Slot
+from attnlab.records.attempts import read
+from tests.experiments import stub
+
+
+@pytest.fixture(autouse=True)
+def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def begun(directory: Path, ending: str, grace: float = 60) -> Live:
+    """The process of a trial that is in the middle of its work."""
+    plan = stub.planned(directory)
+    stub.behave(directory, additive_0=ending)
+    trial = plan.trials()[0]
+    started = Live(stub.work, directory, Job("train", (trial,)), Slot(0), grace)
+    until(
+        lambda: (
+            trial.workdir(directory) / ("steps" if ending == "wait" else "events.jsonl")
+        ).exists()
+    )
+    return started
+
+
+def test_a_process_that_leaves_when_asked(tmp_path: Path) -> None:
+    process = begun(tmp_path, "wait")
+    process.before = 100.0
+    assert process.exit_code() is None and not process.late() and 100 < process.seconds < 200
+    process.ask()
+    until(lambda: process.exit_code() is not None)
+    assert process.exit_code() == 128 + signal.SIGTERM and not process.out_of_memory(
+        -signal.SIGKILL
+    )
+
+
+def test_one_that_does_not_is_late_once(tmp_path: Path) -> None:
+    process = begun(tmp_path, "deaf", grace=0.1)
+    process.ask()
+    until(process.late)
+    assert not process.late() and process.exit_code() is None
+    process.kill()
+    until(lambda: process.exit_code() is not None)
+    assert process.exit_code() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("system", ["Linux", "without pidfd"])
+def test_the_process_of_a_server_that_was_killed_is_still_held(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if system != "Linux":
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    process = begun(tmp_path, "wait")
+    trial = read(process.job.trials[0].workdir(tmp_path))[0]["pid"]
+    os.kill(
+        int(Path(f"/proc/{trial}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
+    )
+    until(lambda: process._process.exitcode == ORPHANED)
+    assert process.exit_code() is None
+    process.ask()
+    until(lambda: process.exit_code() is not None)
+    assert (
+        process.exit_code() == ORPHANED
+        and read(process.job.trials[0].workdir(tmp_path))[-1]["message"] == "signal 15"
+    )
+    other = Live(stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[1],)), Slot(0))
+    until(lambda: other.exit_code() == 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "perhaps"),
+    [
+        (3, 3, -9, False),
+        (3, 4, -9, True),
+        (None, None, -9, True),
+        (3, None, -9, True),
+        (3, 4, -15, False),
+        (3, 4, 1, False),
+    ],
+)
+def test_what_may_have_been_for_lack_of_memory(
+    before: int | None,
+    after: int | None,
+    code: int,
+    perhaps: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        live, "_started", lambda *given: type("Process", (), {"pid": os.getpid(), "exitcode": None})
+    )
+    monkeypatch.setattr(memory, "kills", lambda: before)
+    process = Live(
+        stub.work, tmp_path, Job("train", (stub.planned(tmp_path).trials()[0],)), Slot(0)
+    )
+    monkeypatch.setattr(memory, "kills", lambda: after)
+    assert process.out_of_memory(code) == perhaps
+
+
+def test_what_is_said_of_a_death() -> None:
+    assert [died(code) for code in (-9, 3, ORPHANED)] == [
+        "was killed by SIGKILL",
+        "ended without a word (exit code 3)",
+        "ended, and nobody knows how: its server was gone",
+    ]

@@ -1,0 +1,109 @@
+"""The record of looks: a choice before it is frozen, a reading of the test split before it is
+opened; lines are only added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import rows
+from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.experiments.run import looks, scoring, selection
+from attnlab.experiments.run.looks import looked
+from attnlab.experiments.run.selection import Choice, freeze
+from tests.experiments import stub
+
+
+def finished(directory: Path, **changes: object) -> Plan:
+    plan = stub.planned(directory, **changes)
+    for trial in plan.trials():
+        stub.finish(trial, directory)
+    return plan
+
+
+@pytest.mark.quick
+def test_every_freezing_is_recorded_with_what_it_freezes(tmp_path: Path) -> None:
+    """A variant that comes later is frozen alone; freezing again what is frozen is none."""
+    assert looked(tmp_path) == ()
+    two = {"additive": {}, "general": {"system.attention.score": "general"}}
+    plan = finished(tmp_path, compare=rows(two))
+    freeze(plan, tmp_path)
+    freeze(plan, tmp_path)
+    more = finished(
+        tmp_path, compare=rows({**two, "dot": {"system.attention.score": "dot"}}), seeds=(0, 1, 2)
+    )
+    freeze(dataclasses.replace(more, hash="1" * 12), tmp_path)
+    first, second = looked(tmp_path)
+    assert (first["event"], first["seeds"], first["plan"], [*first["chosen"]]) == (
+        "choice",
+        (0, 1),
+        plan.hash,
+        ["additive", "general"],
+    )
+    assert (second["seeds"], second["plan"], second["chosen"]) == (
+        (0, 1, 2),
+        "1" * 12,
+        {"dot": more.of("dot")[0].id},
+    )
+    assert first["code"] is None or set(first["code"]) == {"revision", "dirty"}
+
+
+def test_a_choice_that_could_not_be_written_was_recorded_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = finished(tmp_path)
+
+    def full(self: Choice, directory: Path) -> None:
+        raise UserError("no space")
+
+    monkeypatch.setattr(selection.Choice, "write", full)
+    with pytest.raises(UserError, match="no space"):
+        freeze(plan, tmp_path)
+    assert [one["event"] for one in looked(tmp_path)] == ["choice"] and Choice.read(
+        tmp_path
+    ) is None
+
+
+@pytest.mark.quick
+def test_every_reading_of_the_test_split_is_recorded_even_if_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = finished(tmp_path)
+    freeze(plan, tmp_path)
+    candidate = plan.candidates[0]
+    stub.looked_at(Trial(candidate, 0), tmp_path)
+    (
+        Trial(candidate, 0).workdir(tmp_path) / "curves.png"
+    ).unlink()  # scored; only its pictures are to be drawn
+    seen = []
+
+    def broken(trials: object, directory: Path) -> int:
+        seen.append(looked(directory)[-1])
+        raise RuntimeError("killed, say")
+
+    monkeypatch.setattr(scoring, "_evaluate", broken)
+    monkeypatch.setattr(scoring, "write_output_to", lambda path: None)
+    assert scoring.run(tmp_path, candidate.id) == 1
+    assert (seen[0]["event"], seen[0]["candidate"], seen[0]["scored"], seen[0]["seeds"]) == (
+        "test",
+        candidate.id,
+        (1,),
+        (0, 1),
+    )
+    assert len(looked(tmp_path)) == 2
+
+
+def test_half_a_line_that_a_power_cut_has_left_goes(tmp_path: Path) -> None:
+    plan = finished(tmp_path)
+    looks.note_test(tmp_path, plan, "a", [0])
+    with open(tmp_path / looks.FILE, "a") as file:
+        file.write('{"event": "te')
+    assert len(looked(tmp_path)) == 1
+    looks.note_test(tmp_path, plan, "b", [0])
+    assert [one["candidate"] for one in looked(tmp_path)] == ["a", "b"]
+    assert all(json.loads(line) for line in (tmp_path / looks.FILE).read_text().splitlines())

@@ -1,0 +1,46 @@
+"""The one entry of all processes of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.run import process, scoring, training
+from attnlab.experiments.run.jobs import Job
+from attnlab.experiments.run.slots import Slot
+from tests.experiments import stub
+
+
+def test_each_kind_of_job_goes_where_it_belongs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, slot = stub.planned(tmp_path), Slot(0)
+    called: list[tuple[object, ...]] = []
+    for module in (training, scoring):
+        monkeypatch.setattr(
+            module,
+            "run",
+            lambda *given, module=module: (
+                called.append((module.__name__.rpartition(".")[2], *given)) or 7
+            ),
+        )
+    one, two = plan.trials()[:2]
+    for job in (Job("train", (one,)), Job("train", (one, two)), Job("final", (one,))):
+        assert process.perform(tmp_path, job, slot) == 7
+    assert process.main([str(tmp_path), "train", one.name, two.name]) == 7
+    assert called == [
+        ("training", tmp_path, (one,), slot),
+        ("training", tmp_path, (one, two), slot),
+        ("scoring", tmp_path, one.candidate.id),
+        ("training", tmp_path, (one, two), None),
+    ]
+
+
+def test_a_wrong_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert process.main([str(tmp_path / "elsewhere"), "train", "additive-0a1b2c3d/seed0"]) == 2
+    assert (
+        capsys.readouterr().err
+        == f"error: {tmp_path / 'elsewhere'} holds no sweep (no plan.json in it); 'sweep' makes"
+        " one\n"
+    )

@@ -1,0 +1,594 @@
+"""The queue with trials that train nothing: slots, deaths, failures, signals, trials that somebody
+else holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan.plan import Plan
+from attnlab.experiments.run import jobs, live, memory, queue
+from attnlab.experiments.run.queue import Queue
+from attnlab.experiments.run.selection import freeze
+from attnlab.experiments.run.slots import Slot, share
+from attnlab.experiments.run.state import look_at_all
+from attnlab.experiments.run.stop import Stop
+from attnlab.records import attempts
+from attnlab.records.attempts import Attempt, read
+from attnlab.records.stream import RunLock
+from tests.experiments import stub
+from tests.experiments.kill_sweep import doubled, kill, torn
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def quick_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stub needs no jax, so the server that forks it need not import it."""
+    monkeypatch.setattr(live, "PRELOAD", ("tests.experiments.stub",))
+    monkeypatch.setattr(memory, "kills", lambda: 0)  # of whatever else runs on this machine
+
+
+def run(
+    plan: Plan,
+    directory: Path,
+    slots: list[Slot] | None = None,
+    stop: Stop | None = None,
+    **settings: object,
+) -> stub.Board:
+    """Run all that is left with the stub."""
+    board = stub.Board()
+    made = Queue(directory, slots or [Slot(0), Slot(1)], board, stop or Stop())
+    made.work = stub.work
+    for name, value in settings.items():
+        setattr(made, name, value)
+    board.lines += made.run(jobs.training(plan, None, directory))
+    return board
+
+
+def states(plan: Plan, directory: Path) -> dict[str, str]:
+    return {
+        f"{one.trial.candidate.variant}_{one.trial.seed}": one.state
+        for one in look_at_all(plan, directory)
+    }
+
+
+@pytest.mark.quick
+def test_no_two_live_trials_share_a_slot(tmp_path: Path) -> None:
+    """Each in its slot with its cores and GPU, in a process group of its own; slots are taken again
+    and again.
+    """
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    cores = sorted(os.sched_getaffinity(0))
+    run(plan, tmp_path, share(2, cores, ["7", "9"]))
+    uses = stub.uses(tmp_path)
+    assert len(uses) == 6 and {use["slot"] for use in uses} == {0, 1}
+    for one, other in itertools.combinations(uses, 2):
+        if one["slot"] == other["slot"]:
+            assert one["end"] <= other["begin"] or other["end"] <= one["begin"]
+            assert (one["gpu"], one["cores"]) == (other["gpu"], other["cores"])
+        else:
+            assert one["gpu"] != other["gpu"] and (
+                len(cores) == 1 or not set(one["cores"]) & set(other["cores"])
+            )
+    assert all(use["group"] == use["pid"] for use in uses)
+    assert set(states(plan, tmp_path).values()) == {"done"}
+    starts = [
+        record
+        for trial in plan.trials()
+        for record in read(trial.workdir(tmp_path))
+        if record["event"] == "start"
+    ]
+    assert len(starts) == 6 and {start["devices"]["CUDA_VISIBLE_DEVICES"] for start in starts} == {
+        "7",
+        "9",
+    }
+
+
+def test_failures_and_deaths_do_not_stop_the_rest(tmp_path: Path) -> None:
+    """A failed and a diverged trial end so at once; one that is killed gets two further attempts,
+    then is a failed one too.
+    """
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    stub.behave(
+        tmp_path,
+        additive_0="fail",
+        general_0="diverge",
+        additive_1="die",
+        general_1="die once",
+        additive_2="mute",
+    )
+    board = run(plan, tmp_path)
+    assert states(plan, tmp_path) == {
+        "additive_0": "failed",
+        "general_0": "diverged",
+        "additive_1": "failed",
+        "general_1": "done",
+        "additive_2": "failed",
+        "general_2": "done",
+    }
+    found = {
+        one.trial.seed: one
+        for one in look_at_all(plan, tmp_path)
+        if one.trial.candidate.variant == "additive"
+    }
+    assert found[0].attempts == 1 and found[0].message == "ValueError: no good"
+    assert (
+        found[1].attempts == 3 and found[1].message == "its process was killed by SIGKILL, 3 times"
+    )
+    assert (
+        found[2].attempts == 3 and "ended without a word (exit code 3), 3 times" in found[2].message
+    )
+    assert sum("trying again" in line for line in board.lines) == 5
+    kept = [path.read_bytes() for path in sorted(tmp_path.rglob("events.jsonl"))]
+    assert run(plan, tmp_path).lines == []  # failed and done ones stay as they are
+    assert kept == [path.read_bytes() for path in sorted(tmp_path.rglob("events.jsonl"))]
+
+
+def test_changed_code_ends_the_run_and_fails_no_trial(tmp_path: Path) -> None:
+    """What runs comes to its end, nothing more is begun, and one line says why."""
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    stub.behave(tmp_path, additive_0="changed")
+    with pytest.raises(UserError, match=r"^mine.py was edited$"):
+        run(plan, tmp_path)
+    seen = states(plan, tmp_path)
+    assert (seen["additive_0"], seen["general_0"]) == ("interrupted", "done") and [
+        *seen.values()
+    ].count("pending") >= 2
+    stub.behave(tmp_path)
+    run(plan, tmp_path)
+    assert {*states(plan, tmp_path).values()} == {"done"}
+
+
+def test_a_trial_held_by_somebody_else_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+    plan = stub.planned(tmp_path)
+    lock = RunLock(plan.trials()[0].workdir(tmp_path))
+
+    def release() -> None:
+        """Once all others are done, however long the machine takes for it."""
+        deadline = time.monotonic() + 60
+        while (
+            list(states(plan, tmp_path).values()).count("done") < 3 and time.monotonic() < deadline
+        ):
+            time.sleep(0.02)
+        lock.release()
+
+    threading.Thread(target=release).start()
+    board = run(plan, tmp_path)
+    assert set(states(plan, tmp_path).values()) == {"done"} and len(stub.uses(tmp_path)) == 4
+    held = (
+        rf"{plan.trials()[0].name} is held by another process \(pid {os.getpid()} on .+ since"
+        r" 20.+\); waiting for it"
+    )
+    assert re.fullmatch(held, board.lines[0])
+    assert (
+        board.lines[-1] == f"ended {plan.trials()[0].name}"
+        and sum("held" in line for line in board.lines) == 1
+    )
+
+
+def test_a_queue_without_patience_leaves_what_others_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "HELD_FOR", 0.05)
+    plan = stub.planned(tmp_path)
+    with RunLock(plan.trials()[0].workdir(tmp_path)):
+        run(plan, tmp_path, patience=0.0)
+        assert sorted(states(plan, tmp_path).values()) == ["done", "done", "done", "running"]
+    assert states(plan, tmp_path)["additive_0"] == "pending"
+
+
+def stopped_by(
+    send: Callable[[int], None], numbers: list[int], plan: Plan, directory: Path
+) -> None:
+    """Send signals to this process once two trials are running; the second one 0.3 s later."""
+    deadline = time.monotonic() + 60
+    while (
+        list(states(plan, directory).values()).count("running") < 2 and time.monotonic() < deadline
+    ):
+        time.sleep(0.02)
+    for number in numbers:
+        time.sleep(0.3)
+        send(number)
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def number(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A signal that is not ignored, as some are for whoever runs the tests under nohup: `Stop`
+    leaves those alone.
+    """
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+def test_a_signal_is_passed_on_and_nothing_new_begins(number: int, tmp_path: Path) -> None:
+    """The trials save and say so; the next run goes on with them."""
+    plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0="wait", general_0="wait")
+    with Stop() as stop:
+        thread = threading.Thread(
+            target=stopped_by,
+            args=(lambda one: os.kill(os.getpid(), one), [number], plan, tmp_path),
+        )
+        thread.start()
+        run(plan, tmp_path, stop=stop)
+        thread.join()
+        assert stop.signal == number
+    assert list(states(plan, tmp_path).values()) == [
+        "interrupted",
+        "interrupted",
+        "pending",
+        "pending",
+    ]
+    assert read(plan.trials()[0].workdir(tmp_path))[-1]["message"] == "signal 15"
+    stub.behave(tmp_path)
+    run(plan, tmp_path)
+    assert set(states(plan, tmp_path).values()) == {"done"}
+
+
+def deaf(directory: Path, job: jobs.Job, slot: Slot) -> int:
+    """A trial that does not listen."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with RunLock(job.trials[0].workdir(directory)):
+        time.sleep(60)
+    return 0
+
+
+def test_a_second_signal_kills(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    with Stop() as stop:
+        send = lambda one: os.kill(os.getpid(), one)
+        thread = threading.Thread(
+            target=stopped_by, args=(send, [signal.SIGTERM, signal.SIGTERM], plan, tmp_path)
+        )
+        thread.start()
+        began = time.monotonic()
+        run(plan, tmp_path, stop=stop, work=deaf)
+        thread.join()
+    assert time.monotonic() - began < 50 and "running" not in states(plan, tmp_path).values()
+
+
+def test_a_process_that_does_not_leave_is_killed(tmp_path: Path) -> None:
+    """One signal is enough: a hung trial holds neither its slot nor the launcher for ever."""
+    plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0="deaf", general_0="deaf")
+    with Stop() as stop:
+        send = lambda one: os.kill(os.getpid(), one)
+        thread = threading.Thread(target=stopped_by, args=(send, [signal.SIGTERM], plan, tmp_path))
+        thread.start()
+        began = time.monotonic()
+        board = run(plan, tmp_path, stop=stop, grace=0.5)
+        thread.join()
+    assert (
+        time.monotonic() - began < 50
+        and list(states(plan, tmp_path).values()).count("interrupted") == 2
+    )
+    assert (
+        f"{plan.trials()[0].name}: has not left within 0.5 s of being asked; killed" in board.lines
+    )
+
+
+@pytest.mark.parametrize("ending", ["wait", "deaf"])
+def test_a_trial_that_takes_too_long_has_failed(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its attempts count together; opened again, it has its time anew. Its slot goes to
+    others.
+    """
+    monkeypatch.setattr(queue, "LOOK", 0.1)
+    plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0=ending)
+    first = plan.trials()[0].workdir(tmp_path)
+    first.mkdir(parents=True)
+    earlier = Attempt.start(first)
+    earlier._clock -= 58.5
+    earlier.end("interrupted", 1)
+    run(plan, tmp_path, [Slot(0)], limit=60.0, grace=0.3)
+    (seen,) = [one for one in look_at_all(plan, tmp_path) if one.state != "done"]
+    assert (seen.state, seen.message, seen.attempts) == (
+        "failed",
+        "stopped after 1 minutes (--trial-timeout)",
+        2,
+    )
+    assert attempts.spent(read(first)) >= 58
+    attempts.reopen(first)
+    assert attempts.spent(read(first)) == 0
+
+
+def test_a_trial_stopped_by_request_is_asked_to_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From any terminal: all that is needed is the record. One that has not begun never does."""
+    monkeypatch.setattr(queue, "LOOK", 0.1)
+    plan = stub.planned(tmp_path)
+    stub.behave(tmp_path, additive_0="wait")
+
+    def ask() -> None:
+        while "running" not in states(plan, tmp_path).values():
+            time.sleep(0.02)
+        for trial in (plan.trials()[0], plan.trials()[3]):
+            trial.workdir(tmp_path).mkdir(parents=True, exist_ok=True)
+            attempts.stop(trial.workdir(tmp_path), "stopped by request: of no use")
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    run(plan, tmp_path, [Slot(0)])
+    thread.join()
+    assert [(one.word, one.settled, one.attempts) for one in look_at_all(plan, tmp_path)] == [
+        ("stopped", True, 1),
+        ("done", True, 1),
+        ("done", True, 1),
+        ("stopped", True, 0),
+    ]
+
+
+def server_of(directory: Path) -> int:
+    """The process that the first trial was forked from."""
+    while not list(directory.glob("trials/additive*/seed0/events.jsonl")):
+        time.sleep(0.02)
+    trial = read(next(directory.glob("trials/additive*/seed0")))[0]["pid"]
+    return int(Path(f"/proc/{trial}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_killed_fork_server_is_started_again(tmp_path: Path) -> None:
+    """What it had forked goes on in its slot, and is still asked to leave when the launcher is."""
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    stub.behave(tmp_path, additive_0="linger")
+    thread = threading.Thread(target=lambda: os.kill(server_of(tmp_path), signal.SIGKILL))
+    thread.start()
+    with Stop() as stop:
+        stopper = threading.Timer(4.0, lambda: stop.signals.append(signal.SIGTERM))
+        stopper.start()
+        board = run(plan, tmp_path, [Slot(0), Slot(1)], stop=stop)
+        stopper.join()
+    thread.join()
+    assert [one.attempts for one in look_at_all(plan, tmp_path)] == [1] * 6, board.lines
+    assert [*states(plan, tmp_path).values()] == ["interrupted", *["done"] * 5]
+    assert {
+        use["slot"] for use in stub.uses(tmp_path) if use["trial"] != plan.trials()[0].name
+    } == {1}
+    assert not any("is held" in line or "trying again" in line for line in board.lines)
+
+
+def counted(numbers: list[int]) -> Callable[[], int]:
+    """A counter of kills for lack of memory that stands at these numbers, one after another, and
+    then stays.
+    """
+    return lambda: numbers.pop(0) if len(numbers) > 1 else numbers[0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_trial_killed_for_memory_is_tried_again_alone(
+    known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all others have ended; killed once more, it has failed, and says why."""
+    monkeypatch.setattr(
+        memory,
+        "kills",
+        counted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) if known else lambda: None,
+    )
+    plan = stub.planned(tmp_path, seeds=(0, 1, 2))
+    stub.behave(tmp_path, additive_0="die", general_0="die once")
+    board = run(plan, tmp_path)
+    found = {one.trial.name: one for one in look_at_all(plan, tmp_path) if one.attempts > 1}
+    first, second = (plan.trials()[number].name for number in (0, 1))
+    assert (found[first].state, found[first].attempts) == ("failed", 2) and found.keys() == {
+        first,
+        second,
+    }
+    assert (
+        found[first].message
+        == "its process was killed by SIGKILL, perhaps for lack of memory, also with no other trial"
+        " beside it"
+    )
+    assert (found[second].state, found[second].attempts) == ("done", 2)
+    again = (
+        f"{second}: its process was killed by SIGKILL, perhaps for lack of memory; trying again"
+        " when no other runs"
+    )
+    assert again in board.lines and [use["trial"] for use in stub.uses(tmp_path)][-1] == second
+    last = max(use["end"] for use in stub.uses(tmp_path)[:-1])
+    starts = [
+        record["time"]
+        for name in (first, second)
+        for record in read(tmp_path / "trials" / name)
+        if record["event"] == "start"
+    ]
+    assert sorted(starts)[-2] >= last - 0.01
+
+
+def work_leaving(directory: Path, job: jobs.Job, slot: Slot) -> int:
+    """A trial that somebody asks to leave four times before it may end."""
+    with open(directory / "left", "a+") as left:
+        left.seek(0)
+        if len(left.readlines()) == 4:
+            return stub.work(directory, job, slot)
+        left.write("left\n")
+    return 128 + signal.SIGTERM
+
+
+def test_a_trial_that_was_asked_to_leave_is_gone_on_with_however_often(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path, seeds=(0,))
+    board = stub.Board()
+    made = Queue(tmp_path, [Slot(0)], board, Stop())
+    made.work = work_leaving
+    assert made.run([jobs.Job("train", (plan.trials()[0],))]) == []
+    assert states(plan, tmp_path)["additive_0"] == "done"
+    assert (
+        board.lines.count(
+            f"{plan.trials()[0].name}: was asked to leave and has saved; going on with it"
+        )
+        == 4
+    )
+
+
+def work_alone(directory: Path, job: jobs.Job, slot: Slot) -> int:
+    """Trials that cannot train as one program: an error ends it, or every time a kill."""
+    if len(job.trials) == 1:
+        return stub.work(directory, job, slot)
+    with open(directory / "together", "a") as together:
+        together.write(f"{len(job.trials)}\n")
+    return os.kill(os.getpid(), signal.SIGKILL) or 0 if (directory / "killed").exists() else 1
+
+
+@pytest.mark.parametrize(("killed", "times"), [(False, 1), (True, 3)])
+def test_trials_that_cannot_train_together_train_one_at_a_time(
+    killed: bool, times: int, tmp_path: Path
+) -> None:
+    """Only the one that is to blame fails; what had settled before stays as it is."""
+    plan = stub.planned(tmp_path, seeds=(0, 1))
+    stub.behave(tmp_path, general_0="fail")
+    done = stub.finish(plan.trials()[3], tmp_path)
+    if killed:
+        (tmp_path / "killed").touch()
+    board = stub.Board()
+    made = Queue(tmp_path, [Slot(0)], board, Stop())
+    made.work = work_alone
+    assert made.run([jobs.Job("train", tuple(plan.trials()))]) == []
+    assert (tmp_path / "together").read_text() == "4\n" * times
+    assert states(plan, tmp_path) == {
+        "additive_0": "done",
+        "general_0": "failed",
+        "additive_1": "done",
+        "general_1": "done",
+    }
+    assert [use["trial"] for use in stub.uses(tmp_path)] == [
+        trial.name for trial in plan.trials()[:3]
+    ] and len(read(done)) == 2
+    assert (
+        f"{plan.trials()[0].name} and 3 more: could not be trained together; going on with one at a"
+        " time" in board.lines
+    )
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from attnlab.experiments.run import board, launcher, live, queue
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.stop import Stop
+from tests.experiments import stub
+
+if __name__ == "__main__":
+    directory, queue.Queue.grace = Path(sys.argv[1]), 1.0
+    live.PRELOAD, queue.HELD_FOR = (), 0.1
+    with launcher.lock(directory):
+        launcher.retry_failed(directory)
+        shown = board.Board(launcher.read(directory), directory)
+        made = queue.Queue(directory, [Slot(0), Slot(1)], shown, Stop())
+        made.work = stub.work
+        whole = launcher.Launcher(directory, made, shown, Stop())
+        whole.train()
+        whole.finish()
+"""
+
+
+def launcher_of(directory: Path) -> subprocess.Popen[bytes]:
+    """A launcher of stub trials, in a process of its own."""
+    script = directory.parent / "launch.py"
+    script.write_text(LAUNCHER)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, str(script), str(directory)], env=environment, stderr=subprocess.DEVNULL
+    )
+
+
+def test_trials_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
+    """They notice at once, save and leave; so the next launcher finds their locks free."""
+    plan = stub.planned(tmp_path / "sweep")
+    stub.behave(tmp_path / "sweep", additive_0="wait", general_0="wait")
+    launcher = launcher_of(tmp_path / "sweep")
+    stopped_by(
+        lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep"
+    )
+    launcher.wait()
+    deadline = time.monotonic() + 30
+    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert sorted(states(plan, tmp_path / "sweep").values()) == [
+        "interrupted",
+        "interrupted",
+        "pending",
+        "pending",
+    ]
+
+
+def test_a_hung_trial_does_not_outlive_its_launcher(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path / "sweep")
+    stub.behave(tmp_path / "sweep", additive_0="deaf", general_0="deaf")
+    launcher = launcher_of(tmp_path / "sweep")
+    stopped_by(
+        lambda number: launcher.send_signal(number), [signal.SIGKILL], plan, tmp_path / "sweep"
+    )
+    launcher.wait()
+    deadline = time.monotonic() + 30
+    while "running" in states(plan, tmp_path / "sweep").values() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert sorted(states(plan, tmp_path / "sweep").values()) == [
+        "interrupted",
+        "interrupted",
+        "pending",
+        "pending",
+    ]
+
+
+def test_kills_of_launchers_and_trials_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """Fifteen kills at random moments; then every step was made once, every trial done once, and
+    chosen and evaluated.
+    """
+    directory, rng = tmp_path / "sweep", random.Random(1)
+    plan = stub.planned(directory, seeds=tuple(range(6)))
+    launcher, kills, code = launcher_of(directory), 0, None
+    while kills < 15:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = launcher.wait(rng.uniform(0.1, 0.6))
+            break
+        kills += bool(kill(launcher, rng))
+        if launcher.poll() is not None:
+            launcher = launcher_of(directory)
+    assert kills >= 3
+    for _ in range(
+        3
+    ):  # killed thrice under one launcher is a failure, which the next one tries again
+        code = launcher.wait(60)
+        if {one.state for one in look_at_all(plan, directory)} == {"done"}:
+            break
+        launcher = launcher_of(directory)
+    assert code == 0 and doubled(directory) == [] and torn(directory) == []
+    for trial in plan.trials():
+        assert (trial.workdir(directory) / "steps").read_text().split() == [
+            str(step) for step in range(stub.STEPS)
+        ]
+        assert (trial.workdir(directory) / "results.json").exists()
+
+
+def test_evaluations_run_once_and_one_that_fails_is_told(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    run(plan, tmp_path)
+    due = jobs.finals(plan, freeze(plan, tmp_path), tmp_path)
+    assert [(job.kind, [one.seed for one in job.trials]) for job in due] == [("final", [0, 1])] * 2
+    (tmp_path / "no finals").touch()
+    (due[0].trials[0].workdir(tmp_path) / "log.txt").write_text("before\na sad last line\n\n")
+    made = Queue(tmp_path, [Slot(0)], stub.Board(), Stop())
+    made.work = stub.work
+    assert made.run(due)[0] == f"{due[0].name}: a sad last line"
+    (tmp_path / "no finals").unlink()
+    assert made.run(due) == [] and jobs.finals(plan, freeze(plan, tmp_path), tmp_path) == []

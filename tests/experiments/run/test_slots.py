@@ -1,0 +1,148 @@
+"""Shares of a machine: cores and GPUs, found without jax."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.run import slots
+from attnlab.experiments.run.slots import Slot, local_slots, share, usable_gpus
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("count", "cores"), [(1, 4), (2, 2), (3, 8), (4, 64), (5, 5)])
+def test_cores_are_shared_out_whole_and_evenly(count: int, cores: int) -> None:
+    names = list(range(10, 10 + cores))
+    made = share(count, names, ())
+    assert sorted(core for slot in made for core in slot.cores) == names
+    sizes = {len(slot.cores) for slot in made}
+    assert max(sizes) - min(sizes) <= 1 and [slot.number for slot in made] == list(range(count))
+    assert all(slot.environment == {"OMP_NUM_THREADS": str(len(slot.cores))} for slot in made)
+
+
+def test_more_slots_than_cores_share_them() -> None:
+    assert [slot.cores for slot in share(4, [0, 1], ())] == [(0,), (0,), (1,), (1,)]
+
+
+def test_gpus_go_in_turn_and_their_memory_is_divided() -> None:
+    alone = share(2, range(8), ["0", "1"])
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in alone] == ["0", "1"]
+    assert all("XLA_PYTHON_CLIENT_MEM_FRACTION" not in slot.environment for slot in alone)
+    shared = share(4, range(8), ["0", "1"])
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in shared] == ["0", "1", "0", "1"]
+    assert {slot.environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] for slot in shared} == {"0.450"}
+
+
+def test_a_trial_may_have_several_gpus() -> None:
+    pairs = share(2, range(8), ["0", "1", "2", "3"], 2)
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in pairs] == ["0,1", "2,3"]
+    assert all("XLA_PYTHON_CLIENT_MEM_FRACTION" not in slot.environment for slot in pairs)
+    tight = share(2, range(8), ["0", "1", "2"], 2)
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in tight] == ["0,1", "2,0"]
+    assert {slot.environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] for slot in tight} == {"0.450"}
+
+
+def test_the_local_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One a core, unless a container may use fewer or somebody wants another number."""
+    monkeypatch.setattr(slots, "usable_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(slots, "usable_gpus", lambda: [])
+    quota = tmp_path / "cpu.max"
+    monkeypatch.setattr(slots, "_QUOTA", quota)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    for text, count in (("max 100000\n", 4), ("150000 100000\n", 2), ("50000 100000\n", 1)):
+        quota.write_text(text)
+        assert len(local_slots()) == count
+    assert [slot.cores for slot in local_slots(1)] == [(0, 1, 2, 3)]
+    monkeypatch.setattr(slots, "usable_gpus", lambda: ["0", "1", "2"])
+    assert len(local_slots()) == 3 and len(local_slots(2)) == 2
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in local_slots(devices=2)] == ["0,1"]
+    with pytest.raises(UserError, match="4 devices a trial: there are 3 GPUs here; ask for fewer"):
+        local_slots(devices=4)
+    with pytest.raises(
+        UserError, match="--devices-per-trial=0: expected a whole number of at least 1"
+    ):
+        local_slots(devices=0)
+    monkeypatch.setattr(slots, "usable_gpus", lambda: [])
+    monkeypatch.setenv("XLA_FLAGS", "--xla_a=1 --xla_force_host_platform_device_count=8")
+    quota.write_text("max 100000\n")
+    first, second = local_slots(devices=2)
+    assert (first.cores, second.cores) == ((0, 1), (2, 3))
+    assert first.environment["XLA_FLAGS"] == "--xla_a=1 --xla_force_host_platform_device_count=2"
+    with pytest.raises(UserError, match="--slots=0: expected a whole number of at least 1"):
+        local_slots(0)
+
+
+class Plugin:
+    name = "xla_cuda12"
+
+
+def test_gpus_are_found_without_jax(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only where jax has a plugin for them and is not told to leave them; CUDA_VISIBLE_DEVICES is
+    kept to.
+    """
+    script = tmp_path / "nvidia-smi"
+    script.write_text("#!/bin/sh\necho 0\necho 1\n")
+    script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(
+        slots.importlib.metadata,
+        "entry_points",
+        lambda group: [Plugin] if group == "jax_plugins" else [],
+    )
+    assert usable_gpus() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,5")
+    assert usable_gpus() == ["1", "5"]
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert usable_gpus() == []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    for platforms, found in (("cpu", []), ("cuda,cpu", ["0", "1"]), ("tpu", [])):
+        monkeypatch.setenv("JAX_PLATFORMS", platforms)
+        assert usable_gpus() == found
+    monkeypatch.delenv("JAX_PLATFORMS")
+    script.write_text("#!/bin/sh\nexit 9\n")
+    assert usable_gpus() == []
+    monkeypatch.setattr(slots.importlib.metadata, "entry_points", lambda group: [])
+    script.write_text("#!/bin/sh\necho 0\n")
+    assert usable_gpus() == []
+
+
+def test_entering_binds_the_process_and_its_threads() -> None:
+    """XLA sizes its pools by what the process may use; a thread that is there already must not keep
+    to other cores.
+    """
+    code = """
+import os, threading, time
+from attnlab.experiments.run.slots import Slot
+found = []
+go = threading.Event()
+thread = threading.Thread(target=lambda: (go.wait(), found.append(os.sched_getaffinity(0))))
+thread.start()
+core = max(os.sched_getaffinity(0))
+import jax  # as the server has, without starting it
+Slot(0, (core,), {"OMP_NUM_THREADS": "1"}).with_devices(3).enter()
+go.set()
+thread.join()
+assert os.sched_getaffinity(0) == found[0] == {core} and os.environ["OMP_NUM_THREADS"] == "1"
+assert jax.local_device_count() == 3
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_slot_without_cores_binds_nothing() -> None:
+    before = os.sched_getaffinity(0)
+    Slot(0).enter()
+    assert os.sched_getaffinity(0) == before

@@ -1,0 +1,248 @@
+"""Which trials form a group, and the process that trains one: every trial's folder is as if it had
+been alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.errors import UserError
+from attnlab.experiments.plan.plan import Candidate, Plan, Trial
+from attnlab.experiments.run import training
+from attnlab.experiments.run.jobs import group
+from attnlab.experiments.run.process import named
+from attnlab.experiments.run.state import recorded
+from attnlab.records import attempts
+from attnlab.records.attempts import Attempt
+from attnlab.records.manifest import Manifest
+from attnlab.records.stream import RunLock, read_records
+from tests.commands.tiny import SHARED, SMALL
+from tests.experiments import stub
+
+
+def candidate(name: str, *overrides: str) -> Candidate:
+    """A tiny RNNsearch on dates."""
+    config = configs.load(
+        "configs/translation.py:rnnsearch",
+        [*SMALL["rnnsearch"], *SHARED, "training.steps=6", *overrides],
+    )
+    return Candidate(name, name, {}, {}, json.loads(json.dumps(configs.to_dict(config))), 0, 0.0)
+
+
+def plan(*candidates: Candidate, seeds: tuple[int, ...] = (0, 1)) -> Plan:
+    """A sweep of these."""
+    chosen = {"metric": "loss", "mode": "min"}
+    fields: dict[str, Any] = {
+        "base": {},
+        "tune": (),
+        "budget": None,
+        "claim": None,
+        "search": None,
+        "select": chosen,
+        "measure": chosen,
+    }
+    fields |= {
+        "name": "toy",
+        "file": "toy.py",
+        "question": "?",
+        "config": "c",
+        "hash": "0",
+        "created": "now",
+    }
+    fields |= {
+        "variants": {one.variant: {} for one in candidates},
+        "baseline": candidates[0].variant,
+    }
+    return Plan(**fields, seeds=seeds, candidates=candidates)
+
+
+@pytest.mark.quick
+def test_groups_hold_what_shares_a_program_in_order() -> None:
+    slow, fast = candidate("slow", "schedule.peak=1e-4"), candidate("fast", "schedule.peak=1e-3")
+    other = candidate("other", "system.embedding=6")
+    trials = plan(slow, other, fast).trials()
+    names = [[trial.name for trial in group] for group in group(trials)]
+    assert names == [
+        ["slow/seed0", "fast/seed0", "slow/seed1", "fast/seed1"],
+        ["other/seed0", "other/seed1"],
+    ]
+    assert [len(group) for group in group(trials, most=3)] == [3, 1, 2]
+    assert group([]) == []
+
+
+def test_a_group_leaves_what_each_trial_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records, scores, manifest, attempts; a second process does nothing; one that is held is left
+    for later.
+    """
+    monkeypatch.setattr(
+        training, "write_output_to", lambda log: None
+    )  # it would take the output of the tests
+    sweep = plan(candidate("one"), seeds=(0, 1, 2))
+    sweep.write(tmp_path)
+    first, second, third = sweep.trials()
+    with RunLock(third.workdir(tmp_path)):
+        assert training.run(tmp_path, sweep.trials()) == training.HELD
+    for trial in (first, second):
+        workdir = trial.workdir(tmp_path)
+        records = [
+            (record["step"], record["split"]) for record in read_records(workdir / "metrics.jsonl")
+        ]
+        assert records == [(3, "train"), (6, "train"), (6, "valid")]
+        manifest = Manifest.read(workdir)
+        assert (
+            manifest is not None
+            and manifest.config == trial.config
+            and manifest.devices["stacked"] == 2
+        )
+        assert set(manifest.data) == {"train", "valid"} and (workdir / "vocabulary").is_dir()
+        assert json.loads((workdir / "valid.json").read_text())["split"] == "valid"
+        assert events(workdir) == [("start", None), ("end", "done")]
+    assert (
+        f"trained together with {first.name}" in (second.workdir(tmp_path) / "log.txt").read_text()
+    )
+    assert not (third.workdir(tmp_path) / "manifest.json").exists()
+    assert training.run(tmp_path, [first, second]) == 0  # nothing is left to do
+    assert [len(events(trial.workdir(tmp_path))) for trial in (first, second)] == [2, 2]
+
+
+class Ended(NamedTuple):
+    """How the training of one trial went."""
+
+    state: str
+    step: int = 6
+    message: str = ""
+    seconds_to_first_step: float = 0.5
+
+
+def trained(
+    monkeypatch: pytest.MonkeyPatch, *outcomes: Ended | Exception, code: int = 0
+) -> list[list[str]]:
+    """Replace training: it ends so, or by the error. Returns the names of those that were trained
+    together, by call.
+    """
+    calls: list[list[str]] = []
+
+    def fit(
+        trials: Sequence[Trial], attempts: Sequence[Attempt], directory: Path, began: float
+    ) -> Any:
+        calls.append([trial.name for trial in trials])
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        config = SimpleNamespace(training=SimpleNamespace(steps=6))
+        return (
+            [SimpleNamespace(workdir=trial.workdir(directory), config=config) for trial in trials],
+            outcomes,
+            code,
+        )
+
+    monkeypatch.setattr(training, "write_output_to", lambda log: None)
+    monkeypatch.setattr(training, "fit", fit)
+    return calls
+
+
+def swept(directory: Path, *seeds: int) -> list[Trial]:
+    """The trials of a small sweep."""
+    sweep = plan(Candidate("one", "one", {}, {}, {"training": {"steps": 6}}, 0, 0.0), seeds=seeds)
+    sweep.write(directory)
+    return sweep.trials()
+
+
+@pytest.mark.parametrize(("seeds", "state"), [((0, 1, 2), "interrupted"), ((0,), "failed")])
+def test_an_error_of_the_program_is_no_trials_failure(
+    seeds: tuple[int, ...], state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless there is only one in it."""
+    trials = swept(tmp_path, *seeds)
+    trained(monkeypatch, RuntimeError("out of memory"))
+    assert training.run(tmp_path, trials) == 1
+    seen = [recorded(trial, tmp_path) for trial in trials]
+    assert {(one.state, one.message) for one in seen} == {(state, "RuntimeError: out of memory")}
+
+
+def test_each_trial_ends_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without scores fails, and nobody else."""
+    trials = swept(tmp_path, 0, 1, 2)
+    trained(monkeypatch, Ended("done"), Ended("done"), Ended("done"))
+
+    def write_validation(prepared: Any, metric: str) -> None:
+        assert metric == "loss"
+        if prepared.workdir == trials[1].workdir(tmp_path):
+            raise UserError("the best checkpoint is damaged")
+        (prepared.workdir / "valid.json").write_text("{}")
+
+    monkeypatch.setattr(training, "write_validation", write_validation)
+    assert training.run(tmp_path, trials) == 1
+    seen = [recorded(trial, tmp_path) for trial in trials]
+    assert [one.state for one in seen] == ["done", "failed", "done"] and seen[
+        1
+    ].message == "the best checkpoint is damaged"
+    assert [events(trial.workdir(tmp_path))[-1] for trial in trials] == [
+        ("end", "done"),
+        ("end", "failed"),
+        ("end", "done"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "stopped", "code"), [(("interrupted", "diverged"), 143, 143), (("diverged",), 0, 1)]
+)
+def test_the_exit_code_tells_of_the_signal_first(
+    states: tuple[str, ...],
+    stopped: int,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trials = swept(tmp_path, *range(len(states)))
+    trained(monkeypatch, *map(Ended, states), code=stopped)
+    assert training.run(tmp_path, trials) == code
+    assert tuple(recorded(trial, tmp_path).state for trial in trials) == states
+
+
+def test_what_has_settled_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed trial too, which runs again only when it is asked for."""
+    trials = swept(tmp_path, 0, 1, 2)
+    stub.finish(trials[0], tmp_path, "failed")
+    stub.finish(trials[2], tmp_path, "diverged")
+    calls = trained(monkeypatch, Ended("diverged"))
+    assert training.run(tmp_path, trials) == 1 and calls == [["one/seed1"]]
+    assert training.run(tmp_path, trials) == 0 and len(calls) == 1
+
+
+def events(workdir: Path) -> list[tuple[str, str | None]]:
+    """Starts and ends."""
+    return [
+        (record["event"], record.get("state"))
+        for record in attempts.read(workdir)
+        if record["event"] != "step"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("one", "is no trial: expected CANDIDATE/seedN"), ("noe/seed0", "did you mean 'one'")],
+)
+def test_mistakes_are_named(name: str, words: str, tmp_path: Path) -> None:
+    plan(candidate("one")).write(tmp_path)
+    with pytest.raises(UserError, match=words):
+        named(tmp_path, name)
+
+
+def test_a_trial_is_named_as_it_names_itself(tmp_path: Path) -> None:
+    sweep = plan(candidate("one"))
+    sweep.write(tmp_path)
+    assert [named(tmp_path, trial.name).name for trial in sweep.trials()] == [
+        "one/seed0",
+        "one/seed1",
+    ]
+    assert isinstance(named(tmp_path, "one/seed1"), Trial)

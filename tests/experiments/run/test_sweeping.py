@@ -1,0 +1,120 @@
+"""A whole sweep from its plan on: how it is arranged, what is told at its end, and what is still to
+come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments import Search, choice, grid
+from attnlab.experiments.run import sweeping
+from attnlab.experiments.run.jobs import Part
+from attnlab.experiments.run.queue import Queue
+from attnlab.experiments.run.selection import freeze
+from attnlab.experiments.run.slots import Slot
+from attnlab.experiments.run.sweeping import How
+from tests.experiments import stub
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("stack", "environment", "together"),
+    [
+        ("auto", {}, False),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ("on", {}, True),
+        ("off", {"CUDA_VISIBLE_DEVICES": "0"}, False),
+    ],
+)
+def test_where_trials_train_together(
+    stack: str, environment: dict[str, str], together: bool, tmp_path: Path
+) -> None:
+    stub.planned(tmp_path)
+    arrange = sweeping._arrangement(tmp_path, How([Slot(0, (), environment)], stack=stack))
+    assert (arrange is not list) == together
+
+
+def test_a_trial_lost_among_those_not_chosen_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    for trial in plan.trials():
+        lost = trial.candidate == plan.candidates[0] and trial.seed == plan.seeds[0]
+        stub.finish(trial, tmp_path, "failed" if lost else "done")
+    freeze(plan, tmp_path)
+    monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
+    ended = sweeping.conduct(tmp_path, How([Slot(0)], stack="off"))
+    assert (
+        ended.signal is None
+        and len(ended.wrong) == 1
+        and ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
+    )
+    monkeypatch.setattr(Queue, "run", lambda queue, jobs: ["no slot stays"])
+    assert sweeping.conduct(tmp_path, How([Slot(0)], stack="off", final=False)).wrong[1:] == (
+        "no slot stays",
+    )
+    with pytest.raises(
+        UserError,
+        match=(
+            "--skip=dot: no variant, candidate or trial is called so; choose from: additive,"
+            " general"
+        ),
+    ):
+        sweeping.conduct(tmp_path, How([Slot(0)], part=Part.of(None, "dot")))
+
+
+def test_a_sweep_with_a_failed_trial_chooses_nothing_and_says_both_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = stub.planned(tmp_path)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path, "failed" if trial == plan.trials()[0] else "done")
+    monkeypatch.setattr(Queue, "run", lambda queue, jobs: [])
+    ended = sweeping.conduct(tmp_path, How([Slot(0)]))
+    assert (
+        ended.wrong[0].startswith(f"{plan.trials()[0].name} failed")
+        and "--retry-failed runs it again, --accept-failed" in ended.wrong[1]
+    )
+    assert not (tmp_path / "choice.json").exists()
+    assert (
+        len(sweeping.conduct(tmp_path, How([Slot(0)], accept_failed=True)).wrong) == 1
+        and (tmp_path / "choice.json").exists()
+    )
+
+
+def test_the_devices_that_configs_name(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path)
+    configs = ({"parallel": {"devices": number}} for number in (0, 4))
+    assert sweeping.devices_wanted(plan) is None
+    candidates = (
+        dataclasses.replace(one, config=config)
+        for one, config in zip(plan.candidates, configs, strict=True)
+    )
+    assert sweeping.devices_wanted(dataclasses.replace(plan, candidates=tuple(candidates))) == 4
+    searched = dataclasses.replace(plan, candidates=(), base={"parallel.devices": 2})
+    assert sweeping.devices_wanted(searched) == 2
+
+
+def test_the_outlook_of_a_search_whose_choice_is_frozen(tmp_path: Path) -> None:
+    """Nothing is searched for any more where all have their choice; what is new is."""
+    search = Search({"schedule.peak": choice(1e-3, 2e-3)}, sampler="grid", trials=2)
+    plan = stub.planned(tmp_path, search=search, tune=(), seeds=(0, 1))
+    plan = plan.promote(one.id for one in plan.candidates)
+    plan.write(tmp_path)
+    for trial in plan.trials():
+        stub.finish(trial, tmp_path)
+    freeze(plan, tmp_path)
+    assert sweeping.outlook(plan, tmp_path) == "4 trials: seeds 0, 1; 4 of them have settled before"
+    more = dataclasses.replace(
+        plan, variants={**plan.variants, "dot": {"system.attention.score": "dot"}}
+    )
+    assert (
+        sweeping.outlook(more, tmp_path)
+        == "2 settings of schedule.peak for each of 1 variants, with seed 0; the best of each with"
+        " seeds 1 too; 4 of variants whose choice is frozen: at most 7 trials; 4 of them have"
+        " settled before"
+    )

@@ -1,0 +1,178 @@
+"""A real sweep with a failing and a diverging variant, as a user starts it, and what may be done
+with it afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab.commands import session
+from attnlab.experiments.run import launcher
+from attnlab.experiments.run.selection import Choice
+from tests.commands.tiny import called
+from tests.experiments import real
+from tests.experiments.conftest import Swept
+
+
+def test_the_rest_is_finished_both_are_told_and_the_exit_code_says_so(swept: Swept) -> None:
+    plan = real.plan(swept.directory)
+    assert swept.code == 1, swept.err
+    states = {one.trial.name: one.state for one in launcher.course(swept.directory)}
+    expected = {"additive": "done", "general": "done", "broken": "failed", "wild": "diverged"}
+    assert states == {one.name: expected[one.candidate.variant] for one in plan.trials()}
+    assert (
+        swept.err.count("failed at step 0: RuntimeError: broken on purpose") >= 2
+        and "diverged at step" in swept.err
+    )
+    assert (
+        "Traceback" not in swept.err
+        and "exact on the test split" in swept.out
+        and "report: " in swept.out
+    )
+    assert all(
+        (swept.directory / f"report.{ending}").stat().st_size
+        for ending in ("md", "csv", "html", "json")
+    )
+    choice = Choice.read(swept.directory)
+    assert (
+        choice is not None
+        and choice.candidate("wild") is None
+        and choice.candidate("additive") == plan.of("additive")[0].id
+    )
+
+
+def test_the_same_command_again_touches_nothing_that_is_done(swept: Swept, copy: Path) -> None:
+    """Only the report is written anew, the same to the byte."""
+    kept = {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for path in copy.rglob("*")
+        if path.is_file()
+    }
+    again = real.launch("sweep", swept.file, f"--dir={copy}", "--slots=2", cwd=swept.cwd)
+    assert again.returncode == 1 and "starts" not in again.stderr, again.stderr
+    changed = [path for path, (when, _) in kept.items() if path.stat().st_mtime_ns != when]
+    assert {path.name for path in changed} <= {
+        ".lock",
+        "report.md",
+        "report.csv",
+        "report.html",
+        "report.json",
+        "trials.csv",
+    }
+    assert all(path.read_bytes() == kept[path][1] for path in changed if path.name != ".lock")
+
+
+def test_failed_trials_run_again_on_request_and_no_others(swept: Swept, copy: Path) -> None:
+    """From where they were, in attempts of their own; those that diverged would diverge again."""
+    again = real.launch(
+        "sweep", swept.file, f"--dir={copy}", "--slots=2", "--retry-failed", cwd=swept.cwd
+    )
+    assert again.returncode == 1 and "2 failed trials are run again" in again.stderr
+    started = [line.split()[2] for line in again.stderr.splitlines() if line.endswith(" starts")]
+    assert sorted(started) == sorted(
+        one.name for one in real.plan(copy).trials() if one.candidate.variant == "broken"
+    )
+    assert {
+        one.attempts for one in launcher.course(copy) if one.trial.candidate.variant == "broken"
+    } == {2}
+
+
+def test_a_dry_run_writes_nothing(swept: Swept) -> None:
+    before = {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*")}
+    shown = real.launch("sweep", swept.file, f"--dir={swept.directory}", "--dry-run", cwd=swept.cwd)
+    assert shown.returncode == 0 and "8 trials: seeds 0, 1" in shown.stdout
+    assert all(
+        one.id in shown.stdout and str(one.parameters) in shown.stdout
+        for one in real.plan(swept.directory).candidates
+    )
+    assert before == {path: path.stat().st_mtime_ns for path in swept.directory.rglob("*")}
+
+
+class Reached(Exception):
+    """A command would go on from here."""
+
+
+def asked(workdir: Path, split: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What `evaluate` says; "open" if it would read the split."""
+
+    def stand_in() -> None:
+        raise Reached
+
+    monkeypatch.setattr(session, "start_jax", stand_in)
+    try:
+        ended = called(["evaluate", f"--workdir={workdir}", f"--split={split}"])
+    except Reached:
+        return "open"
+    assert ended.code == 2 and ended.err.count("\n") == 1
+    return ended.err
+
+
+def test_the_test_split_of_trials_is_guarded(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open for what was chosen; closed for the rest, and for all before the choice. The validation
+    split is open.
+    """
+    plan = real.plan(copy)
+    chosen, other = (
+        plan.trial(plan.of(variant)[0].id, 0).workdir(copy) for variant in ("additive", "wild")
+    )
+    assert (
+        asked(chosen, "test", monkeypatch) == "open"
+        and asked(other, "valid", monkeypatch) == "open"
+    )
+    assert "was not chosen in the sweep" in asked(other, "test", monkeypatch)
+    renamed = called(
+        ["evaluate", f"--workdir={other}", "--split=valid", "--config.data.seed=1"]
+    )  # nor under another split's name
+    assert (
+        renamed.code == 2
+        and "cannot change after training; these can: decoding.*, parallel.*" in renamed.err
+    )
+    (copy / "choice.json").unlink()
+    assert "whose choice is not frozen yet: its test split stays closed" in asked(
+        chosen, "test", monkeypatch
+    )
+    assert asked(chosen, "valid", monkeypatch) == "open"
+
+
+def test_nobody_trains_on_in_a_trials_folder(copy: Path) -> None:
+    plan = real.plan(copy)
+    trained = called(
+        ["train", f"--config={plan.config}", f"--workdir={plan.trials()[0].workdir(copy)}"]
+    )
+    assert (
+        trained.code == 2
+        and "is a trial of the sweep" in trained.err
+        and "'sweep' trains it" in trained.err
+    )
+
+
+def test_a_chosen_trial_is_a_run_like_any_other(swept: Swept) -> None:
+    """`evaluate` gives the scores that the sweep has written."""
+    plan = real.plan(swept.directory)
+    workdir = plan.trial(plan.of("additive")[0].id, 1).workdir(swept.directory)
+    ended = real.launch("evaluate", f"--workdir={workdir}", "--json", cwd=swept.cwd)
+    results = {
+        name: one for name, one in real.read(workdir / "results.json").items() if name != "measures"
+    }
+    assert ended.returncode == 0, ended.stderr
+    assert {**json.loads(ended.stdout), "decoding_seconds": 0, "parameters": 0} == {
+        **results,
+        "decoding_seconds": 0,
+        "parameters": 0,
+    }
+
+
+def test_stopping_before_the_choice(swept: Swept, copy: Path) -> None:
+    """`--no-final` on finished trials: a report, no choice."""
+    for path in [copy / "choice.json", *copy.rglob("results.json")]:
+        path.unlink()
+    ended = real.launch("sweep", swept.file, f"--dir={copy}", "--no-final", cwd=swept.cwd)
+    assert (
+        ended.returncode == 1
+        and not (copy / "choice.json").exists()
+        and not list(copy.rglob("results.json"))
+    )
+    assert (copy / "report.html").is_file()

@@ -1,0 +1,203 @@
+"""A trial's process: what it leaves, when it does nothing, and which validation scores count."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.experiments.run import training
+from attnlab.experiments.run.training import failed, write_validation
+from attnlab.records import attempts
+from attnlab.records.attempts import Attempt
+from attnlab.records.manifest import Manifest
+from attnlab.records.measures import of_record, share
+from attnlab.records.stream import RunLock, read_records
+from attnlab.training import loop
+from tests.experiments import real, stub
+from tests.experiments.conftest import Swept
+
+
+def called(directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    """The module as a process."""
+    line = [sys.executable, "-m", "attnlab.experiments.run", str(directory), "train", *names]
+    return subprocess.run(line, capture_output=True, text=True, env=real.environment(), check=False)
+
+
+def test_a_trial_leaves_an_ordinary_workdir_and_its_own_records(swept: Swept) -> None:
+    """Trained on "train" and "valid" alone; where and for how long it ran; the scores of its
+    best step.
+    """
+    done = [
+        one
+        for one in real.plan(swept.directory).trials()
+        if one.candidate.variant in ("additive", "general")
+    ]
+    for one in done:
+        workdir = one.workdir(swept.directory)
+        manifest = Manifest.read(workdir)
+        assert (
+            manifest is not None
+            and set(manifest.data) == {"train", "valid"}
+            and manifest.config["seed"] == one.seed
+        )
+        assert (workdir / "checkpoints").is_dir()
+        start, end = (one for one in attempts.read(workdir) if one["event"] != "step")
+        assert start["step"] == 0 and start["slot"] in (0, 1) and len(start["cores"]) >= 1
+        assert (
+            (end["state"], end["step"]) == ("done", 12)
+            and 0 < end["first_step_seconds"] < end["seconds"]
+            and end["peak_bytes"] > 1e8
+        )
+        valid = [
+            record
+            for record in read_records(workdir / "metrics.jsonl")
+            if record["split"] == "valid"
+        ]
+        scores = real.read(workdir / "valid.json")
+        assert {one.of for one in of_record(scores).values()} == {None, "tokens"} and scores.pop(
+            "measures"
+        )
+        assert scores == min(valid, key=lambda record: record["loss"])
+        log = (workdir / "log.txt").read_text()
+        assert "step 12: valid loss" in log and "compiled batches" in log
+
+
+def test_one_that_fails_keeps_its_last_line_and_its_whole_traceback(swept: Swept) -> None:
+    for one in real.plan(swept.directory).trials():
+        workdir = one.workdir(swept.directory)
+        end = attempts.read(workdir)[-1]
+        if one.candidate.variant == "broken":
+            assert (end["state"], end["message"]) == ("failed", "RuntimeError: broken on purpose")
+            log = (workdir / "log.txt").read_text()
+            assert (
+                "Traceback" in log
+                and "broken_for_a_test.py" in log
+                and not (workdir / "valid.json").exists()
+            )
+        if one.candidate.variant == "wild":
+            assert (
+                end["state"] == "diverged"
+                and "at step" in end["message"]
+                and not (workdir / "valid.json").exists()
+            )
+
+
+def test_a_trial_that_is_done_or_held_is_left_alone(tmp_path: Path) -> None:
+    """Neither imports jax, nor leaves a record."""
+    plan = stub.planned(tmp_path)
+    done, held = plan.trials()[:2]
+    stub.finish(done, tmp_path)
+    before = (done.workdir(tmp_path) / attempts.FILE).read_bytes()
+    assert called(tmp_path, done.name).returncode == 0
+    assert (done.workdir(tmp_path) / attempts.FILE).read_bytes() == before
+    with RunLock(held.workdir(tmp_path)):
+        assert called(tmp_path, held.name).returncode == training.HELD == os.EX_TEMPFAIL
+    assert attempts.read(held.workdir(tmp_path)) == []
+
+
+def test_what_is_no_trial_is_one_line(tmp_path: Path) -> None:
+    stub.planned(tmp_path / "sweep")
+    for directory, name, words in (
+        (tmp_path, "x/seed0", "holds no sweep"),
+        (
+            tmp_path / "sweep",
+            "additiv/seed0",
+            "the plan has no candidate 'additiv'; choose from: additive-",
+        ),
+        (
+            tmp_path / "sweep",
+            f"{real.plan(tmp_path / 'sweep').candidates[0].id}/seed7",
+            "the plan has no seed 7; its seeds: 0, 1",
+        ),
+    ):
+        ended = called(directory, name)
+        assert ended.returncode == 2 and words in ended.stderr and ended.stderr.count("\n") == 1
+
+
+class Task:
+    """Decodes to one score."""
+
+    measures = {"loss": "min", "accuracy": "max", "exact": share("sentences")}
+    examples = "sentences"
+
+    def size(self, split: str) -> int:
+        return {"valid": 12}[split]
+
+    def score(self, params: Any, split: str) -> tuple[dict[str, float], list[str]]:
+        assert (params, split) == ("best", "valid")
+        return {"exact": 0.25}, []
+
+
+def test_text_scores_are_decoded_only_where_they_select(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: Any = SimpleNamespace(
+        workdir=tmp_path, config=ConfigDict({"checkpoint": {"by": "accuracy"}}), task=Task()
+    )
+    records = (
+        {"step": step, "split": "valid", "loss": loss, "accuracy": score}
+        for step, loss, score in ((3, 0.9, 0.4), (6, 1.0, 0.5))
+    )
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    write_validation(prepared, "accuracy")
+    known: dict[str, Any] = {"loss": {"better": "min"}, "accuracy": {"better": "max"}}
+    assert real.read(tmp_path / "valid.json") == {
+        "split": "valid",
+        "step": 6,
+        "loss": 1.0,
+        "accuracy": 0.5,
+        "measures": known,
+    }
+    monkeypatch.setattr(loop, "best_params", lambda *given: ("best", 6))
+    write_validation(prepared, "exact")
+    known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}
+    found = real.read(tmp_path / "valid.json")
+    assert (
+        found["exact"] == 0.25
+        and found["measures"] == known
+        and of_record(found)["exact"].count == 12
+    )
+    with pytest.raises(
+        UserError,
+        match=(
+            "select: the validation scores have no 'blue'; they have step, split, loss, accuracy,"
+            " exact"
+        ),
+    ):
+        write_validation(prepared, "blue")
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "message", "code"),
+    [
+        (UserError("two\nlines"), "failed", "two lines", 1),
+        (ValueError("a\n  b"), "failed", "ValueError: a b", 1),
+        (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt", 130),
+    ],
+)
+def test_how_an_error_is_recorded(
+    error: BaseException,
+    state: str,
+    message: str,
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = stub.planned(tmp_path).trials()[0]
+    workdir = one.workdir(tmp_path)
+    workdir.mkdir(parents=True)
+    attempt = Attempt.start(workdir, None)
+    attempt.at(4)
+    assert failed(error, attempt) == code
+    end = attempts.read(workdir)[-1]
+    assert (end["state"], end["step"], end["message"]) == (state, 4, message)
+    assert message.split()[0] in capsys.readouterr().err

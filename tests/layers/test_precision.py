@@ -1,0 +1,210 @@
+"""The precision of the inner computation: float64 where float64 comes in, float32 for everything
+else, with `jax_enable_x64` as without.
+
+That float64 is right to its last digits is tested where the oracles are: for mechanisms in
+`test_conformance.py`, for parts here.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.protocol import MAPS
+from attnlab.attention.scores.protocol import NEVER
+from attnlab.attention.visibility import CAUSAL
+from attnlab.errors import UserError
+from attnlab.layers.precision import inner_dtype, widened
+from tests.attention import (
+    position_oracles,
+    score_cases,
+    test_alignments,
+    test_positions,
+    test_scores,
+)
+from tests.attention.cases import TOLERANCE, inputs, make, over_all, parameters, wide
+
+every = over_all()
+
+
+def in_dtype(tree: Any, dtype: Any) -> Any:
+    """Its arrays of floating-point numbers in a dtype."""
+    return jax.tree.map(
+        lambda a: jnp.asarray(a, dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree
+    )
+
+
+def floats(tree: Any) -> set[Any]:
+    """The dtypes of floating-point arrays in a tree."""
+    return {
+        jnp.dtype(a.dtype) for a in jax.tree.leaves(tree) if jnp.issubdtype(a.dtype, jnp.floating)
+    }
+
+
+@pytest.mark.quick
+def test_the_inner_precision_is_at_least_float32_and_what_comes_in(float64: None) -> None:
+    for low in (np.float16, jnp.bfloat16, np.float32, np.int64, bool):
+        assert (
+            inner_dtype(jnp.zeros(2, low), 1.0, np.zeros(2, np.float32))
+            == jnp.float32
+            == widened(jnp.zeros(2, low)).dtype
+        )
+    assert (
+        inner_dtype(jnp.zeros(2, jnp.bfloat16), np.zeros(2))
+        == inner_dtype(jax.ShapeDtypeStruct((2,), np.float64))
+        == np.float64
+    )
+    with jax.enable_x64(False):
+        assert inner_dtype(np.zeros(2)) == jnp.float32 == widened(np.zeros(2)).dtype
+
+
+@every
+def test_float32_stays_float32_where_float64_is_possible(
+    name: str, config: dict[str, Any], float64: None
+) -> None:
+    module = make(name, config)
+    query, source, valid = inputs()
+
+    def read(params: Any, query: Any, source: Any, key: Any) -> Any:
+        rngs = {"sample": key} if key is not None else {}
+        reading, collected = module.apply(
+            {"params": params}, query, source, CAUSAL, valid, mutable=[MAPS, SAMPLES], rngs=rngs
+        )
+        return reading, collected
+
+    for key in (None, jax.random.key(0)):
+        assert floats(jax.eval_shape(read, parameters(module), query, source, key)) == {
+            jnp.dtype(np.float32)
+        }
+    assert floats(jax.eval_shape(module.init, jax.random.key(0), query, source)) <= {
+        jnp.dtype(np.float64)
+    }
+
+
+@test_alignments.every
+def test_alignments_in_float64(name: str, fields: str, float64: None) -> None:
+    module, params, _ = test_alignments.prepared(name, fields)
+    at = test_alignments.scene()
+    given = wide((params, at.scores, at.query))
+
+    def weigh(given: Any) -> jax.Array:
+        params, scores, query = given
+        return module.apply(
+            {"params": params}, scores, at.mask, test_alignments.place(query, at.lengths)
+        )  # type: ignore[return-value]
+
+    assert jax.eval_shape(weigh, in_dtype(given, np.float32)).dtype == np.float32
+    weights = jax.jit(weigh)(given)
+    assert weights.dtype == np.float64
+    np.testing.assert_allclose(
+        weights,
+        test_alignments.oracle(name, json.loads(fields), given[0], at),
+        atol=1e-14,
+        rtol=1e-12,
+    )
+
+
+@test_scores.every
+def test_scores_in_float64(name: str, fields: str, float64: None) -> None:
+    score = score_cases.make(name, fields)
+    given = wide((score_cases.drawn(score), *score_cases.inputs()))
+    run = jax.jit(lambda *given: score.apply(*given, score_cases.J, method=score_cases.whole))
+    assert jax.eval_shape(run, *in_dtype(given, np.float32)).dtype == np.float32
+    scores, expected = run(*given), test_scores.expected(name, fields, *given)
+    assert scores.dtype == np.float64
+    np.testing.assert_allclose(
+        scores, np.where(expected == NEVER, scores, expected), rtol=1e-12, atol=1e-13
+    )
+
+
+@test_positions.every
+def test_positions_in_float64(case: int, float64: None) -> None:
+    look, params = test_positions.prepared(case)
+    *arrays, i, j = test_positions.inputs()
+    given = wide([params, *arrays])
+    assert floats(jax.eval_shape(look, *in_dtype(given, np.float32), i, j)) == {
+        jnp.dtype(np.float32)
+    }
+    for found, expected in zip(
+        look(*given, i, j), test_positions.oracle(case, *given), strict=True
+    ):
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", position_oracles.EMBEDDINGS)
+def test_embeddings_in_float64(name: str, float64: None) -> None:
+    scheme, x, positions = (
+        POSITIONS.resolve(name)(),
+        np.random.default_rng(0).normal(size=(1, 3, 6)),
+        np.array([[2, 0, 900]], np.int32),
+    )
+    positions = positions % 512 if name == "learned" else positions
+    params = scheme.init(jax.random.key(0), x, positions, method="embed").get("params", {})
+    found = scheme.apply({"params": params}, x, positions, method="embed")
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(
+        found[0], position_oracles.EMBEDDINGS[name](params, x[0], positions[0]), rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "fields"),
+    [
+        (256, {}),
+        (257, {"positions": "shaw"}),
+        (257, {"alignment": "sigmoid", "positions": "t5"}),
+        (512, {"alignment": "sink", "score": {"name": "gaussian", "tau": 5.0}}),
+    ],
+)
+def test_the_default_kernel_takes_long_looks_with_float64_possible(
+    tokens: int, fields: dict[str, Any], float64: None
+) -> None:
+    """From 256 tokens on it works block by block."""
+    module = make("multihead", {"heads": 1, **fields})
+    query, source, valid = inputs(batch=1, queries=tokens, keys=tokens)
+    given = (parameters(module), query, source)
+
+    def sloped(kernel: str) -> Any:
+        def total(*given: Any) -> tuple[jax.Array, jax.Array]:
+            params, query, source = given
+            context = (
+                module.clone(kernel=kernel)
+                .apply({"params": params}, query, source, CAUSAL, valid)
+                .context
+            )  # type: ignore[union-attr]
+            return (context**2).sum(), context
+
+        return jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))
+
+    for found, expected in zip(
+        *(jax.tree.leaves(sloped(kernel)(*wide(given))) for kernel in ("auto", "plain")),
+        strict=True,
+    ):
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(
+            found, expected, rtol=0, atol=TOLERANCE["float64"] * max(1.0, np.abs(expected).max())
+        )
+    assert floats(jax.eval_shape(sloped("auto"), *given)) == {jnp.dtype(np.float32)}
+
+
+def test_a_kernel_that_softmaxes_in_float32_refuses_float64(float64: None) -> None:
+    module, (query, source, _) = make("multihead", {"heads": 2}), inputs()
+    given = ({"params": parameters(module)}, query, source)
+    attend = functools.partial(jax.eval_shape, module.clone(kernel="xla").apply)
+    assert attend(*given).context.dtype == np.float32
+    with pytest.raises(
+        UserError,
+        match=(
+            "kernel 'xla' softmaxes in float32.*float64.*kernel='plain' and kernel='blockwise' do"
+        ),
+    ):
+        attend(*wide(given))

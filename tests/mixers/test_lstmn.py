@@ -1,0 +1,342 @@
+"""The layer of Long Short-Term Memory-Networks: what it is under which weights, padding, and the
+fusion with a second sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.alignments.entmax import Entmax
+from attnlab.attention.alignments.sigmoid import Sigmoid
+from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.mechanisms.single import Single
+from attnlab.attention.positions.rope import Rope
+from attnlab.attention.positions.shaw import Shaw
+from attnlab.attention.protocol import MAPS, Reading
+from attnlab.attention.scores.additive import Additive
+from attnlab.attention.scores.general import General
+from attnlab.attention.visibility import EVERYTHING
+from attnlab.layers.initial import Initial
+from attnlab.layers.lstm import LSTMLayer, LSTMState
+from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots
+from tests.systems.language_models import parameters
+
+B, T, E, H = 3, 6, 5, 4
+
+
+class Previous(Single):
+    """All the weight on the last slot."""
+
+    def read(self, query: jax.Array, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        return Reading(
+            jax.lax.dynamic_slice_in_dim(memory.values[:, 0], memory.length - 1, 1, axis=1)
+        )
+
+
+class First(Single):
+    """All the weight on slot 0."""
+
+    def read(self, query: jax.Array, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+        return Reading(memory.values[:, 0, :1], losses={"none": jnp.zeros(query.shape[:2])})
+
+
+def draw(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
+
+
+def layer(attention: Any = None, *, inter: Any = None, **fields: Any) -> LSTMNLayer:
+    """A tiny one; the paper's unless told otherwise."""
+    additive = functools.partial(Single, score=functools.partial(Additive, hidden=4))
+    settings = {
+        "span": None,
+        "origin": "zeros",
+        "question": "word and summary",
+        "initial": Initial(),
+        **fields,
+    }
+    if inter is None:
+        return LSTMNLayer(attention=attention or additive, width=H, **settings)
+    return FusedLSTMNLayer(
+        attention=attention or additive, width=H, inter_attention=inter, **settings
+    )
+
+
+X, VALID = draw(B, T, E), np.arange(T) < np.array([6, 3, 0])[:, None]
+
+
+def read(
+    one: LSTMNLayer, params: Any, x: np.ndarray = X, valid: np.ndarray = VALID, **named: Any
+) -> tuple[np.ndarray, Any]:
+    """The hidden states [B,T,H], and where the layer stands afterwards."""
+    slots, reader = jax.jit(functools.partial(one.apply, **named))({"params": params}, x, valid)
+    return np.asarray(slots.hidden), reader
+
+
+@pytest.mark.quick
+def test_looking_at_the_last_slot_it_is_an_lstm() -> None:
+    one = layer(Previous)
+    params = parameters(one, X, VALID)
+    found, reader = read(one, params)
+    wanted, last = LSTMLayer(H).apply(
+        {"params": {name: params[name] for name in ("of_input", "cell")}}, X, jnp.asarray(VALID)
+    )
+    np.testing.assert_allclose(found[VALID], np.asarray(wanted)[VALID], atol=1e-6)
+    np.testing.assert_allclose(reader.last.h, last.h, atol=1e-6)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(reader.last.c, last.c, atol=1e-6)  # type: ignore[attr-defined]
+
+
+def test_looking_at_the_slot_of_zeros_it_remembers_nothing() -> None:
+    one = layer(First)
+    params = parameters(one, X, VALID)
+    found, _ = read(one, params)
+    changed = np.concatenate([draw(B, T - 1, E, seed=1), X[:, -1:]], axis=1)
+    np.testing.assert_allclose(read(one, params, changed)[0][0, -1], found[0, -1], atol=1e-6)
+    assert np.abs(read(one, params, changed)[0][0, :-1] - found[0, :-1]).min() > 1e-6
+
+
+def test_the_slot_of_zeros_changes_nothing_before_the_second_step() -> None:
+    with_it, without = layer(), layer(origin="none")
+    params = parameters(with_it, X, VALID)
+    one, other = read(with_it, params)[0], read(without, params)[0]
+    np.testing.assert_allclose(one[:, 0], other[:, 0], atol=1e-7)
+    assert np.abs(one - other)[0, 1:].max(axis=1).min() > 1e-3
+    for few in (1, 2):  # a text of one word
+        found = [read(kind, params, X[:, :few], VALID[:, :few])[0] for kind in (with_it, without)]
+        assert (np.abs(found[0] - found[1]).max() < 1e-7) == (few == 1)
+
+
+def test_weights_are_of_what_was_written_and_sum_to_one() -> None:
+    one = layer(span=2)
+    params = parameters(one, X, VALID)
+    _, collected = jax.jit(functools.partial(one.apply, mutable=[MAPS]))(
+        {"params": params}, X, VALID
+    )
+    weights = np.asarray(collected[MAPS]["look"]["weights"][0])[
+        :, 0, :, 0
+    ]  # [B,T,1+T]; slot j + 1 is step j
+    i, j = np.indices((T, T))
+    for row, length in enumerate((6, 3)):
+        np.testing.assert_allclose(weights[row].sum(axis=1), 1.0, atol=1e-6)
+        np.testing.assert_array_equal(
+            weights[row, :length, 1:] > 0, ((j < i) & (i - j <= 2))[:length]
+        )
+        assert (weights[row, :, 0] > 0).all()
+    slope = jax.jit(jax.jacrev(lambda x: one.apply({"params": params}, x, VALID)[0].hidden[0, 2]))(
+        X
+    )  # type: ignore[index]
+    assert (np.asarray(slope)[:, 0, 3:] == 0.0).all() and (
+        np.abs(np.asarray(slope)[:, 0, :3]).max(axis=(0, 2)) > 1e-4
+    ).all()
+
+
+def test_what_a_slot_is_found_by_is_made_once() -> None:
+    """Keys kept in the loop are those of the finished tape; padding is in no slot that counts."""
+    one = layer()
+    params = parameters(one, X, VALID)
+    hidden, reader = read(one, params)
+    again = hidden @ params["look"]["fit"]["w_key"]["kernel"]
+    np.testing.assert_allclose(
+        np.asarray(reader.memory.keys)[:, 0, 1:][VALID], again[VALID], atol=1e-6
+    )
+    np.testing.assert_array_equal(reader.memory.valid[:, 1:], VALID)
+    assert int(reader.fed) == T and int(reader.memory.length) == 1 + T
+
+
+def test_there_is_nothing_to_choose_before_there_are_two_slots() -> None:
+    """Without the slot of zeros the keys' matrix gets its first gradient from step 3, with it from
+    step 2.
+    """
+    for origin, first in (("none", 3), ("zeros", 2)):
+        one = layer(origin=origin)
+        params = parameters(one, X, VALID)
+
+        def total(params: Any, steps: int, one: LSTMNLayer = one) -> jax.Array:
+            hidden: Any = one.apply({"params": params}, X[:1, :3], VALID[:1, :3])[0].hidden  # type: ignore[index]
+            return jnp.where(jnp.arange(3)[:, None] < steps, hidden**2, 0.0).sum()
+
+        slope = jax.jit(jax.grad(total))
+        for steps in (1, 2, 3):
+            grads = slope(params, steps)["look"]["fit"]["w_key"]["kernel"]
+            assert (np.abs(grads).max() > 1e-5) == (steps >= first) and (
+                steps >= first or (grads == 0.0).all()
+            )
+
+
+def test_the_state_is_copied_through_padding() -> None:
+    one = layer()
+    params = parameters(one, X, VALID)
+    hidden, reader = read(one, params)
+    np.testing.assert_array_equal(hidden[1, 3:], np.repeat(hidden[1, 2:3], 3, axis=0))
+    assert not hidden[2].any() and not np.asarray(reader.summary)[2].any()
+    short, before = read(one, params, X[:, :3], VALID[:, :3])
+    np.testing.assert_allclose(short, hidden[:, :3], atol=1e-6)
+    np.testing.assert_allclose(reader.summary[1], before.summary[1], atol=1e-6)
+    slope = jax.jit(
+        jax.grad(lambda x: (one.apply({"params": params}, x, VALID)[0].hidden ** 2).sum())
+    )(X)  # type: ignore[index]
+    assert (np.asarray(slope)[~VALID] == 0.0).all() and (
+        np.abs(np.asarray(slope)[VALID]).max(axis=-1) > 0
+    ).all()
+
+
+OTHER = Slots(
+    draw(B, 5, H, seed=2), draw(B, 5, H, seed=3), np.arange(5) < np.array([5, 2, 0])[:, None]
+)
+
+
+def fused(inter: Any, params: Any = None) -> tuple[np.ndarray, Any]:
+    """The states [B,T,H] of a layer that looks at another sequence, and its parameters."""
+    one = layer(inter=inter)
+
+    def run(module: Any) -> jax.Array:
+        return module(X, VALID, other=module.remember(OTHER))[0].hidden  # type: ignore[no-any-return]
+
+    if params is None:
+        variables = jax.eval_shape(lambda: one.init(jax.random.key(0), method=run))
+        assert set(variables) == {"params"}  # no losses, no maps
+        shapes = variables["params"]
+        leaves, tree = jax.tree.flatten(shapes)
+        params = jax.tree.unflatten(
+            tree, [draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
+        )
+    return np.asarray(jax.jit(lambda: one.apply({"params": params}, method=run))()), params
+
+
+def test_a_shut_gate_keeps_the_other_sequence_out() -> None:
+    inter = functools.partial(Single, score=functools.partial(Additive, hidden=4))
+    open_gate, params = fused(inter)
+    shut = {
+        **params,
+        "gate_word": {
+            "kernel": 0 * params["gate_word"]["kernel"],
+            "bias": np.full(H, -30.0, np.float32),
+        },
+    }
+    shut["gate_found"] = {"kernel": 0 * params["gate_found"]["kernel"]}
+    alone = {name: params[name] for name in ("of_input", "cell", "look")}
+    found, _ = read(layer(), alone)
+    np.testing.assert_allclose(fused(inter, shut)[0][VALID], found[VALID], atol=1e-6)
+    assert np.abs(open_gate - found)[:2, 0].max(axis=1).min() > 1e-3
+
+
+def test_all_the_weight_on_one_word_brings_its_cell() -> None:
+    """c_1 = r * alpha_1 + i * g, where gamma~_0 = 0 and the look finds gamma_1 and alpha_1."""
+    states, params = fused(First)
+    gates = X[0, 0] @ params["of_input"]["kernel"]["kernel"] + params["of_input"]["bias"]
+    i, _, o, g = np.split(gates, 4)
+    gate = (
+        X[0, 0] @ params["gate_word"]["kernel"]
+        + params["gate_word"]["bias"]
+        + OTHER.hidden[0, 0] @ params["gate_found"]["kernel"]
+    )
+
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-x))
+
+    wanted = sigmoid(o) * np.tanh(sigmoid(gate) * OTHER.cells[0, 0] + sigmoid(i) * np.tanh(g))
+    np.testing.assert_allclose(states[0, 0], wanted, atol=1e-6)
+
+
+ADDITIVE, GENERAL = (
+    functools.partial(Single, score=functools.partial(Additive, hidden=4)),
+    functools.partial(Single, score=General),
+)
+TAPES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "additive": (ADDITIVE, {}),
+    "a span": (ADDITIVE, {"span": 2, "origin": "none"}),
+    "the word asks": (ADDITIVE, {"question": "word"}),
+    "turned keys": (functools.partial(MultiHead, heads=2, positions=Rope), {"origin": "none"}),
+    "distances": (functools.partial(MultiHead, heads=2, positions=Shaw), {"origin": "none"}),
+    "entmax": (functools.partial(GENERAL, alignment=Entmax), {}),
+    "sigmoid": (functools.partial(GENERAL, alignment=Sigmoid), {}),
+    "deep fusion": (ADDITIVE, {"inter": GENERAL}),
+}
+
+
+@pytest.mark.parametrize("name", TAPES)
+def test_gradients_are_those_of_a_loop_that_keeps_every_tape(name: str) -> None:
+    """Who watches the looks gets a loop that JAX differentiates by itself. Two slots and a summary
+    of an earlier text stand before.
+    """
+    attention, fields = TAPES[name]
+    one = layer(attention, **fields)
+    first = (
+        None
+        if fields.get("origin") == "none"
+        else LSTMState(draw(B, H, seed=5), draw(B, H, seed=6))
+    )
+    earlier = Slots(
+        draw(B, 2, H, seed=7),
+        draw(B, 2, H, seed=8),
+        np.array([[True, True], [False, True], [True, True]]),
+    )
+    given = {
+        "x": X,
+        "hidden": earlier.hidden,
+        "summary": draw(B, H, seed=4),
+        "first": first,
+        "other": OTHER.hidden,
+    }
+    weights = draw(B, T, H, seed=9)
+
+    def run(module: Any, x: Any, hidden: Any, summary: Any, first: Any, other: Any) -> jax.Array:
+        found = module.remember(OTHER.replace(hidden=other)) if "inter" in fields else None  # type: ignore[attr-defined]
+        slots, reader = module(
+            x, jnp.asarray(VALID), earlier.replace(hidden=hidden), summary, first, found
+        )  # type: ignore[attr-defined]
+        return (
+            ((slots.hidden + slots.cells) * weights).sum()
+            + (reader.summary**2).sum()
+            + (reader.memory.values**2 * 0.1).sum()
+        )
+
+    def total(params: Any, given: Any, watched: bool) -> jax.Array:
+        result = one.apply(
+            {"params": params}, **given, method=run, mutable=[MAPS] if watched else False
+        )
+        return result[0] if watched else result  # type: ignore[index, return-value]
+
+    shapes = jax.eval_shape(lambda: one.init(jax.random.key(0), **given, method=run))["params"]
+    leaves, tree = jax.tree.flatten(shapes)
+    params = jax.tree.unflatten(
+        tree, [0.4 * draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
+    )
+    slopes = [
+        jax.jit(jax.value_and_grad(functools.partial(total, watched=watched), (0, 1)))(
+            params, given
+        )
+        for watched in (False, True)
+    ]
+    np.testing.assert_allclose(slopes[0][0], slopes[1][0], rtol=1e-6)
+    for (path, found), wanted in zip(
+        jax.tree.leaves_with_path(slopes[0][1]), jax.tree.leaves(slopes[1][1]), strict=True
+    ):
+        most = np.abs(wanted).max()  # over a dozen steps the sums are taken in another order
+        np.testing.assert_allclose(
+            found, wanted, rtol=0, atol=1e-5 * max(1.0, most), err_msg=jax.tree_util.keystr(path)
+        )
+        assert most > 1e-3 or ("other" in jax.tree_util.keystr(path) and "inter" not in fields)
+
+
+@pytest.mark.quick
+def test_no_tape_is_kept_for_a_step() -> None:
+    """What gradients keep grows with the text, not with its square: no array of the program holds a
+    tape, or a look at one, per step.
+    """
+    one, rows, steps = layer(), 3, 37
+
+    def total(params: Any, x: jax.Array) -> jax.Array:
+        return one.apply({"params": params}, x, jnp.ones((rows, steps), bool))[0].hidden.sum()  # type: ignore[index, union-attr]
+
+    x = jnp.ones((rows, steps, E))
+    params = parameters(one, x, np.ones((rows, steps), bool))
+    text = str(jax.make_jaxpr(jax.grad(total))(params, x))
+    assert f"[{steps},{rows},{H}]" in text.replace("f32", "")
+    assert not re.search(rf"\[{steps},{rows},(1,)*{steps + 1}", text)

@@ -1,0 +1,24 @@
+"""The style sheet and the script of a page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from attnlab.pages import style
+
+
+@pytest.mark.quick
+def test_nothing_is_loaded_and_both_can_stand_inside_a_page() -> None:
+    for text in (style.STYLE, style.SCRIPT):
+        assert not re.search(r"https?:|//|@import|url\(|</|fetch|eval|innerHTML", text)
+        assert text.count("{") == text.count("}") and text.isascii() and text.endswith("\n")
+
+
+def test_every_colour_has_its_class_and_every_variable_is_set() -> None:
+    for place, colour in enumerate(style.COLOURS):
+        assert f".c{place} {{ color: {colour}; }}" in style.STYLE
+    assert set(re.findall(r"var\((--\w+)\)", style.STYLE)) == set(
+        re.findall(r"(--\w+):", style.STYLE)
+    )

@@ -1,0 +1,98 @@
+"""Pictures that take part in a page."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import xml.etree.ElementTree
+from collections.abc import Iterator
+
+import pytest
+
+from attnlab.pages import svg
+from attnlab.pages.svg import HEIGHT, WIDTH, Chart, Look
+
+LOOK = Look(3, "a <b>", "c0")
+
+
+def drawn() -> Chart:
+    chart = Chart(
+        "loss <b> & $x$", [0.0, 10.0], [1.0, 2.0], x_label="step", y_label="nats", names=True
+    )
+    low, high = ([(0.0, 1.0), (10.0, 1.5)], [(0.0, 1.2), (10.0, 2.0)])
+    marks = [
+        chart.band(low, high),
+        chart.line(low),
+        chart.dot(low[0]),
+        chart.cross(high[0]),
+        chart.upright(5.0, -9.0, 9.0),
+    ]
+    chart.group(LOOK, "a <b>: 1", marks)
+    return chart
+
+
+@pytest.mark.quick
+def test_a_picture_is_one_element_that_takes_part_in_the_page() -> None:
+    """No size, no file of its own, no colour of its own; text is text and shown as it is; the same
+    drawing gives the same text.
+    """
+    text = drawn().text
+    root = xml.etree.ElementTree.fromstring(text)
+    assert (
+        root.tag == "svg"
+        and root.attrib["aria-label"] == "loss <b> & $x$"
+        and {"width", "height"}.isdisjoint(root.attrib)
+    )
+    group = next(one for one in root if one.get("data-row") == "3")
+    assert group.get("class") == "c0" and group[0].tag == "title" and group[0].text == "a <b>: 1"
+    assert {"loss <b> & $x$", "step", "nats"} <= {one.text for one in root.iter("text")}
+    assert drawn().text == text and "#" not in text and " id=" not in text and len(text) < 3000
+
+
+def places(text: str) -> Iterator[tuple[float, float]]:
+    for path in re.findall(r'class="(?:line|band)" d="([^"]*)"', text):
+        yield from ((float(x), float(y)) for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path))
+
+
+def test_everything_lies_within_the_picture() -> None:
+    """What is drawn, and an upright that reaches beyond the axis."""
+    text = drawn().text
+    assert (
+        all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places(text))
+        and len(list(places(text))) == 6
+    )
+    ((top, bottom),) = re.findall(r'class="thin" d="M[\d.]+ ([\d.]+)V([\d.]+)"', text)
+    assert 0 <= float(bottom) < float(top) <= HEIGHT
+
+
+@pytest.mark.quick
+def test_names_at_the_ends_of_lines_do_not_cover_each_other() -> None:
+    chart = Chart("many", [0.0, 1.0], [0.0, 1.0], names=True)
+    chart.end_names(
+        [(Look(number, f"a long name, number {number}", "c0"), (1.0, 0.5)) for number in range(8)]
+    )
+    heights = [float(y) for y in re.findall(r'class="label" x="[\d.]+" y="([\d.]+)"', chart.text)]
+    assert len(heights) == 8 and all(
+        after - before >= 11 for before, after in itertools.pairwise(heights)
+    )
+    assert (
+        heights[0] > 0
+        and heights[-1] < HEIGHT
+        and "a long name,…" in chart.text
+        and "number 7</title>" in chart.text
+    )
+
+
+def test_names_beside_points_take_a_free_place_or_none() -> None:
+    chart = Chart("points", [0.0, 1.0], [0.0, 1.0])
+    names = [chart.name((0.5, 0.5), "the same place") for _ in range(6)]
+    assert [bool(name) for name in names] == [True] * 4 + [False] * 2 and len(set(names[:4])) == 4
+    assert 'text-anchor="end"' in chart.name((1.0, 0.1), "at the right end")
+
+
+def test_more_rows_than_colours_are_grey() -> None:
+    kinds = [svg.kind(place) for place in range(len(svg.COLOURS) + 2)]
+    assert len(set(kinds)) == len(svg.COLOURS) + 1 and kinds[-2:] == ["other", "other"]
+    assert (
+        'class="swatch c0"' in svg.swatch(LOOK) and LOOK.shown and not Look(0, "x", "other").shown
+    )

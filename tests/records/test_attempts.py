@@ -1,0 +1,150 @@
+"""The records of processes that worked on a trial."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.run.slots import Slot
+from attnlab.records import attempts
+from attnlab.records.attempts import Attempt
+
+
+@pytest.mark.quick
+def test_a_start_and_an_end_say_who_where_and_how_long(tmp_path: Path) -> None:
+    for step in (4, 12, 8):
+        (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
+    (tmp_path / "checkpoints" / "12.tmp").mkdir()
+    attempt = Attempt.start(tmp_path, Slot(3, (0, 1), {"OMP_NUM_THREADS": "2"}).use)
+    time.sleep(0.02)
+    attempt.end("diverged", 20, "loss nan", 1.5)
+    start, end = attempts.read(tmp_path)
+    assert start == {
+        "event": "start",
+        "time": start["time"],
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "slot": 3,
+        "cores": [0, 1],
+        "devices": {"OMP_NUM_THREADS": "2"},
+        "step": 12,
+    }
+    assert abs(start["time"] - time.time()) < 60 and 0.02 <= end["seconds"] < 60
+    assert (end["event"], end["state"], end["step"], end["message"], end["first_step_seconds"]) == (
+        "end",
+        "diverged",
+        20,
+        "loss nan",
+        1.5,
+    )
+    assert 5e6 < end["peak_bytes"] < 1e11  # a Python process in bytes, not in kibibytes
+
+
+def test_records_are_only_ever_added(tmp_path: Path) -> None:
+    """A start without a slot, the launcher's own words in between, and one record a line."""
+    Attempt.start(tmp_path, None)
+    before = (tmp_path / attempts.FILE).read_bytes()
+    attempts.stop(tmp_path, "pruned: \n two lines, umlaut ä")
+    attempts.give_up(tmp_path, "killed")
+    attempts.reopen(tmp_path)
+    found = attempts.read(tmp_path)
+    assert (tmp_path / attempts.FILE).read_bytes().startswith(before)
+    assert [one["event"] for one in found] == [
+        "start",
+        "stop",
+        "end",
+        "retry",
+    ] and "slot" not in found[0]
+    assert (found[2]["state"], found[2]["message"], found[1]["message"]) == (
+        "failed",
+        "killed",
+        "pruned: \n two lines, umlaut ä",
+    )
+
+
+def test_giving_up_on_a_trial_that_never_began(tmp_path: Path) -> None:
+    attempts.give_up(tmp_path, "no word")
+    assert [(one["state"], one["step"]) for one in attempts.read(tmp_path)] == [("failed", 0)]
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_how_far_it_is_is_told_once_in_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every five seconds, later less often, so that the file of a long run stays small; whatever
+    the date is set to in between.
+    """
+    clock = Clock()
+    monkeypatch.setattr(attempts.time, "monotonic", clock)
+    attempt = Attempt(tmp_path)
+    assert attempts.read(tmp_path) == []
+    for now, step in [
+        (0, 0),
+        (1, 1),
+        (4.9, 2),
+        (5, 3),
+        (9.9, 4),
+        (10, 5),
+        (4000, 6),
+        (4019, 7),
+        (4021, 8),
+    ]:
+        clock.now = 1000.0 + now
+        attempt.at(step)
+        assert attempt.step == step
+    assert [(one["event"], one["step"]) for one in attempts.read(tmp_path)] == [
+        ("start", 0),
+        *(("step", step) for step in (3, 5, 6, 8)),
+    ]
+    assert attempts.last_word(attempts.read(tmp_path)) == (
+        "interrupted",
+        8,
+        "",
+    )  # as one that died here
+    monkeypatch.setattr(attempts.time, "time", lambda: 5.0)  # somebody has set the date
+    attempt.end("done", 9)
+    assert attempts.read(tmp_path)[-1]["seconds"] == 4021.0
+    clock.now += 1e6
+    for step in range(1000):
+        clock.now += 1.0
+        attempt.at(step)
+    assert len(attempts.read(tmp_path)) < 30
+
+
+def test_one_that_never_began_leaves_nothing(tmp_path: Path) -> None:
+    """A run that is refused before its first step stays as it was."""
+    Attempt(tmp_path).end("failed", 0, "refused")
+    assert list(tmp_path.iterdir()) == [] and attempts.last_word([]) == ("pending", 0, "")
+
+
+def test_the_records_of_an_earlier_version_are_read_and_go_on(tmp_path: Path) -> None:
+    Attempt.start(tmp_path).end("failed", 3, "full disk")
+    (tmp_path / attempts.FILE).rename(tmp_path / "attempts.jsonl")
+    assert attempts.last_word(attempts.read(tmp_path)) == ("failed", 3, "full disk")
+    attempts.reopen(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [attempts.FILE]
+    assert [one["event"] for one in attempts.read(tmp_path)] == ["start", "end", "retry"]
+
+
+def test_seconds_of_runs_in_one_program_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(attempts.time, "monotonic", clock)
+    attempt = Attempt.start(tmp_path, {"together": 4})
+    clock.now += 8.0
+    attempt.at(1)
+    attempt.end("interrupted", 2)
+    assert attempts.spent(attempts.read(tmp_path)) == 2.0

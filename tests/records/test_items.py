@@ -1,0 +1,140 @@
+"""Examples one by one: scores of drawn test sets against sacrebleu's, counts by hand, the file, and
+what is no such file.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from attnlab.decoding.metrics import corpus_scores, sentence_counts
+from attnlab.errors import UserError
+from attnlab.records.items import FILE, Items
+
+WORDS = ["the", "a", "dog", "Man", "bites", "runs", "in", "of", "park", ",", ".", "big"]
+
+
+def drawn(sentences: int, alike: float, seed: int = 0) -> tuple[list[str], list[str]]:
+    """References, and hypotheses that have each of their words with some probability; some are
+    blank, some have capitals.
+    """
+    rng = np.random.default_rng(seed)
+    references = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(sentences)]
+    changed = [
+        " ".join(
+            word if rng.random() < alike else str(rng.choice(WORDS)).upper() for word in one.split()
+        )
+        for one in references
+    ]
+    return [one if number % 7 else "" for number, one in enumerate(changed, 1)], references
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("alike", [0.0, 0.3, 0.7, 1.0])
+def test_texts_are_scored_as_sacrebleu_scores_every_drawn_corpus(
+    alike: float, lowercase: bool
+) -> None:
+    """To the last bit: the corpus itself, and corpora in which sentences stand several times or not
+    at all.
+    """
+    hypotheses, references = drawn(20, alike)
+    items = Items.of(sentence_counts(hypotheses, references, lowercase=lowercase))
+    whole = corpus_scores(hypotheses, references, lowercase=lowercase)
+    assert len(items) == 20 and {name: items.score(name) for name in items.rules} == {
+        name: whole[name] for name in ("bleu", "chrf", "exact")
+    }
+    times = np.random.default_rng(1).multinomial(20, np.full(20, 1 / 20), size=6)
+    times[-1] = np.eye(20, dtype=int)[6]  # a blank hypothesis alone
+    for name, metric in (("bleu", BLEU(lowercase=lowercase)), ("chrf", CHRF(lowercase=lowercase))):
+        corpora = [
+            ([hypotheses[i] for i in rows], [references[i] for i in rows])
+            for rows in (np.repeat(np.arange(20), one) for one in times)
+        ]
+        assert items.scores(name, times) == [
+            metric.corpus_score(ours, [theirs]).score for ours, theirs in corpora
+        ]
+
+
+def test_the_rules_by_hand() -> None:
+    items = Items.of(
+        {
+            "loss": ("ratio", [[1.0, 2], [2.0, 4], [0.0, 0]]),
+            "perplexity": ("perplexity", [[1.0, 2], [2.0, 4], [0.0, 0]]),
+            "bits": ("bits", [[1.0, 2], [2.0, 3], [0.0, 0]]),
+            "macro_f1": ("macro_f1", [[2, 0, 0, 2, 0, 0], [0, 0, 0, 1, 1, 0], [0, 2, 0, 0, 2, 0]]),
+        }
+    )
+    assert (
+        items.score("loss") == 0.5
+        and items.score("perplexity") == math.exp(0.5)
+        and items.score("bits") == 3.0 / math.log(2) / 5
+    )
+    assert items.score("macro_f1") == pytest.approx(
+        (2 / 3 + 2 / 3) / 2
+    )  # the third class is not there
+    once, nothing = items.scores("loss", np.array([[2, 0, 1], [0, 0, 3]]))
+    assert once == 0.5 and math.isnan(nothing)
+    assert items.scores("macro_f1", np.array([[3, 0, 0]])) == [1.0]
+
+
+def test_what_is_written_is_read_and_two_lines_of_numpy_read_it_too(tmp_path: Path) -> None:
+    items = Items.of(
+        {
+            "exact": ("ratio", [[True, 1], [False, 1]]),
+            "loss": ("ratio", np.float32([[0.1, 3], [0.2, 5]])),
+        }
+    )
+    items.write(tmp_path)
+    kept = (tmp_path / FILE).read_bytes()
+    again = Items.read(tmp_path)
+    assert (
+        again is not None
+        and again.rules == items.rules
+        and again.score("loss") == items.score("loss")
+        and len(again) == 2
+    )
+    again.write(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == kept and not list(tmp_path.glob(".*"))
+    loaded = np.load(tmp_path / FILE)
+    assert loaded["exact"].sum(axis=0).tolist() == [1, 2] and dict(loaded["rules"]) == {
+        "exact": "ratio",
+        "loss": "ratio",
+    }
+    assert (
+        items.without(["loss"]).rules == {"exact": "ratio"}
+        and Items.read(tmp_path / "nowhere") is None
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut off"])
+def test_a_damaged_file_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(UserError, match=r"items\.npz is damaged \(.*put back a good copy"):
+        Items.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"x": ("mean", [[1, 1]])}, "'x' has the unknown rule 'mean'; choose from: bits, bleu"),
+        (
+            {"x": ("ratio", [1, 2])},
+            r"'x' has rows of shape \(2,\); numbers \[examples,columns\] are needed",
+        ),
+        ({"x": ("ratio", [["1", "2"]])}, "numbers"),
+        (
+            {"x": ("ratio", [[1, 1]]), "y": ("ratio", [[1, 1], [0, 1]])},
+            "'x' has 1 rows, 'y' has 2 rows; one an example",
+        ),
+    ],
+)
+def test_rows_that_make_no_score_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        Items.of(given)

@@ -1,0 +1,255 @@
+"""The manifest: round trip, damage, differences between configs, and the code it names."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.records.manifest import Manifest, code_revision, config_hash, differences
+from attnlab.records.provenance import Changed
+
+CONFIG = {
+    "system": {"name": "rnnsearch", "hidden": 256},
+    "batch": {"buckets": (16, 32)},
+    "parallel": {"devices": 0},
+    "seed": 0,
+}
+
+
+def build(**changes: object) -> Manifest:
+    return Manifest.build(
+        {**CONFIG, **changes},
+        devices={"kind": "cpu", "count": 2},
+        data={"train": "abc"},
+        command=["launch.py", "train"],
+    )
+
+
+@pytest.mark.quick
+def test_round_trip(tmp_path: Path) -> None:
+    """What is written is read; a ConfigDict with tuples gives the same manifest as the plain
+    dict.
+    """
+    assert Manifest.read(tmp_path) is None
+    manifest = build()
+    manifest.write(tmp_path)
+    assert Manifest.read(tmp_path) == manifest
+    assert manifest.config["batch"] == {"buckets": [16, 32]} and manifest.command == [
+        "launch.py",
+        "train",
+    ]
+    assert {"jax", "numpy", "flax"} <= manifest.packages.keys() and manifest.created.endswith(
+        "+00:00"
+    )
+    other = Manifest.build(ConfigDict(CONFIG), devices={}, data={})
+    assert other.config == manifest.config and other.config_hash == manifest.config_hash
+
+
+def test_hash_is_of_the_config() -> None:
+    """The order of keys does not count, every value does."""
+    assert config_hash(dict(reversed(CONFIG.items()))) == config_hash(CONFIG)
+    assert config_hash({**CONFIG, "seed": 1}) != config_hash(CONFIG)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:100],
+        lambda text: "{}",
+        lambda text: "[]",
+        lambda text: text.replace("256", "257"),
+    ],
+)
+def test_damaged_manifest_is_named(damage: object, tmp_path: Path) -> None:
+    """Cut, emptied, of another kind, or edited by hand: the config no longer has its hash."""
+    build().write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(damage(path.read_text()))  # type: ignore[operator]
+    with pytest.raises(UserError, match=f"{path} is damaged"):
+        Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(
+            ("own_code", value)
+            for value in (3, {}, {"modules": {"a": 1}, "files": {}, "accepted": []})
+        ),
+        (
+            "own_code",
+            {
+                "modules": {"a": {"file": "a.py", "sha256": None, "copy": "a.py"}},
+                "files": {},
+                "accepted": [],
+            },
+        ),
+        (
+            "own_code",
+            {"modules": {}, "files": {}, "accepted": [{"by": "me", "step": "9", "changed": {}}]},
+        ),
+        ("vocabulary", ["shared.json"]),
+    ],
+)
+def test_what_is_kept_of_code_and_vocabulary_is_looked_at_when_it_is_read(
+    field: str, value: object, tmp_path: Path
+) -> None:
+    build().write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(UserError, match=f"{path} is damaged"):
+        Manifest.read(tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: None}))
+    assert Manifest.read(tmp_path) is not None
+
+
+def test_differences_name_field_and_both_values() -> None:
+    """Changed, gone and new fields, with dotted names; ignored nodes do not count, nor do tuples
+    against lists.
+    """
+    new = {
+        "system": {"name": "rnnsearch", "width": 8},
+        "batch": {"buckets": [16, 32]},
+        "parallel": {"devices": 4},
+        "seed": "0",
+    }
+    assert differences(CONFIG, CONFIG) == []
+    assert differences(CONFIG, new) == [
+        "system.width: saved nothing, wanted 8",
+        'seed: saved 0, wanted "0"',
+        "system.hidden: saved 256, wanted nothing",
+    ]
+    assert differences(CONFIG, {**CONFIG, "parallel": {"devices": 4}}, ignore=()) == [
+        "parallel.devices: saved 0, wanted 4"
+    ]
+    assert differences({"a": {"b": 3}, "ab": 1}, {"a": {"b": 4}, "ab": 2}, ignore=("a",)) == [
+        "ab: saved 1, wanted 2"
+    ]
+
+
+def test_another_vocabulary_is_refused_and_one_that_is_lost_left_to_its_reader(
+    tmp_path: Path,
+) -> None:
+    """By the checksum that stands in a file; the file's layout does not matter, nor what an older
+    manifest does not say.
+    """
+    manifest = dataclasses.replace(
+        build(), vocabulary={"shared.json": "a" * 64, "labels.json": "b" * 64}
+    )
+    folder = tmp_path / "vocabulary"
+    manifest.check_vocabulary(tmp_path)
+    folder.mkdir()
+    (folder / "shared.json").write_text(json.dumps({"sha256": "a" * 64, "other": 1}, indent=3))
+    manifest.check_vocabulary(tmp_path)
+    (folder / "labels.json").write_text(json.dumps({"sha256": "c" * 64}))
+    with pytest.raises(Changed, match="labels.json is not the one that this run was trained with"):
+        manifest.check_vocabulary(tmp_path)
+    build().check_vocabulary(tmp_path)
+
+
+def test_a_trial_is_not_told_to_train(tmp_path: Path) -> None:
+    """Only its sweep may train it."""
+    manifest = dataclasses.replace(build(), vocabulary={"shared.json": "a" * 64})
+    for workdir in (tmp_path / "run", tmp_path / "sweep" / "trials" / "one-0a1b2c3d" / "seed0"):
+        (workdir / "vocabulary").mkdir(parents=True)
+        (workdir / "vocabulary" / "shared.json").write_text(json.dumps({"sha256": "b" * 64}))
+        (tmp_path / "sweep").mkdir(exist_ok=True)
+        (tmp_path / "sweep" / "plan.json").write_text("{}")
+        with pytest.raises(Changed, match="put back a good copy") as raised:
+            manifest.check_vocabulary(workdir)
+        assert ("'train'" in str(raised.value)) == (workdir.name == "run")
+
+
+def test_data_of_the_last_look_counts_and_must_be_readable(tmp_path: Path) -> None:
+    """What cannot be read is no reason to look at other test data."""
+    manifest, look = build(), tmp_path / "look.json"
+    manifest.check_data({"test": "a"}, tmp_path)
+    look.write_text(json.dumps({"time": "now", "data": {"test": "a"}}))
+    manifest.check_data({"test": "a"}, tmp_path)
+    with pytest.raises(Changed, match="split test"):
+        manifest.check_data({"test": "b"}, tmp_path)
+    for text in ("", "{}", '{"data": {"test": 3}}'):
+        look.write_text(text)
+        with pytest.raises(Changed, match=f"{look} is damaged .*put back a good copy"):
+            manifest.check_data({"test": "b"}, tmp_path)
+
+
+def test_another_config_is_refused_with_five_fields() -> None:
+    """The parallel node may change; anything else may not."""
+    manifest = build()
+    manifest.check_config({**CONFIG, "parallel": {"devices": 4}}, "runs/a")
+    with pytest.raises(UserError) as raised:
+        manifest.check_config(
+            {**CONFIG, **{f"field{number}": number for number in range(7)}}, "runs/a"
+        )
+    assert (
+        str(raised.value)
+        == "workdir runs/a holds another config: field0: saved nothing, wanted 0; field1: saved"
+        " nothing, wanted 1; field2: saved nothing, wanted 2; field3: saved nothing, wanted 3;"
+        " field4: saved nothing, wanted 4; and 2 more. Use another --workdir"
+    )
+
+
+def test_environment_changes_are_listed(tmp_path: Path) -> None:
+    """Another package version or device count is told, the same environment is silent."""
+    build().write(tmp_path)
+    path = tmp_path / "manifest.json"
+    fields = json.loads(path.read_text())
+    fields["packages"]["jax"], fields["devices"]["count"] = "0.0.1", 1
+    path.write_text(json.dumps(fields))
+    saved = Manifest.read(tmp_path)
+    assert saved is not None and build().environment_changes(build()) == []
+    changes = saved.environment_changes(build())
+    assert (
+        len(changes) == 2
+        and changes[0].startswith('packages.jax: saved "0.0.1", wanted ')
+        and changes[1] == "devices.count: saved 1, wanted 2"
+    )
+
+
+def test_code_revision_of_a_repository(tmp_path: Path) -> None:
+    """None without repository, commit or tracking; dirty by a changed tracked file or a new Python
+    file, not by results.
+    """
+
+    def git(*arguments: str) -> str:
+        identity = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            "-c",
+            "commit.gpgsign=false",
+        ]
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *identity, *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+
+    code = tmp_path / "package"
+    code.mkdir()
+    assert code_revision(code) is None
+    git("init", "-q")
+    (code / "a.py").write_text("x = 1\n")
+    assert code_revision(code) is None
+    git("add", ".")
+    git("commit", "-qm", "first")
+    (tmp_path / "result.txt").write_text("1")
+    assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": False}
+    (code / "new.py").write_text("")
+    assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+    (code / "new.py").unlink()
+    (code / "a.py").write_text("x = 2\n")
+    assert code_revision(code) == {"revision": git("rev-parse", "HEAD"), "dirty": True}
+    installed = tmp_path / ".venv" / "package"
+    installed.mkdir(parents=True)
+    (installed / "a.py").write_text("")
+    assert code_revision(installed) is None

@@ -1,0 +1,87 @@
+"""What is known of a score: as a task declares it, with the counts of a split, and as it is read
+back from a record.
+"""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.records.json_kinds import Damaged
+from attnlab.records.measures import Measure, as_record, counted, declared, of_record, share
+
+TASK: Any = SimpleNamespace(
+    measures={
+        "loss": "min",
+        "bleu": Measure("max", 0.0, 100.0),
+        "exact": share("sentences"),
+        "accuracy": share("tokens"),
+    },
+    examples="sentences",
+    size=lambda split: {"valid": 5, "test": 7}[split],
+    counts=lambda split: {"tokens": 31},
+)
+
+
+def test_a_word_alone_says_which_way_is_better() -> None:
+    assert declared(TASK)["loss"] == Measure("min") and declared(TASK)["exact"] == Measure(
+        "max", 0.0, 1.0, "sentences"
+    )
+    assert declared(SimpleNamespace()) == {}
+
+
+@pytest.mark.quick
+def test_shares_are_counted_and_records_say_so() -> None:
+    """A task that counts nothing knows its examples, by their name and as examples."""
+    assert {name: one.count for name, one in counted(TASK, "test").items()} == {
+        "loss": None,
+        "bleu": None,
+        "exact": 7,
+        "accuracy": 31,
+    }
+    asked = counted(TASK, "valid", ["step", "exact", "loss"])
+    assert asked == {"exact": Measure("max", 0.0, 1.0, "sentences", 5), "loss": Measure("min")}
+    record = json.loads(json.dumps({"measures": as_record(asked), "exact": 0.2}))
+    assert record["measures"] == {
+        "exact": {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 5},
+        "loss": {"better": "min"},
+    }
+    assert of_record(record) == asked and of_record({"exact": 0.2}) == {}
+    alone = SimpleNamespace(
+        measures={"right": share("examples")}, examples="words", size=lambda split: 3
+    )
+    assert counted(alone, "test")["right"].count == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("maximum", "measures: of 'x', 'maximum' is better; write 'min' or 'max'"),
+        (3, "measures: 'x' is 3; 'min', 'max' or an attnlab.records.measures.Measure is needed"),
+        (
+            Measure("max", 1.0, 0.0),
+            "measures: 'x' lies between 1.0 and 0.0; the lower bound comes first",
+        ),
+        (
+            share("token"),
+            (
+                "measures: 'x' is a share of 'token', which the task does not count; did you mean"
+                " 'tokens'?"
+            ),
+        ),
+    ],
+)
+def test_what_is_declared_wrongly_is_one_line(said: Any, words: str) -> None:
+    task = SimpleNamespace(**{**vars(TASK), "measures": {"x": said}})
+    with pytest.raises(UserError) as error:
+        counted(task, "test")
+    assert str(error.value) == words
+
+
+def test_a_damaged_record_says_where() -> None:
+    with pytest.raises(Damaged, match=r"measures\.x\.better is \"up\""):
+        of_record({"measures": {"x": {"better": "up"}}})

@@ -1,0 +1,71 @@
+"""The seal on the test split of a sweep's trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.analysis.results import report
+from attnlab.errors import UserError
+from attnlab.experiments import grid
+from attnlab.experiments.plan.plan import Trial
+from attnlab.experiments.run.selection import freeze
+from attnlab.records.sealed import check_no_trial, check_test_split, sweep_of
+from attnlab.training.run import Prepared
+from tests.experiments import stub
+
+
+@pytest.mark.quick
+def test_the_test_split_is_closed_until_the_choice_is_frozen_and_for_all_that_was_not_chosen(
+    tmp_path: Path,
+) -> None:
+    plan = stub.planned(tmp_path, tune=grid({"schedule.peak": (0.1, 0.2)}))
+    for candidate in plan.candidates:
+        for seed in plan.seeds:
+            stub.finish(Trial(candidate, seed), tmp_path, "done", candidate.tuned["schedule.peak"])
+    chosen, other = (Trial(one, 0).workdir(tmp_path) for one in plan.of("additive"))
+    closed = "whose choice is not frozen yet: its test split stays closed"
+    for workdir in (chosen, other):
+        with pytest.raises(UserError, match=closed):
+            check_test_split(workdir)
+        with pytest.raises(
+            UserError, match=closed
+        ):  # nor does code get there that goes round the commands
+            report(ConfigDict(), None, workdir)
+        with pytest.raises(UserError, match=closed):
+            Prepared.prepare(None, ConfigDict(), workdir, ("train", "test"))
+    freeze(plan, tmp_path)
+    check_test_split(chosen)
+    with pytest.raises(
+        UserError, match="was not chosen in the sweep .*: its test split stays closed"
+    ):
+        check_test_split(other)
+    (tmp_path / "choice.json").write_text('{"made": 1}')
+    with pytest.raises(UserError, match="choice.json is damaged"):
+        check_test_split(chosen)
+
+
+def test_trials_behind_a_link_are_trials(tmp_path: Path) -> None:
+    plan = stub.planned(tmp_path / "sweep")
+    workdir = stub.finish(plan.trials()[0], tmp_path / "sweep")
+    (tmp_path / "sweep" / "trials").rename(tmp_path / "elsewhere")
+    (tmp_path / "sweep" / "trials").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="its test split stays closed"):
+        check_test_split(workdir)
+
+
+def test_any_other_folder_is_nobodys_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = stub.planned(tmp_path / "sweep")
+    workdir = stub.finish(plan.trials()[0], tmp_path / "sweep")
+    for folder in (tmp_path, tmp_path / "sweep", Path("/"), tmp_path / "trials" / "a" / "seed0"):
+        assert sweep_of(folder) is None
+        check_test_split(folder)
+        check_no_trial(folder)
+    monkeypatch.chdir(workdir.parent)
+    assert sweep_of("seed0") == (tmp_path / "sweep").resolve()  # however it is spelt
+    with pytest.raises(
+        UserError, match="--workdir=seed0 is a trial of the sweep .*: 'sweep' trains it"
+    ):
+        check_no_trial("seed0")

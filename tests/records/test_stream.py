@@ -1,0 +1,237 @@
+"""Lock, metric stream and status: what a second process, a kill and a torn line find."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.records.stream import Held, Metrics, RunLock, best_record, is_held, read_records
+from attnlab.records.tensorboard import Events
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HOLDER = """
+import sys, time
+from attnlab.records.stream import RunLock
+lock = RunLock(sys.argv[1])
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.quick
+def test_lock_names_the_live_holder_and_a_kill_frees_it(tmp_path: Path) -> None:
+    """A second process is told pid, host and start of the first; after SIGKILL of the first it may
+    train.
+    """
+    workdir = tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(workdir)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert child.stdout is not None and child.stdout.readline() == "held\n"
+    with pytest.raises(UserError) as raised:
+        RunLock(workdir)
+    start = json.loads((workdir / ".lock").read_text())["start"]
+    assert (
+        f"workdir {workdir} is being trained by a live process (pid {child.pid} on"
+        f" {socket.gethostname()} since {start})" in str(raised.value)
+    )
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    with RunLock(workdir):
+        assert json.loads((workdir / ".lock").read_text())["pid"] == os.getpid()
+        with pytest.raises(UserError, match=f"pid {os.getpid()} "):
+            RunLock(workdir)
+    RunLock(workdir).release()
+
+
+def test_looking_at_a_lock_neither_writes_nor_is_in_the_way(tmp_path: Path) -> None:
+    """The holder is named; a lock that somebody only looks at for a moment can still be had."""
+    assert not is_held(tmp_path / "absent") and not (tmp_path / "absent").exists()
+    with RunLock(tmp_path):
+        assert is_held(tmp_path)
+        with pytest.raises(Held) as raised:
+            RunLock(tmp_path)
+        assert raised.value.holder.startswith(f"pid {os.getpid()} on ")
+    assert not is_held(tmp_path)
+    with open(tmp_path / ".lock", "rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.03, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        with RunLock(tmp_path):
+            assert is_held(tmp_path)
+
+
+def test_lock_in_an_impossible_place(tmp_path: Path) -> None:
+    """A file where the workdir should be."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot use workdir .*file"):
+        RunLock(tmp_path / "file")
+
+
+def run(workdir: Path, start: int, stop: int, rewind: bool = False) -> None:
+    """What a loop writes for the steps after `start` up to `stop`."""
+    metrics = Metrics(workdir, tensorboard=False)
+    if rewind:
+        metrics.rewind(start or None)
+    for step in range(start + 1, stop + 1):
+        metrics.write(
+            step, "train", {"loss": np.float32(1) / np.float32(step), "tokens": np.int64(step)}
+        )
+        if step % 3 == 0:
+            metrics.write(step, "valid", {"zeta": 1 / step, "alpha": math.pi**step})
+    metrics.close()
+
+
+@pytest.mark.parametrize("restored", [0, 3, 5, 9])
+def test_rewound_stream_equals_the_uninterrupted_one(restored: int, tmp_path: Path) -> None:
+    """Killed after step 10 with a torn line, restored at an earlier step, continued to 12: byte for
+    byte the same file.
+    """
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", 0, 12)
+    run(tmp_path / "killed", 0, 10)
+    with open(tmp_path / "killed" / "metrics.jsonl", "ab") as file:
+        file.write(b'{"step": 11, "split": "tra')
+    run(tmp_path / "killed", restored, 12, rewind=True)
+    assert (tmp_path / "killed" / "metrics.jsonl").read_bytes() == (
+        tmp_path / "whole" / "metrics.jsonl"
+    ).read_bytes()
+
+
+def test_records_keep_order_and_bits(tmp_path: Path) -> None:
+    """Keys as given, floats to the last bit, float32 without a change of value, NaN and infinity
+    too.
+    """
+    values = {
+        "z": 0.1 + 0.2,
+        "a": np.float32(0.1),
+        "tiny": 5e-324,
+        "bad": math.nan,
+        "worse": -math.inf,
+        "text": "ü\u2028",
+    }
+    metrics = Metrics(tmp_path, tensorboard=False)
+    metrics.write(1, "train", values)
+    metrics.close()
+    (record,) = read_records(tmp_path / "metrics.jsonl")
+    assert list(record) == ["step", "split", *values]
+    assert (
+        record["z"] == 0.1 + 0.2
+        and record["a"] == float(np.float32(0.1))
+        and record["tiny"] == 5e-324
+    )
+    assert (
+        math.isnan(record["bad"]) and record["worse"] == -math.inf and record["text"] == "ü\u2028"
+    )
+
+
+def test_metrics_hold_no_time_and_timing_does(tmp_path: Path) -> None:
+    """Two runs write the same metrics.jsonl; wall-clock values are elsewhere and survive a
+    rewind.
+    """
+    metrics = Metrics(tmp_path, tensorboard=False)
+    metrics.write(1, "train", {"loss": 2.0})
+    metrics.time(1, {"step_time": np.float64(0.5)})
+    metrics.sync()
+    metrics.rewind(None)
+    metrics.close()
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+    (timing,) = read_records(tmp_path / "timing.jsonl")
+    assert timing["step_time"] == 0.5 and timing["step"] == 1 and timing["time"] > 0
+
+
+def test_rewind_without_change_leaves_the_file_alone(tmp_path: Path) -> None:
+    """Nothing to drop, nothing written; nothing there, nothing made."""
+    metrics = Metrics(tmp_path, tensorboard=False)
+    metrics.rewind(4)
+    assert not metrics.path.exists() and read_records(metrics.path) == []
+    run(tmp_path, 0, 4)
+    before = metrics.path.stat().st_ino
+    metrics.rewind(4)
+    assert metrics.path.stat().st_ino == before
+
+
+@pytest.mark.parametrize(
+    "line", [b"garbage\n", b'{"split": "train"}\n', b"[1]\n", b"\x00\x00\n", b"\xff\n"]
+)
+def test_damaged_line_in_the_middle_is_named(line: bytes, tmp_path: Path) -> None:
+    """Only the last line may be torn: elsewhere the file and line number are told and nothing is
+    dropped.
+    """
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + line + b'{"step": 3}\n')
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=f"{path}, line 2 is no"):
+        Metrics(tmp_path, tensorboard=False).rewind(3)
+    assert path.read_bytes() == before
+
+
+def test_events_follow_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard gets metrics by split and timing as `timing/...`, and forgets from the step after
+    the restored one.
+    """
+    seen: list[Any] = []
+    monkeypatch.setattr(Events, "write", lambda self, *arguments: seen.append(arguments))
+    monkeypatch.setattr(Events, "forget_from", lambda self, step: seen.append(step))
+    metrics = Metrics(tmp_path)
+    metrics.rewind(6)
+    metrics.write(7, "valid", {"loss": np.float32(0.5)})
+    metrics.time(7, {"step_time": 0.1})
+    metrics.close()
+    assert seen == [7, (7, "valid", {"loss": 0.5}), (7, "timing", {"step_time": 0.1})]
+
+
+def test_launcher_side_does_not_import_jax_or_numpy() -> None:
+    """Reading status and records costs no second of imports and takes no device."""
+    code = (
+        "import sys, attnlab.records.attempts; print(sorted({'jax', 'numpy', 'tensorboardX',"
+        " 'orbax'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.quick
+def test_the_best_record_is_of_the_score_that_chooses_and_of_equal_ones_of_the_lower_loss() -> None:
+    scores = (
+        (1, math.nan, math.nan),
+        (2, 1.5, 0.5),
+        (3, 1.0, 0.5),
+        (4, 1.0, 0.5),
+        (5, 2.0, 0.6),
+        (6, 3.0, 0.6),
+    )
+    records = [
+        {"step": step, "split": "valid", "loss": loss, "accuracy": score}
+        for step, loss, score in scores
+    ]
+    records.insert(1, {"step": 1, "split": "train", "loss": 0.0})
+    assert best_record(records, "loss", "min")["step"] == 3
+    assert best_record(records, "accuracy", "max")["step"] == 5
+    assert best_record(records[:5], "accuracy", "max")["step"] == 3
+    assert (
+        best_record(records[:2], "loss", "min")["step"] == 1
+    )  # no number: the last there is, which no choice will take

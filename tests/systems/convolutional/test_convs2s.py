@@ -1,0 +1,218 @@
+"""What is said of ConvS2S beyond its formula: how far it sees, how its gradients are scaled, what
+its attentions are averaged to.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.attention.protocol import MAPS
+from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.errors import UserError
+from attnlab.systems.convolutional import convs2s
+from attnlab.tasks.translation import Translation
+from tests.systems.checks import SPECS, batch, make, parameters, prepared
+from tests.tasks.tiny import load, trained
+
+SPEC = SPECS["convs2s"]
+
+
+@functools.cache
+def compiled(**changes: Any) -> Any:
+    """`(params, source, target) -> (logits, gradient of the sum of squares of those that count
+    [T])` of a tiny system, compiled once.
+    """
+    system = make({**SPEC, **changes})
+
+    def total(params: Any, source: Any, target: Any, counts: Any) -> Any:
+        logits = system.apply({"params": params}, source, target)
+        return (counts[:, None] * logits**2).sum(), logits
+
+    slope = jax.jit(jax.value_and_grad(total, has_aux=True))
+
+    def call(params: Any, source: Any, target: Any, counts: Any = None) -> Any:
+        (_, logits), grads = slope(
+            params, source, target, np.ones(5, bool) if counts is None else counts
+        )
+        return logits, grads
+
+    return call, parameters(system)
+
+
+def shut(layer: Any) -> Any:
+    """A normalised layer that gives nothing: no length, no bias."""
+    return {**layer, "g": np.zeros_like(layer["g"]), "bias": np.zeros_like(layer["bias"])}
+
+
+@pytest.mark.quick
+def test_without_attention_a_word_is_seen_as_far_as_the_windows_reach() -> None:
+    """One layer with a window of 3, the other silent: logits at t move with the words t-2 ... t,
+    and with no other.
+    """
+    (call, params), (source, _) = compiled(), batch()
+    silent = {
+        f"decoder_{layer}": {
+            **params[f"decoder_{layer}"],
+            "takes": shut(params[f"decoder_{layer}"]["takes"]),
+        }
+        for layer in (0, 1)
+    }
+    silent["decoder_1"]["convolution"] = {
+        "linear": shut(params["decoder_1"]["convolution"]["linear"])
+    }
+    by_position = np.broadcast_to(np.arange(3, 8), (3, 5))
+    _, grads = call({**params, **silent}, source, by_position, np.arange(5) == 4)
+    slope = np.abs(grads["embed_target"]["embedding"]).max(axis=1)
+    assert (slope[[3, 4]] == 0.0).all() and (slope[[5, 6, 7]] > 1e-6).all()
+
+
+def test_layers_whose_convolutions_are_silent_shrink_by_the_root_of_a_half() -> None:
+    layer, z = (
+        convs2s.EncoderLayer(5, 3, 0.0),
+        np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32),
+    )
+    valid = np.ones((2, 4), bool)
+    params = layer.init(jax.random.key(0), z, valid)["params"]
+    params = {"convolution": {"linear": shut(params["convolution"]["linear"])}}
+    np.testing.assert_allclose(
+        layer.apply({"params": params}, z, valid), z * np.sqrt(0.5), rtol=1e-6
+    )
+
+
+@functools.cache
+def slopes(factor: float | None) -> Any:
+    """Gradients of a loss; the factor for those into the encoder replaced, unless it is None."""
+    if factor is None:
+        return compiled()[0](compiled()[1], *batch())[1]
+    plain = convs2s.slowed
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convs2s, "slowed", lambda x, _: plain(x, factor))
+        call, params = compiled.__wrapped__()
+        return call(params, *batch())[1]
+
+
+def test_gradients_into_the_encoder_are_divided_by_twice_the_attentions_and_those_into_embeddings_are_not() -> (
+    None
+):
+    """Two decoder layers, so 1/4; what goes by the embeddings in the values stays whole."""
+    mine, whole, none = slopes(None), slopes(1.0), slopes(0.0)
+    for part in ("encoder_0", "encoder_1", "into_encoder", "out_encoder"):
+        for one, other in zip(
+            jax.tree.leaves(mine[part]), jax.tree.leaves(whole[part]), strict=True
+        ):
+            np.testing.assert_allclose(one, other / 4, rtol=1e-4, atol=1e-6)
+    for part in ("embed_source", "places_source"):
+        one, other, direct = (jax.tree.leaves(of[part])[0] for of in (mine, whole, none))
+        assert np.abs(direct).max() > 1e-4
+        np.testing.assert_allclose(one - direct, (other - direct) / 4, rtol=1e-4, atol=1e-5)
+    for one, other in zip(
+        jax.tree.leaves(mine["decoder_0"]), jax.tree.leaves(whole["decoder_0"]), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(
+        convs2s.slowed(jnp.asarray([1e-30, 3.3, -7e8]), 0.25), np.float32([1e-30, 3.3, -7e8])
+    )
+
+
+@pytest.mark.quick
+def test_the_alignment_is_the_average_over_layers_and_nothing_of_padding_is_read() -> None:
+    call, system = prepared(SPEC)
+    source, target = batch()
+    logits, collected = call(source, target, mutable=[MAPS])
+    maps = system.maps(collected[MAPS])
+    assert sorted(maps) == ["decoder_0/attention", "decoder_1/attention"]
+    mean = (maps["decoder_0/attention"].weights + maps["decoder_1/attention"].weights)[:, 0] / 2
+    np.testing.assert_allclose(system.alignment(maps), mean, atol=1e-7)
+    assert (
+        np.abs(maps["decoder_0/attention"].weights - maps["decoder_1/attention"].weights).max()
+        > 1e-3
+    )
+    run, params = compiled()
+    table = params["embed_source"]["embedding"].copy()
+    table[PAD] = 1e3
+    dirty, grads = run(params | {"embed_source": {"embedding": table}}, source, target)
+    np.testing.assert_array_equal(dirty, run(params, source, target)[0])
+    np.testing.assert_allclose(dirty, logits, atol=1e-5)
+    assert (grads["embed_source"]["embedding"][PAD] == 0.0).all()
+
+
+def test_a_source_without_words_gives_finite_logits_and_gradients() -> None:
+    (call, params), (source, target) = compiled(), batch()
+    logits, grads = call(params, 0 * source, target)
+    assert np.isfinite(logits).all() and all(
+        np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads)
+    )
+    encoder = (grads[part] for part in ("embed_source", "encoder_0", "encoder_1", "out_encoder"))
+    assert all((leaf == 0.0).all() for leaf in jax.tree.leaves(list(encoder)))
+
+
+@pytest.mark.quick
+def test_there_is_no_room_to_decode_beyond_the_positions() -> None:
+    call, _ = prepared(SPEC)
+    memory = call(batch()[0], method="encode")
+    assert len(call(memory, 12, method="start").windows) == 2
+    with pytest.raises(UserError, match="length=12, but a sequence is 13 long"):
+        call(memory, 13, method="start")
+
+
+@functools.cache
+def tiny() -> tuple[Translation, Any]:
+    """The mirrored words of `tests.tasks.tiny`, a little trained."""
+    task = load("convs2s")
+    return task, trained(task, 30)
+
+
+def test_beams_carry_the_windows_of_their_parents() -> None:
+    """A hypothesis of a beam has the log-probability that teacher forcing gives it, and its
+    alignment is that of the maps.
+    """
+    task, params = tiny()
+    texts = [source for source, _ in task.data.pairs["test"]][:4]
+    found = task.translate(params, texts, alignment=True)
+    assert len({best.tokens.tobytes() for best, *_ in found}) > 1
+    for text, (best, *_) in zip(texts, found, strict=True):
+        ids = np.pad([*task.vocabularies[0].encode_all([text])[0], EOS], (0, 8))[None, :8]
+        target_in = np.pad([BOS, *best.tokens[:-1]], (0, 16))[None, :16]
+        logits = np.array(pass_of_tiny(ids, target_in), np.float64)[0, : len(best.tokens)]
+        logits[:, [PAD, BOS]] = -np.inf  # never written
+        log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        assert best.log_prob == pytest.approx(
+            log_probs[np.arange(len(best.tokens)), best.tokens].sum(), abs=1e-3
+        )
+        np.testing.assert_allclose(best.alignment.sum(axis=1), 1.0, atol=1e-5)  # type: ignore[union-attr]
+
+
+@functools.cache
+def _compiled() -> Any:
+    task, params = tiny()
+    return jax.jit(lambda ids, target_in: task.system.apply({"params": params}, ids, target_in))
+
+
+def pass_of_tiny(ids: np.ndarray, target_in: np.ndarray) -> Any:
+    """Logits of the trained system, compiled once."""
+    return _compiled()(ids, target_in)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("system.kernel=4", "kernel=4 has no middle; take 3 or 5"),
+        ("system.positions=shaw", "positions=Shaw acts inside attention"),
+        (
+            "system.attention=key_value",
+            "system.attention=key_value: KeyValue does not support values apart from keys",
+        ),
+        ("system.positions.length=20", "length=20, but a sequence is 32 long"),
+        ("system.encoder_layers=0", "config.system.encoder_layers=0: expected a whole number"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(override: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        Translation.check(configs.load("configs/translation.py:convs2s", [override]))

@@ -1,0 +1,91 @@
+"""What is said of the conditional GRU beyond its equations: when it looks, and what reaches it of
+the source.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.protocol import MAPS
+from tests.systems.checks import SPECS, batch, make, parameters, prepared
+
+
+@pytest.mark.parametrize(
+    ("name", "knows"), [("cgru", True), ("rnnsearch-released", True), ("rnnsearch", False)]
+)
+def test_it_has_read_the_last_word_when_it_looks(name: str, knows: bool) -> None:
+    """The weights of step i change with the word read at step i; where RNNsearch is as printed they
+    do not.
+    """
+    call, system = prepared(SPECS[name])
+    source, target = batch()
+    other = target.copy()
+    other[:, 2] = 4 + (other[:, 2] + 1) % 8
+
+    def weights(target_in: np.ndarray) -> np.ndarray:
+        return np.asarray(
+            system.alignment(system.maps(call(source, target_in, mutable=[MAPS])[1][MAPS]))
+        )
+
+    change = np.abs(weights(target) - weights(other)).max(axis=2)[
+        :2
+    ]  # the third source has one word, which gets all
+    assert (change[:, :2] == 0.0).all() and (change[:, 3] > 1e-4).all()
+    assert (change[:, 2] > 1e-4).all() if knows else (change[:, 2] == 0.0).all()
+
+
+def test_a_second_unit_that_keeps_its_state_makes_it_blind_to_the_look() -> None:
+    """z = 0 in GRU_2 and no context in the output: all that comes of the source is s_0, the mean of
+    the annotations.
+    """
+    system, (source, target) = make(SPECS["cgru"]), batch()
+    params = parameters(system)
+    shut = np.zeros(21, np.float32)
+    shut[7:14] = -100.0
+    silent: Any = {
+        "of_context": {"kernel": np.zeros_like(params["of_context"]["kernel"]), "bias": shut},
+        "after": {"past": np.zeros_like(params["after"]["past"])},
+        "out_context": {"kernel": np.zeros_like(params["out_context"]["kernel"])},
+    }
+
+    def logits(params: Any, turned: bool) -> np.ndarray:
+        memory = system.apply({"params": params}, source, method="encode")
+        other = memory.replace(
+            attended=jax.tree.map(
+                lambda x: x * 2 if jnp.issubdtype(x.dtype, jnp.floating) else x, memory.attended
+            )
+        )
+        return np.asarray(
+            system.apply({"params": params}, other if turned else memory, target, method="decode")
+        )
+
+    blind = {**params, **silent}
+    np.testing.assert_allclose(logits(blind, True), logits(blind, False), atol=1e-6)
+    assert np.abs(logits(params, True) - logits(params, False)).max() > 1e-2
+    first = jax.jit(lambda source: system.apply({"params": params}, source, method="encode").first)
+    assert (
+        np.abs(
+            np.asarray(first(source))
+            - np.asarray(first(np.where(source == source[0, 3], 5, source)))
+        )[0].max()
+        > 1e-3
+    )
+
+
+def test_an_empty_source_is_defined() -> None:
+    """Its mean is zero, s_0 = tanh(b), and it finds nothing; gradients are finite."""
+    system, (source, target) = make(SPECS["cgru"]), batch()
+    params, empty = parameters(system), np.zeros_like(source)
+    first = system.apply({"params": params}, empty, method="encode").first
+    np.testing.assert_allclose(
+        first, np.broadcast_to(np.tanh(params["first_state"]["bias"]), first.shape), atol=1e-6
+    )
+    gradients = jax.grad(
+        lambda params: jnp.square(system.apply({"params": params}, empty, target)).sum()
+    )(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))

@@ -1,0 +1,285 @@
+"""What is said of the pointer-generator beyond its log-probabilities: coverage, its loss, the
+mixture, and what does not fit it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.data.vocabulary import EOS, PAD
+from attnlab.decoding import Decoder, Functions, validate
+from attnlab.errors import UserError
+from attnlab.systems.recurrent.pointer_generator import mixture, scattered
+from attnlab.tasks import TASKS
+from attnlab.training import run
+from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters
+from tests.systems.oracles.pointer_generator import looks
+
+SPEC = SPECS["pointer_generator"]
+DIRECTION = np.random.default_rng(3).normal(size=(3, 5, VOCABULARY)).astype(np.float32)
+FILE = "configs/translation.py:pointer_generator"
+
+
+@functools.cache
+def expected() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-probabilities, weights and coverage loss of the oracle."""
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(make(SPEC)))
+    return looks(wide, SPEC, *batch())
+
+
+@functools.cache
+def program() -> Any:
+    """(params, source, target, direction) to the slopes of one number, and log-probabilities,
+    weights and coverage loss; compiled once.
+    """
+    system = make(SPEC)
+
+    def total(params: Any, source: Any, target: Any, direction: Any) -> tuple[jax.Array, Any]:
+        log_probs, collected = system.apply(
+            {"params": params}, source, target, mutable=[LOSSES, MAPS]
+        )
+        (losses,) = collected[LOSSES]["looks"]
+        assert set(losses) == {"coverage"}
+        again = losses["coverage"].reshape(target.shape)
+        return (log_probs * direction).sum() + again.sum(), (
+            log_probs,
+            system.alignment(system.maps(collected[MAPS])),
+            again,
+        )  # type: ignore[operator]
+
+    return jax.jit(jax.grad(total, has_aux=True))
+
+
+def seen(params: Any = None, source: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-probabilities, weights and coverage loss of the system."""
+    given = parameters(make(SPEC)) if params is None else params
+    ids = batch() if source is None else (source, batch()[1])
+    return jax.tree.map(np.asarray, program()(narrow(given), *ids, DIRECTION)[1])
+
+
+def narrow(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
+
+
+def test_coverage_its_loss_and_the_weights_are_the_papers() -> None:
+    log_probs, found, losses = seen()
+    _, weights, again = expected()
+    np.testing.assert_allclose(found, weights, atol=1e-6)
+    np.testing.assert_allclose(losses, again, atol=1e-6)
+    assert (
+        (again[:, 0] == 0.0).all() and (again[:, 1:] > 0.05).all() and (again <= 1.0 + 1e-9).all()
+    )
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, atol=2e-6)
+
+
+def test_gradients_of_words_and_coverage_are_those_of_the_oracle() -> None:
+    """Through the weights of every step, of which those before it are the coverage: central
+    differences in float64.
+    """
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters(make(SPEC)))
+    rng = np.random.default_rng(3)
+    slope = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), params)
+
+    def wanted(params: Any) -> float:
+        log_probs, _, again = looks(params, SPEC, *batch())
+        return float((log_probs * DIRECTION).sum() + again.sum())
+
+    ends = [
+        wanted(jax.tree.map(lambda leaf, s, sign=sign: leaf + sign * 1e-6 * s, params, slope))
+        for sign in (1, -1)
+    ]
+    grads, _ = program()(narrow(params), *batch(), DIRECTION)
+    parts = [
+        (np.asarray(g, np.float64) * s)
+        for g, s in zip(jax.tree.leaves(grads), jax.tree.leaves(slope), strict=True)
+    ]
+    found, size = (
+        sum(float(one.sum()) for one in parts),
+        sum(float(np.abs(one).sum()) for one in parts),
+    )
+    assert abs(found - (ends[0] - ends[1]) / 2e-6) <= 5e-6 * max(1.0, size)
+
+
+def test_a_gate_that_is_open_says_and_one_that_is_shut_copies() -> None:
+    (source, _), params = batch(), parameters(make(SPEC))
+
+    def words(bias: float) -> tuple[np.ndarray, np.ndarray]:
+        log_probs, weights, _ = seen(
+            {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, bias)}}
+        )
+        return np.exp(log_probs), weights
+
+    said, _ = words(60.0)
+    assert (said > 1e-6).all()
+    copied, weights = words(-60.0)
+    of_word = np.stack(
+        [
+            np.where(source[:, None] == word, weights, 0.0).sum(axis=-1)
+            for word in range(VOCABULARY)
+        ],
+        axis=-1,
+    )
+    np.testing.assert_allclose(copied, of_word, atol=1e-6)
+    assert (copied[..., PAD] < 1e-6).all()
+
+
+def test_of_several_heads_the_mean_is_copied() -> None:
+    """With the gate shut, of a mechanism with two heads."""
+    system = make({**SPEC, "attention": {"name": "multihead", "heads": 2}, "coverage": "none"})
+    (source, target), params = batch(), parameters(system)
+    shut = {**params, "gate": {"kernel": 0 * params["gate"]["kernel"], "bias": np.full(1, -60.0)}}
+    log_probs, collected = system.apply({"params": narrow(shut)}, source, target, mutable=[MAPS])
+    (found,) = system.maps(collected[MAPS]).values()  # type: ignore[union-attr]
+    assert (
+        found.weights.shape[1] == 2
+        and float(jnp.abs(found.weights[:, 0] - found.weights[:, 1]).max()) > 1e-3
+    )
+    np.testing.assert_allclose(
+        np.exp(log_probs), scattered(found.weights.mean(axis=1), source, VOCABULARY), atol=1e-6
+    )
+
+
+def test_words_that_stand_twice_are_copied_by_both_weights() -> None:
+    weights, source = (
+        np.array([[[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]], np.float32),
+        np.array([[4, 5, 4]]),
+    )
+    np.testing.assert_array_equal(
+        scattered(jnp.asarray(weights), source, 6),
+        [[[0, 0, 0, 0, 0.75, 0.25], [0, 0, 0, 0, 1.0, 0]]],
+    )
+
+
+def test_words_that_no_weight_copies_have_the_slope_that_would_copy_them() -> None:
+    """d log P / d copied = (1 - g) / P for all words, where a hard alignment chose one; finite
+    where P is 0 to float32.
+    """
+    scores, copied = (
+        np.array([2.0, 0.0, -1.0, -300.0], np.float32),
+        np.array([0.0, 1.0, 0.0, 0.0], np.float32),
+    )
+    for gate in (-1.5, 0.5):
+        g = 1 / (1 + np.exp(-gate))
+        expected = (
+            g * np.exp(scores, dtype=np.float64) / np.exp(scores, dtype=np.float64).sum()
+            + (1 - g) * copied
+        )
+        found, slopes = jax.value_and_grad(
+            lambda copied, gate=gate: mixture(scores, jnp.full(1, gate), copied)[:3].sum()
+        )(copied)
+        np.testing.assert_allclose(found, np.log(expected[:3]).sum(), rtol=1e-6)
+        np.testing.assert_allclose(slopes, [*((1 - g) / expected[:3]), 0.0], rtol=1e-5)
+    every = jax.grad(lambda *given: mixture(*given).sum(), argnums=(0, 1, 2))(
+        scores, jnp.zeros(1), copied
+    )
+    assert all(np.isfinite(one).all() for one in every)
+
+
+def test_rows_of_padding_and_sources_of_one_word_have_finite_slopes() -> None:
+    """What nobody copies has the logarithm of zero on the way, which no slope may meet; an empty
+    source leaves the vocabulary's share.
+    """
+    empty = np.zeros_like(batch()[0])
+    empty[0, 0] = EOS
+    slopes, (log_probs, _, _) = program()(
+        narrow(parameters(make(SPEC))), empty, batch()[1], DIRECTION
+    )
+    assert (
+        all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+        and np.isfinite(log_probs).all()
+    )
+    np.testing.assert_allclose(np.exp(log_probs[0]).sum(axis=-1), 1.0, atol=2e-6)
+    assert (np.exp(log_probs[1:]).sum(axis=-1) < 1.0).all()
+
+
+def test_beams_carry_the_coverage_of_their_own_words() -> None:
+    """log P of every hypothesis, found step by step and in other rows than its parents', is that of
+    one pass over its words.
+    """
+    system, (source, _) = make(SPEC), batch()
+    params = parameters(system)
+    call = functools.partial(system.apply, {"params": params})
+
+    def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[Any, Any, None]:
+        return *call(state, memory, tokens, method="step"), None  # type: ignore[misc]
+
+    def bind(_: Any) -> Functions:
+        return Functions(
+            functools.partial(call, method="encode"), functools.partial(call, method="start"), step
+        )
+
+    settings = validate(
+        {"method": "beam", "beam": 4, "n_best": 4, "max_ratio": 0.0, "max_extra": 5}
+    )
+    found = Decoder(bind, settings)(None, [(np.arange(3), {"source": source})])
+    table = jax.jit(lambda rows, words: call(rows, words))
+    for row, hypotheses in enumerate(found):
+        assert len(hypotheses) == 4
+        for one in hypotheses:
+            words = np.zeros((1, 5), np.int32)
+            words[0, : len(one.tokens)] = one.tokens
+            logits = np.array(
+                table(source[row : row + 1], np.concatenate([[[1]], words[:, :-1]], axis=1))
+            )[0]
+            logits[:, [0, 1]] = -np.inf  # what decoding never says
+            log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+            expected = sum(log_probs[t, word] for t, word in enumerate(one.tokens))
+            np.testing.assert_allclose(one.log_prob, expected, atol=2e-5)
+
+
+SINGLE = "system.attention=single"
+MISFITS = {
+    "two vocabularies": (
+        ("vocabulary.shared=false",),
+        r"copying needs one vocabulary for both sides, .*set vocabulary.shared=true",
+    ),
+    "weights below zero": (
+        ("system.attention=differential",),
+        r"the weights of Differential sum to anything, here they must sum to one",
+    ),
+    "weights of less than one": (
+        ("system.attention.alignment=softmax_plus_one",),
+        r"sum to at most one, here they must sum to one",
+    ),
+    "a kernel without weights": (
+        ("system.attention.kernel=blockwise",),
+        r"system.attention=single.kernel: kernel 'blockwise' never has",
+    ),
+    "coverage that no key can take": (
+        ("system.attention=key_value",),
+        r"KeyValue does not support values apart from keys",
+    ),
+    "a loss of a coverage that is not there": (
+        ("system.coverage=none",),
+        r"auxiliary.coverage=1.0: nothing in this system hands out",
+    ),
+}
+FITS = {
+    "another mechanism": ("system.attention=multihead", "system.attention.heads=4"),
+    "no coverage": ("system.coverage=none", "auxiliary.coverage=0", "system.attention=key_value"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "words"), MISFITS.values(), ids=MISFITS.keys())
+def test_misfits_are_named_when_the_config_is_checked(
+    overrides: tuple[str, ...], words: str
+) -> None:
+    config = configs.load(FILE, list(overrides))
+    with pytest.raises(UserError, match=words) as caught:
+        run.check(TASKS.resolve(config.task), config)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("overrides", FITS.values(), ids=FITS.keys())
+def test_what_fits_is_taken(overrides: tuple[str, ...]) -> None:
+    config = configs.load(FILE, list(overrides))
+    run.check(TASKS.resolve(config.task), config)
+    assert config.auxiliary.coverage in (0.0, 1.0)

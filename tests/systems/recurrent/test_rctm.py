@@ -1,0 +1,105 @@
+"""What is said of RCTM I beyond its formula: what its sentence vector is made of, and that it is
+the only way from source to target.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention.protocol import MAPS
+from attnlab.systems.recurrent.rctm import SentenceModel
+from tests.systems.checks import SPECS, batch, make, parameters, prepared
+from tests.tasks.tiny import load, trained
+
+SPEC = SPECS["rctm"]
+WIDTH, WIDEST = 3, 3
+
+
+@functools.cache
+def sentence_model() -> Any:
+    """`(columns, valid) -> [B,3]` of a sentence model with windows of 2 and 3, compiled once for
+    each length.
+    """
+    module = SentenceModel(WIDTH, WIDEST)
+    params = module.init(jax.random.key(0), jnp.zeros((1, 4, WIDTH)), jnp.ones((1, 4), bool))
+    return jax.jit(functools.partial(module.apply, params))
+
+
+def words(length: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(1, length, WIDTH)).astype(np.float32)
+
+
+@pytest.mark.quick
+def test_one_word_is_its_own_vector_and_none_is_zero() -> None:
+    x = words(1)
+    padded = np.concatenate([x, words(4, 1)], axis=1)
+    for count, expected in ((1, x[:, 0]), (0, np.zeros((1, WIDTH)))):
+        np.testing.assert_array_equal(
+            sentence_model()(padded, np.arange(5)[None] < count), expected
+        )
+
+
+def test_every_length_is_read_whole_in_its_order_and_padding_not_at_all() -> None:
+    """Also lengths beyond the 6 that two windows of 2 and 3 are laid out for."""
+    for length in (2, 3, 5, 6, 7, 9, 10):
+        x = words(length)
+        padded = np.concatenate([x, 1e3 * words(12 - length, 1)], axis=1)
+        valid = np.arange(12)[None] < length
+        found = sentence_model()(padded, valid)
+        np.testing.assert_allclose(
+            found, sentence_model()(x, np.ones((1, length), bool)), atol=1e-6
+        )
+        reverse = np.concatenate([x[:, ::-1], padded[:, length:]], axis=1)
+        assert np.abs(sentence_model()(reverse, valid) - found).max() > 1e-4
+        slope = np.abs(
+            jax.jacrev(lambda padded, valid=valid: sentence_model()(padded, valid)[0])(padded)
+        )[:, 0]
+        assert (slope[:, length:] == 0.0).all()
+        assert (slope.max(axis=(0, 2))[:length] > 1e-7).all()
+
+
+def test_channels_do_not_mix() -> None:
+    valid = np.ones((1, 6), bool)
+    slope = np.abs(jax.jacrev(lambda x: sentence_model()(x, valid)[0])(words(6)))[:, 0].max(
+        axis=1
+    )  # [of channel, by channel]
+    assert (slope[~np.eye(WIDTH, dtype=bool)] == 0.0).all() and (np.diag(slope) > 1e-6).all()
+
+
+@pytest.mark.quick
+def test_without_the_sentence_it_is_a_language_model_of_the_target() -> None:
+    system, (source, target) = make(SPEC), batch()
+    params = parameters(system)
+    params["of_sentence"] = {"kernel": np.zeros_like(params["of_sentence"]["kernel"])}
+    logits = system.apply({"params": params}, source, target)
+    np.testing.assert_array_equal(
+        logits, system.apply({"params": params}, np.flip(source, axis=0), target)
+    )
+    call, _ = prepared(SPEC)
+    assert np.abs(call(source, target) - call(np.flip(source, axis=0), target)).max() > 1e-3
+
+
+def test_there_is_nothing_to_look_at() -> None:
+    call, system = prepared(SPEC)
+    assert system.maps(call(*batch(), mutable=[MAPS])[1].get(MAPS, {})) == {}
+
+
+def test_the_source_helps() -> None:
+    """After a little training on mirrored words the right source gives a lower loss than another
+    one.
+    """
+    task = load("rctm")
+    params, batch = trained(task, 60), task.batches(1)(0)
+    loss = jax.jit(
+        lambda source: task.loss(params, {**batch, "source": source}, jax.random.key(0))[0]
+    )
+    right, other = (
+        float(loss(source)) for source in (batch["source"], np.roll(batch["source"], 1, axis=0))
+    )
+    assert right < 0.95 * other

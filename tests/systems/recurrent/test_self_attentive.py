@@ -1,0 +1,130 @@
+"""The structured self-attentive embedding: its reductions, its penalty, and how its hops stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention.mechanisms.hops import overlap
+from attnlab.attention.protocol import LOSSES
+from attnlab.errors import UserError
+from tests.systems.classifiers import SPECS, batch, make, parameters, prepared
+from tests.systems.oracles.self_attentive import penalties
+
+SPEC = SPECS["self_attentive"]
+
+
+def test_without_hop_scores_every_row_is_the_mean() -> None:
+    """W_s2 = 0: A is uniform over real tokens, so M has the mean in every row."""
+    call, params, _ = prepared(SPEC, 1)
+    flat = {
+        **params,
+        "look": {**params["look"], "w_hops": {"kernel": np.zeros((5, 3), np.float32)}},
+    }
+    mean = make(SPECS["bilstm_pooling-mean"])
+    kernel = params["verdict"]["first"]["kernel"]
+    summed = {
+        **params["verdict"],
+        "first": {**params["verdict"]["first"], "kernel": kernel.reshape(3, 8, -1).sum(axis=0)},
+    }
+    ids = batch(1)
+    same = jax.jit(mean.apply)({"params": {"reader": params["reader"], "verdict": summed}}, *ids)
+    np.testing.assert_allclose(call(flat, *ids), same, atol=2e-6)
+    assert np.abs(call(params, *ids) - same).max() > 1e-2
+
+
+@pytest.mark.quick
+def test_one_hop_is_attention_pooling_with_an_additive_score() -> None:
+    """r = 1, and a query that adds nothing: v . tanh(W h_j) in both."""
+    one = {**SPEC, "attention": {**SPEC["attention"], "hops": 1}}
+    call, params, _ = prepared(one, 1)
+    pooling = make(SPECS["attention_pooling"])
+    look = {
+        "v": params["look"]["w_hops"]["kernel"][:, 0],
+        "w_key": params["look"]["w_hidden"],
+        "w_query": {"kernel": np.zeros((8, 5), np.float32)},
+    }
+    same = {
+        "reader": params["reader"],
+        "verdict": params["verdict"],
+        "query": np.ones(8, np.float32),
+        "look": {"fit": look},
+    }
+    ids = batch(1)
+    np.testing.assert_allclose(
+        call(params, *ids), jax.jit(pooling.apply)({"params": same}, *ids), atol=2e-6
+    )
+
+
+def test_hops_may_change_places() -> None:
+    """Permuted hops, with the inputs of the hidden layer permuted alike: the same logits, and the
+    same penalty.
+    """
+    call, params, _ = prepared(SPEC, 1)
+    order = [2, 0, 1]
+    kernel = params["verdict"]["first"]["kernel"].reshape(3, 8, -1)[order].reshape(24, -1)
+    other = {
+        **params,
+        "look": {
+            **params["look"],
+            "w_hops": {"kernel": params["look"]["w_hops"]["kernel"][:, order]},
+        },
+        "verdict": {**params["verdict"], "first": {**params["verdict"]["first"], "kernel": kernel}},
+    }
+    ids = batch(1)
+    np.testing.assert_allclose(call(other, *ids), call(params, *ids), atol=2e-6)
+    assert np.abs(call({**params, "look": other["look"]}, *ids) - call(params, *ids)).max() > 1e-2
+
+
+def test_the_penalty_is_handed_out_for_every_text() -> None:
+    """|| A A^T - I ||_F^2 by plain loops, of both texts; its gradient does not reach padding."""
+    _, params, system = prepared(SPEC, 2)
+    ids = batch(2)
+
+    def found(params: Any) -> Any:
+        return system.apply({"params": params}, *ids, mutable=[LOSSES])[1][LOSSES]["looks"]
+
+    looks = jax.jit(found)(params)
+    exact = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    for one, texts in zip(looks, ids, strict=True):
+        np.testing.assert_allclose(one["hops"][:, 0], penalties(exact, texts), rtol=2e-6)
+    slope = jax.jit(jax.grad(lambda params: sum(one["hops"].sum() for one in found(params))))(
+        params
+    )["reader"]["embed"]["embedding"]
+    assert (np.asarray(slope)[0] == 0.0).all() and np.abs(slope).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("hops", "length", "expected"), [(2, 20, 1.81), (4, 20, 3.64), (30, 20, 29.25)]
+)
+def test_penalty_of_uniform_and_of_equal_rows(hops: int, length: int, expected: float) -> None:
+    uniform = np.full((1, hops, 1, length), 1 / length, np.float32)
+    assert float(overlap(uniform)[0, 0]) == pytest.approx(expected, abs=6e-3)  # type: ignore[arg-type]
+    same = np.zeros((1, hops, 1, length), np.float32)
+    same[..., 3] = 1.0
+    assert float(overlap(same)[0, 0]) == hops * (hops - 1)  # type: ignore[arg-type]
+    apart = np.eye(length, dtype=np.float32)[None, : min(hops, length), None]
+    assert float(overlap(apart)[0, 0]) == 0.0  # type: ignore[arg-type]
+
+
+def test_a_mechanism_that_mixes_its_heads_gives_one_row() -> None:
+    spec = {**SPEC, "attention": {"name": "multihead", "heads": 2}}
+    assert make(SPEC).hops == 3 and make(spec).hops == 1  # type: ignore[attr-defined]
+    projected = make({**SPEC, "attention": {"name": "hops", "hops": 3}})
+    assert parameters(projected, 1)["verdict"]["first"]["kernel"].shape == (8, 6)
+    assert np.isfinite(prepared(spec, 2)[0](prepared(spec, 2)[1], *batch(2))).all()
+
+
+def test_hops_side_by_side_have_a_width() -> None:
+    from attnlab.attention.mechanisms.hops import Hops
+
+    source = np.ones((1, 2, 8), np.float32)
+    with pytest.raises(
+        UserError, match="hops=3 side by side are 24 wide, the context is asked to be 8"
+    ):
+        jax.eval_shape(
+            Hops(width=8, hops=3, output="side_by_side").init, jax.random.key(0), source, source
+        )
