@@ -5,6 +5,7 @@ pause, is the full pass.
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 from typing import Any
 
@@ -15,7 +16,10 @@ import pytest
 
 from attnlab.attention.protocol import MAPS, Attention
 from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import Causal
 from tests.attention.cases import (
+    CASES,
+    NAMES,
     TOLERANCE,
     WIDTH,
     first_settings,
@@ -25,9 +29,18 @@ from tests.attention.cases import (
     parameters,
     stepwise,
 )
+from tests.attention.oracles import part
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
+PLACED = [
+    case
+    for case in CASES
+    if case in FIRST or "positions" in case[1] or part(case[1], "score", "dot")[0] == "location"
+]  # one case of each mechanism, and all whose keys are told where they stand
+placed = pytest.mark.parametrize(
+    ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
+)
 LENGTH, CAPACITY = 9, 11
 
 
@@ -89,6 +102,72 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
             context = call(x[:, here], memory, CAUSAL, method="read").context
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
+
+
+@placed
+def test_rows_of_different_lengths_decode_together_each_as_alone(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Prompts of any length, padded behind, pieces into a cache that has no room for their padding,
+    then one token for each row.
+    """
+    call = calls(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    expected = call(x, x, CAUSAL).context
+    memory, fed = None, np.zeros(3, np.int32)
+    for counts, view in (
+        ((4, 1, 2), View(Causal(), positions=0)),
+        ((1, 0, 3), View(Causal(), positions=np.array((4, 1, 2)))),
+        ((1, 1, 1), CAUSAL),
+    ):
+        width, more = max(counts), np.array(counts)
+        valid = np.arange(width) < more[:, None]
+        rows, at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
+        piece = np.where(valid[..., None], x[rows, at], np.float32(1e4))
+        if memory is None:
+            memory = call(piece, valid, 6, method="remember").by_row()
+            assert memory.length.tolist() == [4, 1, 2]
+        else:
+            memory = call(memory, piece, valid, method="extend")
+        found = call(piece, memory, view, method="read").context
+        np.testing.assert_allclose(
+            np.asarray(found)[valid],
+            np.asarray(expected)[rows, at][valid],
+            atol=TOLERANCE["reordered"],
+        )
+        fed = fed + more
+        np.testing.assert_array_equal(memory.length, fed)
+
+
+@placed
+def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
+    """As a shard of it does: the end of a source, from its position on or each token with its own,
+    is the source whose beginning may not be seen.
+    """
+    module = make(name, config)
+    if "positions" not in inspect.signature(module.remember).parameters:
+        pytest.skip("remembers what begins at 0 only")
+    call = functools.partial(module.apply, {"params": parameters(module)})
+    x, _, _ = inputs(queries=LENGTH)
+    end, order = x[:, 4:], np.array([2, 0, 4, 1, 3])
+    hidden = np.broadcast_to(np.arange(LENGTH) >= 4, (3, LENGTH))
+    expected = call(end, x, CAUSAL, hidden).context
+    placed = View(Causal(), positions=4)
+    for source, where, view in (
+        (end, 4, CAUSAL),
+        (end, np.full(3, 4, np.int32), placed),
+        (end[:, order], 4 + order[None], placed),
+    ):
+        memory = call(source, positions=where, method="remember")
+        found = call(end, memory, view, method="read").context
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
+    if module.capabilities.cache:
+        grown = call(end[:, :2], None, 5, 4, method="remember")
+        grown = call(grown, end[:, 2:], method="extend")
+        found = call(end, grown, CAUSAL, method="read").context
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
+        with pytest.raises(ValueError, match="cannot grow"):
+            call(memory, end, method="extend")
 
 
 @every

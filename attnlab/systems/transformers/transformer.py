@@ -28,7 +28,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -289,7 +289,7 @@ class Transformer(Seq2Seq):
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
-        y = self._embed(self.embed_target, tokens[:, None], state.fed[None])
+        y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
         caches = []
         for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
             y, grown = layer(y, source, CAUSAL & _rule(self.decoder_visibility), state.fed, cache)
@@ -306,7 +306,7 @@ class Transformer(Seq2Seq):
         )
 
     def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """tokens [B,T] at positions [T] to [B,T,d]."""
+        """tokens [B,T] at positions [T] or [B,T] to [B,T,d]."""
         return self.drop(self.scheme.embed(table(tokens) * math.sqrt(self.width), positions))
 
     def _logits(self, y: jax.Array) -> jax.Array:
