@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.plan.plan import Candidate
+from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
