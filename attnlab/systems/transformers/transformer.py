@@ -28,7 +28,8 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Rule, Visibility
+from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout, matmul
@@ -76,12 +77,12 @@ class EncoderLayer(nn.Module):
     dropout: float
 
     @nn.compact
-    def __call__(self, x: jax.Array, visibility: Visibility, valid: jax.Array) -> jax.Array:
-        """x [B,S,d] and valid [B,S] to [B,S,d]; `visibility` is the self-attention's."""
+    def __call__(self, x: jax.Array, view: View, valid: jax.Array) -> jax.Array:
+        """x [B,S,d] and valid [B,S] to [B,S,d]; `view` is the self-attention's."""
         attention = self.attention(width=x.shape[-1], name="self_attention")
         feed_forward = FeedForward(self.hidden, self.dropout, name="feed_forward")
         x = Sublayer(self.norm, self.dropout, name="around_self")(
-            x, lambda x: looked(self, attention(x, x, visibility, valid))
+            x, lambda x: looked(self, attention(x, x, view, valid))
         )
         return Sublayer(self.norm, self.dropout, name="around_feed_forward")(x, feed_forward)
 
@@ -125,11 +126,11 @@ class DecoderLayer(nn.Module):
         self,
         y: jax.Array,
         source: Any,
-        visibility: Visibility,
+        view: View,
         first: jax.Array | int = 0,
         cache: Any = None,
     ) -> tuple[jax.Array, Any]:
-        """y [B,T,d] from position `first` on, with self-attention under `visibility`, to y and the
+        """y [B,T,d] from position `first` on, with self-attention under `view`, to y and the
         grown cache.
 
         `source` is the source's memory, `cache`, in decoding, the self-attention's of what came
@@ -140,12 +141,12 @@ class DecoderLayer(nn.Module):
         def itself(y: jax.Array) -> jax.Array:
             attention = self.self_attention
             grown.append(attention.remember(y) if cache is None else attention.extend(cache, y))
-            return looked(self, attention.read(y, grown[0], visibility))
+            return looked(self, attention.read(y, grown[0], view))
 
         y = self.around_self(y, itself)
         y = self.around_cross(
             y,
-            lambda y: looked(self, self.cross_attention.read(y, source, Visibility(offset=first))),
+            lambda y: looked(self, self.cross_attention.read(y, source, View(positions=first))),
         )
         return self.around_feed_forward(y, self.feed_forward), grown[0]
 
@@ -265,7 +266,7 @@ class Transformer(Seq2Seq):
             jnp.arange(source.shape[1]),
         )
         for layer in self.encoder:
-            x = layer(x, Visibility(_rule(self.encoder_visibility)), valid)
+            x = layer(x, View(_rule(self.encoder_visibility)), valid)
         x = self.top_encoder(x) if self.norm == "pre" else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
