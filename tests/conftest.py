@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.flags import FAST
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (  # yours come last, so they count
-    "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
-    " --xla_cpu_use_fusion_emitters=false"  # the older emitters: half the time for small programs
-    f" {os.environ.get('XLA_FLAGS', '')}"
+    f"--xla_force_host_platform_device_count=4 {FAST} {os.environ.get('XLA_FLAGS', '')}"
 )
 os.environ.setdefault(
     "ATTNLAB_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "attnlab-tests-cache")
@@ -30,7 +30,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-FULL = 2 * 2**30
+FULL = 3 * 2**29
 """Bytes of memory from which on a test process forgets what it has compiled."""
 
 
