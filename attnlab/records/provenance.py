@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlab.config.tree import TABLES
+from attnlab.config.nodes import TABLES
 from attnlab.errors import UserError
 from attnlab.records.files import timestamp, write_atomic
 
