@@ -20,12 +20,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
 
@@ -78,12 +77,12 @@ class Differential(MultiHead):
         )
         return jnp.exp(first) - jnp.exp(second) + self.start
 
-    def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
+    def look(self, query: jax.Array, memory: MultiHeadMemory, view: View) -> Look:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, visibility)
+        look = super().look(query, memory, view)
 
-        def align(scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
-            weights = self.align(scores, mask, place)
+        def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+            weights = self.align(scores, mask, view)
             return weights[:, 0::2] - self.strength() * weights[:, 1::2]
 
         return look.replace(align=align)

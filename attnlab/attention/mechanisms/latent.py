@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
@@ -36,11 +35,12 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.scores.products import inner
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import GLOROT, Dense, Dropout
@@ -124,42 +124,49 @@ class Latent(Attention):
         """D."""
         return self.head_width or self.width // self.heads
 
-    def kept(self, source: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source whose first token stands at
-        position `first`.
+    def kept(self, source: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source at positions [Tk] or
+        [B,Tk].
         """
         latents = self.norm_latent(self.w_latent(source))[:, None].astype(source.dtype)
         if not self.rotary:
             return latents, latents[..., :0]
-        return latents, self.scheme.of_key(
-            self.w_turned(source)[:, None], first + jnp.arange(source.shape[1])
-        )
+        return latents, self.scheme.of_key(self.w_turned(source)[:, None], positions)
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> LatentMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
+        made = self.kept(source, standing(positions, source.shape[1]))
         return LatentMemory(
-            known, length, *(with_room(x, known.shape[1]) for x in self.kept(source, 0))
+            known,
+            length,
+            *(with_room(x, known.shape[1]) for x in made),
+            positions=beginning(positions, known),
         )
 
     def extend(
         self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None
     ) -> LatentMemory:
         """See `Attention.extend`."""
-        latents, turned = self.kept(source, memory.length)
+        latents, turned = self.kept(source, memory.following(source.shape[1]))
         return memory.appended(valid, latents=latents, turned=turned)
 
     def read(
         self,
         query: jax.Array,
         memory: LatentMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
     ) -> Reading:
         """See `Attention.read`."""
-        content, turned = self.queries(query, memory, visibility)
+        view = view.onto(memory, query)
+        content, turned = self.queries(query, view.i)
         absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
         keys, values = memory.latents, memory.latents
         if absorb:
@@ -175,7 +182,7 @@ class Latent(Attention):
         )
         context, found = attend(
             self,
-            self.look(joined_queries, joined_keys, values, query, memory, visibility),
+            self.look(joined_queries, joined_keys, values, view),
             self.kernel,
             weights,
         )
@@ -184,14 +191,11 @@ class Latent(Attention):
         joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.heads * self.size())
         return Reading(self.out(joined), self.capture(found, memory, weights))
 
-    def queries(
-        self, query: jax.Array, memory: LatentMemory, visibility: Visibility
-    ) -> tuple[jax.Array, jax.Array]:
-        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D
-        + R).
+    def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or
+        [B,Tq], times 1 / sqrt(D + R).
         """
         size = self.size()
-        i, _ = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         x = (
             self.norm_query(self.w_query_latent(query)).astype(query.dtype)
             if self.query_latent
@@ -204,7 +208,7 @@ class Latent(Attention):
         )
         scale = (size + self.rotary) ** -0.5
         return q[..., :size] * scale, (
-            self.scheme.of_query(q[..., size:], i) * scale if self.rotary else q[..., size:]
+            self.scheme.of_query(q[..., size:], positions) * scale if self.rotary else q[..., size:]
         )
 
     def absorbs(self, queries: int, keys: int) -> bool:
@@ -223,26 +227,15 @@ class Latent(Attention):
             2 * self.latent + self.rotary
         )
 
-    def look(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        query: jax.Array,
-        memory: LatentMemory,
-        visibility: Visibility,
-    ) -> Look:
+    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, view: View) -> Look:
         """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         return Look(
             queries=q,
             keys=k,
             values=v,
             score=lambda q, k, i, j: unfold(inner(fold(q, k.shape[1]), k), self.heads),
-            memory=memory,
-            visibility=visibility,
+            view=view,
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             product=True,
         )

@@ -19,27 +19,25 @@ from __future__ import annotations
 import flax.linen as nn
 import flax.struct
 import jax
-import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.protocol import (
     Attention,
     Capabilities,
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.scores import SCORES
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense, Dropout
@@ -152,21 +150,23 @@ class MultiHead(Attention):
         return self.split(x)
 
     def key_value(
-        self, looked_at: jax.Array, taken: jax.Array, first: jax.Array | int
+        self, looked_at: jax.Array, taken: jax.Array, positions: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, the first of it at
-        position `first`.
+        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, at positions [Tk]
+        or [B,Tk].
         """
         keys = self.fit.of_key(self.split(self.w_key(looked_at)))
-        return self.scheme.of_key(keys, first + jnp.arange(looked_at.shape[1])), self.split_values(
-            self.w_value(taken)
-        )
+        return self.scheme.of_key(keys, positions), self.split_values(self.w_value(taken))
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> MultiHeadMemory:
         """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity)
+        return self.remember_pairs(source, source, valid, capacity, positions)
 
     def extend(
         self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None
@@ -180,11 +180,16 @@ class MultiHead(Attention):
         values: jax.Array,
         valid: jax.Array | None = None,
         capacity: int | None = None,
+        positions: Where = 0,
     ) -> MultiHeadMemory:
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
+        made = self.key_value(keys, values, standing(positions, keys.shape[1]))
         return MultiHeadMemory(
-            known, length, *(with_room(x, known.shape[1]) for x in self.key_value(keys, values, 0))
+            known,
+            length,
+            *(with_room(x, known.shape[1]) for x in made),
+            positions=beginning(positions, known),
         )
 
     def extend_pairs(
@@ -195,18 +200,18 @@ class MultiHead(Attention):
         valid: jax.Array | None = None,
     ) -> MultiHeadMemory:
         """See `Attention.extend_pairs`."""
-        more_keys, more_values = self.key_value(keys, values, memory.length)
+        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
         return memory.appended(valid, keys=more_keys, values=more_values)
 
     def read(
         self,
         query: jax.Array,
         memory: MultiHeadMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
     ) -> Reading:
         """See `Attention.read`."""
-        context, found = attend(self, self.look(query, memory, visibility), self.kernel, weights)
+        context, found = attend(self, self.look(query, memory, view), self.kernel, weights)
         return Reading(self.out(self.join(context, query)), self.capture(found, memory, weights))
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
@@ -217,9 +222,9 @@ class MultiHead(Attention):
             *query.shape[:2], context.shape[1] * context.shape[3]
         )
 
-    def look(self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility) -> Look:
+    def look(self, query: jax.Array, memory: MultiHeadMemory, view: View) -> Look:
         """What a kernel needs to know of a query [B,Tq,dq] and a memory."""
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
         scale, width = self.fit.scale(q.shape[-1]), q.shape[-1]
         raised = self.fit.of_query(q, width)
@@ -234,26 +239,18 @@ class MultiHead(Attention):
         def bias(
             queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array
         ) -> jax.Array | None:
-            return self.scheme.bias(
-                queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees)
-            )
+            return self.scheme.bias(queries[1], view.among(i, j), scale)
 
         def relative(weights: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array | None:
-            return self.scheme.values(
-                weights,
-                Relation(i, j, visibility.is_causal, scale, visibility.trees),
-                memory.values.shape[-1],
-            )
+            return self.scheme.values(weights, view.among(i, j), memory.values.shape[-1])
 
         return Look(
-            queries=(self.scheme.of_query(raised, i) * scale, q),
+            queries=(self.scheme.of_query(raised, view.i) * scale, q),
             keys=memory.keys,
             values=memory.values,
             score=score,
-            memory=memory,
-            visibility=visibility,
+            view=view,
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             relative=relative if "value" in self.scheme.hooks else None,
             product=self.fit.product,

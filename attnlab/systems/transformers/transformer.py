@@ -33,7 +33,8 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Rule, Visibility
+from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, NORMS
@@ -48,9 +49,9 @@ Factory = Callable[..., Attention]
 class EncoderLayer(Block):
     """Self-attention, then feed-forward: x [B,S,d] to [B,S,d]. The fields are those of `Block`."""
 
-    def read(self, x: jax.Array, visibility: Visibility, valid: jax.Array) -> jax.Array:
-        """x [B,S,d] and valid [B,S] to [B,S,d]; `visibility` is the self-attention's."""
-        return self(x, lambda x: looked(self, self.self_attention(x, x, visibility, valid)))
+    def read(self, x: jax.Array, view: View, valid: jax.Array) -> jax.Array:
+        """x [B,S,d] and valid [B,S] to [B,S,d]; `view` is the self-attention's."""
+        return self(x, lambda x: looked(self, self.self_attention(x, x, view, valid)))
 
 
 class DecoderLayer(Block):
@@ -72,11 +73,11 @@ class DecoderLayer(Block):
         self,
         y: jax.Array,
         source: Any,
-        visibility: Visibility,
+        view: View,
         first: jax.Array | int = 0,
         cache: Any = None,
     ) -> tuple[jax.Array, Any]:
-        """y [B,T,d] from position `first` on, with self-attention under `visibility`, to y and the
+        """y [B,T,d] from position `first` on, with self-attention under `view`, to y and the
         grown cache.
 
         `source` is the source's memory, `cache`, in decoding, the self-attention's of what came
@@ -87,10 +88,10 @@ class DecoderLayer(Block):
         def itself(y: jax.Array) -> jax.Array:
             attention = self.self_attention
             grown.append(attention.remember(y) if cache is None else attention.extend(cache, y))
-            return looked(self, attention.read(y, grown[0], visibility))
+            return looked(self, attention.read(y, grown[0], view))
 
         def across(y: jax.Array) -> jax.Array:
-            return looked(self, self.cross_attention.read(y, source, Visibility(offset=first)))
+            return looked(self, self.cross_attention.read(y, source, View(positions=first)))
 
         return self(y, itself, across), grown[0]
 
@@ -224,7 +225,7 @@ class Transformer(Seq2Seq):
             jnp.arange(source.shape[1]),
         )
         for layer in self.encoder:
-            x = layer.read(x, Visibility(_rule(self.encoder_visibility)), valid)
+            x = layer.read(x, View(_rule(self.encoder_visibility)), valid)
         x = self.top_encoder(x) if self.norm in TOPPED else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
