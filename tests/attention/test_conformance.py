@@ -18,7 +18,7 @@ from jax.test_util import check_grads
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import LOSSES, MAPS, Need, hands_out_weights
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention.cases import (
     ESTIMATORS,
@@ -37,11 +37,11 @@ from tests.attention.cases import (
 from tests.attention.oracles import ORACLES, part
 
 every, essential = over_all(), over_all(quick=True)
-PLACED = Visibility(offset=2)  # queries stay where they are when the source grows or shrinks
+PLACED = View(positions=2)  # queries stay where they are when the source grows or shrinks
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
-    """`attend(params, query, source, visibility, valid, **apply) -> context` and parameters.
+    """`attend(params, query, source, view, valid, **apply) -> context` and parameters.
 
     A look is one compiled program: operation by operation each would be a program of its own.
     """
@@ -52,24 +52,24 @@ def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
         params: Any,
         query: Any,
         source: Any,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         valid: Any = None,
         **how: Any,
     ) -> jax.Array:
         def look(params: Any, query: Any, source: Any, valid: Any, how: Any) -> jax.Array:
-            return module.apply({"params": params}, query, source, visibility, valid, **how).context
+            return module.apply({"params": params}, query, source, view, valid, **how).context
 
-        program = programs.setdefault(id(visibility), jax.jit(look))  # `look` keeps it alive
+        program = programs.setdefault(id(view), jax.jit(look))  # `look` keeps it alive
         return program(params, query, source, valid, how)
 
     return attend, parameters(module)
 
 
-def dense_mask(visibility: Visibility, valid: np.ndarray, queries: int) -> np.ndarray:
-    """The oracle's own reading of causal visibility and padding, [B,Tq,Tk]."""
+def dense_mask(view: View, valid: np.ndarray, queries: int) -> np.ndarray:
+    """The oracle's own reading of a causal view and padding, [B,Tq,Tk]."""
     keys = valid.shape[1]
     mask = np.repeat(valid[:, None], queries, axis=1)
-    if visibility.is_causal:
+    if view.is_causal:
         for i in range(queries):
             mask[:, i, keys - queries + i + 1 :] = False
     return mask
@@ -85,16 +85,14 @@ def test_every_mechanism_has_an_oracle() -> None:
 
 
 @essential
-@pytest.mark.parametrize("visibility", [EVERYTHING, CAUSAL], ids=["all", "causal"])
+@pytest.mark.parametrize("view", [EVERYTHING, CAUSAL], ids=["all", "causal"])
 def test_values_and_gradients_equal_the_oracle(
-    name: str, config: dict[str, Any], visibility: Visibility
+    name: str, config: dict[str, Any], view: View
 ) -> None:
     query, source, valid = inputs()
     module, params = make(name, config), parameters(make(name, config))
-    mask = dense_mask(visibility, valid, query.shape[1])
-    oracle = functools.partial(
-        reference(name), config=config, mask=mask, causal=visibility.is_causal
-    )
+    mask = dense_mask(view, valid, query.shape[1])
+    oracle = functools.partial(reference(name), config=config, mask=mask, causal=view.is_causal)
     given = wide((params, query, source))
     context, weights = oracle(given[0], query=given[1], source=given[2])
     direction, of_weights = (
@@ -109,12 +107,12 @@ def test_values_and_gradients_equal_the_oracle(
         return (context * direction).sum() + ((weights * of_weights).sum() if how else 0.0)
 
     def slope_of(params: Any, query: Any, source: Any) -> jax.Array:
-        reading: Any = module.apply({"params": params}, query, source, visibility, valid, **how)
+        reading: Any = module.apply({"params": params}, query, source, view, valid, **how)
         return measured((reading.context, reading.weights))
 
     @jax.jit  # one program for the values and for the gradients
     def found_by(*given: Any) -> tuple[Any, Any]:
-        look = module.apply({"params": given[0]}, *given[1:], visibility, valid, mutable=[MAPS])
+        look = module.apply({"params": given[0]}, *given[1:], view, valid, mutable=[MAPS])
         return look, jax.grad(slope_of, argnums=(0, 1, 2))(*given)
 
     (reading, collected), grads = found_by(params, query, source)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS, Attention
-from attnlab.attention.visibility import CAUSAL, Visibility
+from attnlab.attention.view import CAUSAL, View
 from tests.attention.cases import (
     TOLERANCE,
     WIDTH,
@@ -152,9 +152,7 @@ class Scanned(nn.Module):
         def step(
             mechanism: Attention, i: jax.Array, token: jax.Array
         ) -> tuple[jax.Array, jax.Array]:
-            context = mechanism.read(
-                token[:, None], memory, Visibility(CAUSAL.rule, offset=i)
-            ).context
+            context = mechanism.read(token[:, None], memory, View(CAUSAL.rule, positions=i)).context
             return i + 1, context[:, 0]
 
         scan = nn.scan(
@@ -170,7 +168,7 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     query, source, valid = inputs(batch=2, keys=LENGTH)
     found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
     expected = module.apply(
-        {"params": params}, query, source, Visibility(CAUSAL.rule, offset=2), valid
+        {"params": params}, query, source, View(CAUSAL.rule, positions=2), valid
     ).context
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
     assert found.shape == (2, 5, WIDTH)

@@ -23,6 +23,12 @@ from attnlab.systems.protocol import Seq2Seq
 
 VOCABULARY = 17
 _HEADS = {"name": "multihead", "heads": 2}
+_T5_HEADS = {
+    **_HEADS,
+    "score": "dot",
+    "head_width": 3,
+    "positions": {"name": "t5", "buckets": 6, "max_distance": 4},
+}
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 6}}
 _SMALL_RNN = {"name": "rnnsearch", "embedding": 6, "encoder": 5, "decoder": 7, "maxout": 4}
 _DOT = {"name": "single", "score": {"name": "dot"}}
@@ -125,6 +131,17 @@ SPECS: dict[str, dict[str, Any]] = {
         "norm": "post",
         "share": "none",
     },
+    "transformer-t5": {
+        **_SMALL_TRANSFORMER,
+        "normalisation": "rms_norm",
+        "feed_forward": {"name": "relu", "bias": False},
+        "positions": {"name": "none"},
+        "scaled_embedding": False,
+        "share_positions": True,
+        "encoder_attention": _T5_HEADS,
+        "decoder_attention": _T5_HEADS,
+        "cross_attention": {**_HEADS, "score": "dot", "head_width": 3},
+    },
 }
 
 
@@ -152,7 +169,8 @@ def parameters(system: Seq2Seq, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     more = [float(jax.tree_util.keystr(path).endswith("['g']")) for path, _ in leaves]
     drawn = [
-        rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0])) for _, s in leaves
+        rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max((1, *s.shape[:1])))
+        for _, s in leaves
     ]
     return jax.tree.unflatten(
         tree, [one + np.float32(by) for one, by in zip(drawn, more, strict=True)]
