@@ -9,6 +9,7 @@ import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.flags import FAST
 
@@ -32,6 +33,47 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 FULL = 3 * 2**29
 """Bytes of memory from which on a test process forgets what it has compiled."""
+
+
+LONG = (
+    "attention/test_conformance.py",
+    "test_bad_input.py",
+    "experiments/run/test_kill_sweep.py",
+    "training/test_kill_resume.py",
+    "commands/test_several_processes.py",
+    "attention/test_memories.py",
+    "attention/test_kernels.py",
+    "systems/test_systems.py",
+    "tasks/test_translation.py",
+    "tasks/test_language_modelling.py",
+    "tasks/test_auxiliary.py",
+    "tasks/test_classification.py",
+    "training/test_checkpoints.py",
+    "training/test_parallel.py",
+    "training/test_stacked.py",
+    "commands/test_train.py",
+)
+"""Files that take longest: they come first, so that no worker waits for another at the end."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file belongs to one worker (unless `--dist` says something else): its fixtures are made and
+    its programs compiled once.
+    """
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False  # by `LONG`, not by the number of tests
+    return LoadFileScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest come first."""
+    room = Path(__file__).parent
+    place = {room / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 def resident() -> int:
