@@ -59,10 +59,11 @@ class LatentMemory(Memory):
 
 
 class Latent(Attention):
-    """H heads of width D = width / H over latents of width C.
+    """H heads of width D, by default width / H, over latents of width C.
 
     Attributes:
-      heads: H; must divide the width.
+      heads: H; must divide the width, unless `head_width` is given.
+      head_width: D; 0 for width / H.
       latent: C.
       rotary: R, channels of queries and keys that carry positions; 0 for none.
       query_latent: width of the queries' own latent; 0 for a direct projection.
@@ -73,6 +74,7 @@ class Latent(Attention):
     """
 
     heads: int = 4
+    head_width: int = 0
     latent: int = 32
     rotary: int = 0
     query_latent: int = 0
@@ -93,12 +95,14 @@ class Latent(Attention):
         return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
+        if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(f"latent: width={self.width} is not divisible by heads={self.heads}")
+        if self.head_width < 0:
+            raise UserError(f"latent: head_width={self.head_width}, must be at least 0")
         if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
             sizes = f"latent={self.latent}, rotary={self.rotary}, query_latent={self.query_latent}"
             raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
-        size = self.width // self.heads
+        size = self.size()
         self.w_latent = Dense(self.latent, use_bias=False)
         self.norm_latent = nn.RMSNorm(epsilon=EPSILON, param_dtype=float)
         if self.rotary:
@@ -114,6 +118,11 @@ class Latent(Attention):
         self.align = made(ALIGNMENTS, self.alignment)()
         self.scheme = made(POSITIONS, self.positions)()
         self.drop = Dropout(self.dropout)
+
+    @nn.nowrap
+    def size(self) -> int:
+        """D."""
+        return self.head_width or self.width // self.heads
 
     def kept(self, source: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source at positions [Tk] or
@@ -179,14 +188,14 @@ class Latent(Attention):
         )
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
-        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
+        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.heads * self.size())
         return Reading(self.out(joined), self.capture(found, memory, weights))
 
     def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or
         [B,Tq], times 1 / sqrt(D + R).
         """
-        size = self.width // self.heads
+        size = self.size()
         x = (
             self.norm_query(self.w_query_latent(query)).astype(query.dtype)
             if self.query_latent
@@ -212,7 +221,7 @@ class Latent(Attention):
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
         """Multiply-adds of one head in either form, made and absorbed."""
-        size = self.width // self.heads
+        size = self.size()
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
         return made, 2 * queries * self.latent * size + queries * keys * (
             2 * self.latent + self.rotary
@@ -234,7 +243,7 @@ class Latent(Attention):
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
         """See `Attention.cost`."""
-        size, c, r = self.width // self.heads, self.latent, self.rotary
+        size, c, r = self.size(), self.latent, self.rotary
         wide, asks = self.heads * (size + r), self.query_latent or query_width
         first = (
             dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks)
@@ -245,7 +254,7 @@ class Latent(Attention):
             queries, keys, self.heads, 1, r, r, size, self.heads, query_width
         )  # alignments do not ask how wide, schemes turn R
         made_or_absorbed = Cost(
-            2 * c * self.width, 2 * self.heads * min(self.operations(queries, keys))
+            2 * c * self.heads * size, 2 * self.heads * min(self.operations(queries, keys))
         )
         kept = dense(keys, source_width, c + r) + Cost(c, 4 * keys * c) + memory(keys, c + r)
         return (
@@ -254,5 +263,5 @@ class Latent(Attention):
             + kept
             + of_parts(self, at)
             + made_or_absorbed
-            + dense(queries, self.width, self.width)
+            + dense(queries, self.heads * size, self.width)
         )
