@@ -33,6 +33,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "local_p": [{"reach": 2}, {"reach": 3, "span": "n - 1"}],
     "local_p_renormalised": [{"reach": 2}],
     "gumbel": [{"tau": 0.5}],
+    "diagonal": [{}, {"reach": 1}],
 }
 CASES = [
     (name, json.dumps(fields)) for name in ALIGNMENTS.names() for fields in SETTINGS.get(name, [{}])
