@@ -67,10 +67,9 @@ ALLOWED = {
     "api": set(ROOMS) - {"api", "commands"},
     "commands": set(ROOMS),
 }
-# The foundation imports no room, with two exceptions: checking a config asks the decoding settings,
-# when it runs, and the package's own names stand in `api`, from where they come when they are asked
-# for.
-EXCEPTIONS = {("config", "decoding"), ("__init__", "api")}
+# The foundation imports no room, with one exception: the package's own names stand in `api`, from
+# where they come when they are asked for.
+EXCEPTIONS = {("__init__", "api")}
 LIGHT = (
     "attnlab.config",
     "attnlab.commands",
