@@ -32,8 +32,6 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
         {"score": "dot", "alignment": "hard"},
         {"score": {"name": "source_only", "hidden": 5}},
-        {"score": "dot", "alignment": "uniform"},
-        {"score": "dot", "alignment": "diagonal"},
     ],
     "multihead": [
         {"heads": 3},

@@ -46,7 +46,7 @@ CASES: dict[str, dict[str, Any]] = {
     "luong-gru-unfed": _luong({"name": "general"}, cell="gru", feeding="none"),
     "gnmt-gru-one-way-unsummed": {
         **SPECS["gnmt"],
-        **{"cell": "gru", "directions": 1, "residual": 0, "decoder_layers": 3},
+        **{"cell": "gru", "directions": 1, "residual": False, "decoder_layers": 3},
     },
     "gnmt-previous": SPECS["gnmt"],
     "gnmt-current": {**SPECS["gnmt"], "query": "current", "first": "encoder", "decoder_layers": 3},

@@ -25,6 +25,7 @@ from attnlab.attention.view import View
 class Uniform(Alignment):
     """a_ij = 1 / n_i: the mean of what may be seen; no parameters."""
 
+    form = "fixed"
     card = Card("control", 2026, "a baseline of this project", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
@@ -46,6 +47,7 @@ class Diagonal(LocalM):
 
     reach: int = 0
 
+    form = "fixed"
     card = Card("control", 2026, "a baseline of this project", "T^2")
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:

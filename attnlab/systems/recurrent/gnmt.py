@@ -4,7 +4,7 @@ that all its layers are given.
 Encoder, of Le layers: ann = x^Le.  Decoder, of Ld layers: for t = 1..T,
 
     x^1      = [forward LSTM ; backward LSTM] of the words          the one layer that reads both ways; 2H wide
-    x^l      = LSTM^l(x^{l-1}), from the third on plus x^{l-1}      l = 2..Le      (the third: `residual`)
+    x^l      = LSTM^l(x^{l-1}), from the third on plus x^{l-1}      l = 2..Le      (or without: `residual`)
     a_t      = attention(s^1_{t-1}, ann)                            any registered mechanism; additive in the paper
     s^1_t    = LSTM^1([y_{t-1} ; a_t])
     s^l_t    = LSTM^l([s^{l-1}_t ; a_t]), from the third on plus s^{l-1}_t      l = 2..Ld
@@ -46,6 +46,8 @@ from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
 from attnlab.mixers.steps import over_time
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+
+RESIDUAL = 3  # the first layer whose input is added to its output
 
 
 @flax.struct.dataclass
@@ -94,7 +96,7 @@ class GNMT(Seq2Seq):
         encoder ended, the lowest where the backward direction did.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       directions: 2, or 1 for a lowest layer of the encoder of width 2H that reads from the left.
-      residual: the first layer whose input is added to its output; 0 for none.
+      residual: whether the input of a layer is added to its output, from the third layer on.
       uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The
         mechanism's own start as it says.
       dropout: rate on the input of every layer.
@@ -109,7 +111,7 @@ class GNMT(Seq2Seq):
     first: Literal["zeros", "encoder"] = "zeros"
     cell: Part = "lstm"
     directions: Literal[1, 2] = 2
-    residual: int = 3
+    residual: bool = True
     uniform: float = 0.0
     dropout: float = 0.0
 
@@ -131,11 +133,6 @@ class GNMT(Seq2Seq):
                 "system.first='encoder' starts where the backward direction ended, and"
                 " directions=1 has none; set directions=2 or choose 'zeros'"
             )
-        if self.residual < 0 or self.residual in (1, 2):
-            raise UserError(
-                f"system.residual={self.residual}: the first two layers have inputs of other"
-                " widths; take 0 for none or at least 3"
-            )
         initial, layer = Initial(uniform=self.uniform), made(CELLS, self.cell)
         gates = kind(layer).gates
         law = initial.word(1.0)
@@ -150,7 +147,7 @@ class GNMT(Seq2Seq):
             self.width,
             self.encoder_layers - 1,
             self.dropout,
-            max(self.residual - 1, 0),
+            RESIDUAL - 1 if self.residual else 0,
             initial,
             layer,
         )
@@ -248,6 +245,6 @@ class GNMT(Seq2Seq):
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
         """What layer `number`, counted from 1, hands on: its output y, with its input x from
-        layer `residual` on.
+        the third on where there are sums.
         """
-        return y + x if 0 < self.residual <= number else y
+        return y + x if self.residual and number >= RESIDUAL else y

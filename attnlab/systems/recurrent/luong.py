@@ -115,7 +115,12 @@ class Luong(Seq2Seq):
         """See `System.asks`; `UserError` for windows that go on with the target over a source that
         is read from its last word.
         """
-        if holds(chosen.get("attention"), LocalM) and chosen.get("order", cls.order) == "reversed":
+        windows = holds(chosen.get("attention"), LocalM)
+        if (
+            windows
+            and chosen.get("order", cls.order) == "reversed"
+            and chosen.get("directions", cls.directions) == 1
+        ):
             raise UserError(
                 "system.attention.alignment: the windows of local_m go through the source from its"
                 " first word, which system.order='reversed' reads last; set system.order='plain',"

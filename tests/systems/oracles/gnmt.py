@@ -52,8 +52,7 @@ def gnmt(
 
 def summed(settings: dict[str, Any]) -> range:
     """The layers, counted from 1, whose input is added to their output."""
-    first = settings.get("residual", 3)
-    return range(first, 100) if first else range(0)
+    return range(3, 100) if settings.get("residual", True) else range(0)
 
 
 def _read(
