@@ -38,6 +38,8 @@ _LSTMN = {
 
 SPECS: dict[str, dict[str, Any]] = {
     "lstm_lm": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2},
+    "lstm_lm-gru": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2, "cell": "gru"},
+    "lstm_lm-tanh": {"name": "lstm_lm", "embedding": 5, "width": 4, "cell": "tanh"},
     "lstm_lm-shared": {"name": "lstm_lm", "embedding": 4, "width": 4, "share": "output"},
     "attention_lm": {**_DANILUK, "attention": _SINGLE, "state": 4, "layers": 2},
     "attention_lm-key_value": {
