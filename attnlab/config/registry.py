@@ -122,6 +122,12 @@ class Table:
                 hints(base).get(attribute) if base else None,
                 f"{where}: {this}",
             )
+        self._check_parameters(component, where, this)
+
+    def _check_parameters(self, component: Any, where: str, this: str) -> None:
+        """Raise `UserError` unless what code supplies is taken, and all that is not has a
+        default.
+        """
         try:
             known = fields(component)
         except (TypeError, ValueError) as error:
@@ -135,7 +141,7 @@ class Table:
             one.kind is one.VAR_KEYWORD for one in inspect.signature(component).parameters.values()
         )
         if (
-            base is None
+            not self.base
             and not takes_any
             and (lacking := [one for one in self.given if one not in known])
         ):
