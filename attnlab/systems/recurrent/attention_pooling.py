@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class AttentionPooling(Classifier):
@@ -54,12 +54,14 @@ class AttentionPooling(Classifier):
     )
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; the first text is looked at before the second."""
         return "hops", "target_in" if name.endswith("_1") else "source"
 
     def setup(self) -> None:
-        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        self.reader = SentenceReader(
+            self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        )
         self.look = self.attention(width=2 * self.width)
         self.query = self.param(
             "query", nn.initializers.normal((2 * self.width) ** -0.5), (2 * self.width,)

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import PAD, Card, Classifier
+from attnlab.systems.protocol import Card, Classifier
 
 
 class BiLSTMPooling(Classifier):
@@ -50,7 +50,9 @@ class BiLSTMPooling(Classifier):
     )
 
     def setup(self) -> None:
-        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        self.reader = SentenceReader(
+            self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        )
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:

@@ -44,7 +44,7 @@ from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import GATES, LSTMLayer, LSTMState
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 RESIDUAL = 3  # the first layer whose input is added to its output
 
@@ -142,7 +142,7 @@ class GNMT(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         words, (_, at_beginning) = self.both_ways(self.drop(self.embed_source(source)), valid)
         annotations, last = self.reader(words, valid)
         nothing = LSTMState.zeros(len(source), self.width, annotations.dtype)

@@ -36,7 +36,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
 from attnlab.layers.dense import Dropout
 from attnlab.layers.sentences import Read, SentenceReader, Verdict
-from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class RowWise(nn.Module):
@@ -86,7 +86,7 @@ class SelfAttentive(Classifier):
     card = Card(2017, "Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017")
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; the first text is looked at before the second."""
         return "hops", "target_in" if name.endswith("_1") else "source"
 
@@ -96,7 +96,9 @@ class SelfAttentive(Classifier):
         return self.attention(width=1, parent=None).side_by_side()
 
     def setup(self) -> None:
-        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        self.reader = SentenceReader(
+            self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        )
         self.look = self.attention(width=self.hops * 2 * self.width)
         self.gate_source, self.gate_target = RowWise(self.gated), RowWise(self.gated)
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
