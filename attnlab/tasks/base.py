@@ -22,6 +22,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
+from attnlab.config.nodes import Run
 from attnlab.data import columns
 from attnlab.data.batching import TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
@@ -48,6 +49,7 @@ class Task(Generic[Data, Model]):
 
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
+      schema: the class that describes its configs, see `attnlab.config.nodes`.
       reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
       loads: the class of `data`.
       kept: what `save` keeps, in words.
@@ -73,6 +75,7 @@ class Task(Generic[Data, Model]):
     """
 
     systems: ClassVar[type[System]]
+    schema: ClassVar[type[Run]]
     reads: ClassVar[str]
     loads: ClassVar[type[Loaded]]
     kept: ClassVar[str] = "vocabulary"

@@ -28,6 +28,7 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES
+from attnlab.config import nodes
 from attnlab.data import text
 from attnlab.data.batching import evaluation_batches
 from attnlab.data.columns import IDS, Declared, Examples, Packed
@@ -90,6 +91,7 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
     """
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
+    schema: ClassVar[type[nodes.Run]] = nodes.LanguageModelling
     reads: ClassVar[str] = "texts"
     loads = text.Texts
     columns: ClassVar[Mapping[str, Declared]] = {

@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES
+from attnlab.config import nodes
 from attnlab.data import labelled
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.errors import UserError
@@ -90,6 +91,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
     """
 
     systems: ClassVar[type[Classifier]] = Classifier
+    schema: ClassVar[type[nodes.Run]] = nodes.Classification
     reads: ClassVar[str] = "labelled"
     loads = labelled.LabelledTexts
     kept: ClassVar[str] = "vocabulary or labels"

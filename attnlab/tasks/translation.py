@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab.config import nodes
 from attnlab.data import corpus
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import Vocabulary
@@ -85,6 +86,7 @@ class Translation(Task[corpus.Corpus, Seq2Seq]):
     """
 
     systems = Seq2Seq
+    schema: ClassVar[type[nodes.Run]] = nodes.Translation
     reads = "pairs"
     loads = corpus.Corpus
     columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]

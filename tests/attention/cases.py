@@ -35,6 +35,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "multihead": [
         {"heads": 3},
         {"heads": 1, "bias": True},
+        {"heads": 4, "key_heads": 2, "head_width": 5, "bias": ("query", "value")},
         {"heads": 6, "key_heads": 2},
         {"heads": 3, "positions": {"name": "shaw", "clip": 2}},
         {"heads": 6, "key_heads": 2, "positions": {"name": "transformer_xl"}},
@@ -65,10 +66,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "alignment": "gumbel"},
     ],
     "talking_heads": [{"heads": 3}],
-    "differential": [{"heads": 4}],
-    "gated": [{"heads": 3}, {"heads": 2, "gate": "head"}],
+    "differential": [{"heads": 4}, {"heads": 2, "head_width": 4}],
+    "gated": [{"heads": 3}, {"heads": 2, "head_width": 5, "gate": "head"}],
     "latent": [
         {"heads": 3, "latent": 5},
+        {"heads": 2, "head_width": 5, "latent": 4},
         {"heads": 2, "latent": 3, "rotary": 4, "query_latent": 5, "positions": {"name": "rope"}},
     ],
     "hops": [{"hops": 2, "hidden": 5}],

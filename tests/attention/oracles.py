@@ -115,7 +115,8 @@ def gated(
     )
     gates = 1 / (1 + np.exp(-_affine(params["w_gate"], query)))
     if config.get("gate") == "head":
-        gates = np.repeat(gates, query.shape[-1] // config["heads"], axis=-1)
+        size = len(params["out"]["kernel"]) // config["heads"]
+        gates = np.repeat(gates, size, axis=-1)
     return _affine(params["out"], heads_values(params, config, source, weights) * gates), weights
 
 

@@ -17,7 +17,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Need
 from attnlab.attention.scores import SCORES
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import visibility_oracles
 from tests.attention.cases import WIDTH
@@ -58,9 +58,7 @@ CASES = [
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 
 
-def builds(
-    name: str, chosen: dict[str, Any], slot: str, visibility: Visibility = EVERYTHING
-) -> None:
+def builds(name: str, chosen: dict[str, Any], slot: str, visibility: View = EVERYTHING) -> None:
     """A mechanism with these fields can be initialised and read as the slot reads it; shapes only,
     nothing is computed.
     """
@@ -198,4 +196,4 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
                 str(error),
             )
             continue
-        builds(name, chosen, "encoder", Visibility(rule))
+        builds(name, chosen, "encoder", View(rule))

@@ -13,7 +13,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import MAPS, Need
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, parameters
 from tests.attention.oracles import ORACLES, heads_scores, heads_values, heads_weights

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Need, asking
-from attnlab.attention.visibility import EVERYTHING
+from attnlab.attention.view import EVERYTHING
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
 Note = Callable[[bool, str], None]
@@ -61,18 +61,18 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             return _left(inside, super().extend_pairs(memory, keys, values, valid))
 
         def read(
-            self, query: Any, memory: Any, visibility: Any = EVERYTHING, weights: bool = False
+            self, query: Any, memory: Any, view: Any = EVERYTHING, weights: bool = False
         ) -> Any:
-            wanted = need.under(visibility.rule)
+            wanted = need.under(view.rule)
             asked(
                 "read",
                 (
                     need.dense or not wanted.dense,
-                    "dense=False, but it is given a visibility of its own",
+                    "dense=False, but it is given a rule of its own",
                 ),
                 (
                     wanted.direction == need.direction,
-                    "direction='bidirectional', but it is given a causal visibility",
+                    "direction='bidirectional', but it is given a causal view",
                 ),
                 (
                     need.stepwise or not stepping[0],
@@ -80,7 +80,7 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                 ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
             )
-            return _left(inside, super().read(query, memory, visibility, **asking(weights)))
+            return _left(inside, super().read(query, memory, view, **asking(weights)))
 
     return Watched
 

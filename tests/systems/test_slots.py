@@ -12,7 +12,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import Need
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
 from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
@@ -105,7 +105,7 @@ LIARS = [
         checks.SPECS["transformer"],
         "'decoder_attention'. has cache=False, but its memory is extended",
     ),
-    (Causal, LUONG, "direction='bidirectional', but it is given a causal visibility"),
+    (Causal, LUONG, "direction='bidirectional', but it is given a causal view"),
     (Weighing, LUONG, "weights=False, but it is asked for weights"),
     (Turned, LM, r"expected \[B=3,...\]"),
 ]

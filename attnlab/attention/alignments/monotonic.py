@@ -32,8 +32,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
 
@@ -62,7 +63,7 @@ class Monotonic(Alignment):
             raise UserError(f"alignment monotonic: noise={self.noise}, must be at least 0")
 
     @nn.compact
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]

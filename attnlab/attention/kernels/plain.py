@@ -14,11 +14,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from attnlab.attention.alignments.protocol import Alignment, Place
-from attnlab.attention.protocol import Memory
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.alignments.protocol import Alignment
+from attnlab.attention.view import View
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +28,10 @@ class Look:
       values: [B,K,Tk,Dv].
       score: `score(queries, keys, i, j)` -> [B,H,Tq,Tk] float32 for any blocks of queries and keys
         at positions i, j.
-      memory: for what is written and valid; visibility: who may see whom.
+      view: who asks, who may see whom, and which slots of the memory hold a real token; of
+        `View.onto`.
       align: the alignment, or a function of the same arguments around one, whose weights
         [B,H',Tq,Tk] may have other heads.
-      place: what it may look at.
       drop: dropout of weights.
       relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with
         values), or None.
@@ -47,10 +45,8 @@ class Look:
     keys: Any
     values: jax.Array
     score: Callable[[Any, Any, jax.Array, jax.Array], jax.Array]
-    memory: Memory
-    visibility: Visibility
-    align: Alignment | Callable[[jax.Array, jax.Array | None, Place], jax.Array]
-    place: Place
+    view: View
+    align: Alignment | Callable[[jax.Array, jax.Array | None, View], jax.Array]
     drop: Callable[[jax.Array], jax.Array]
     relative: Callable[[jax.Array, jax.Array, jax.Array], jax.Array | None] | None = None
     product: bool = False
@@ -59,16 +55,6 @@ class Look:
     def replace(self, **changes: Any) -> Look:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
-
-    def allowed(self) -> jax.Array | None:
-        """Who may see whom, padding included, broadcastable to [B,H,Tq,Tk]; None if all pairs
-        certainly may.
-        """
-        rules = self.visibility.mask(len(self.place.i), len(self.place.j), self.memory.length)
-        if all_valid(self.memory):
-            return rules
-        valid = self.memory.valid[:, None, None, :]
-        return valid if rules is None else valid & rules
 
 
 class Plain:
@@ -97,25 +83,14 @@ def plain(look: Look) -> tuple[jax.Array, jax.Array]:
         jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
         weights.shape[1],
     )
-    more = look.relative(dropped, look.place.i, look.place.j) if look.relative else None
+    more = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
     return context if more is None else context + more.astype(context.dtype), weights
 
 
 def weigh(look: Look) -> jax.Array:
     """The weights [B,H,Tq,Tk] float32, before dropout."""
-    i, j = look.place.i, look.place.j
-    return look.align(look.score(look.queries, look.keys, i, j), look.allowed(), look.place)
-
-
-def known(x: Any) -> np.ndarray | None:
-    """x as a NumPy array where its value is known now; None while it is traced."""
-    return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
-
-
-def all_valid(memory: Memory) -> bool:
-    """True only if certainly every slot holds a real token."""
-    valid = known(memory.valid)
-    return valid is not None and bool(valid.all())
+    i, j = look.view.i, look.view.j
+    return look.align(look.score(look.queries, look.keys, i, j), look.view.allowed(), look.view)
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:

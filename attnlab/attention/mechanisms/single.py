@@ -18,7 +18,6 @@ import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
@@ -29,11 +28,12 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.scores import SCORES
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dropout
@@ -99,10 +99,14 @@ class Single(Attention):
         return keys[:, None], values[:, None]
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> SingleMemory:
         """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity)
+        return self.remember_pairs(source, source, valid, capacity, positions)
 
     def extend(
         self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None
@@ -116,12 +120,14 @@ class Single(Attention):
         values: jax.Array,
         valid: jax.Array | None = None,
         capacity: int | None = None,
+        positions: Where = 0,
     ) -> SingleMemory:
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
         keys, values = self.keys_and_values(keys, values)
         scored, taken = (with_room(x, known.shape[1]) for x in (self.fit.of_key(keys), values))
-        return SingleMemory(known, length, scored, taken, keys.shape[-1])
+        stands = beginning(positions, known)
+        return SingleMemory(known, length, scored, taken, keys.shape[-1], positions=stands)
 
     def extend_pairs(
         self,
@@ -138,11 +144,11 @@ class Single(Attention):
         self,
         query: jax.Array,
         memory: SingleMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
     ) -> Reading:
         """See `Attention.read`."""
-        found, given = self.found(query, query, memory, visibility, weights)
+        found, given = self.found(query, query, memory, view, weights)
         return Reading(found, self.capture(given, memory, weights))
 
     def found(
@@ -150,23 +156,20 @@ class Single(Attention):
         asks: jax.Array,
         query: jax.Array,
         memory: SingleMemory,
-        visibility: Visibility,
+        view: View,
         weights: bool,
     ) -> tuple[jax.Array, jax.Array | None]:
         """The sum of values [B,Tq,Dv], and weights where they or maps are asked for; `asks`
         [B,Tq,A'] is what of a query the score gets.
         """
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         q = asks[:, None]
         look = Look(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,
             score=lambda q, k, i, j: self.fit.pairs(q, k, j),
-            memory=memory,
-            visibility=visibility,
+            view=view.onto(memory, query),
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             product=self.fit.product,
         )

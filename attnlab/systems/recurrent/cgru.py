@@ -38,7 +38,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
@@ -151,7 +151,7 @@ class ConditionalGRU(Seq2Seq):
         """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
         between = self.before(state.s, word)
         context = looked(
-            self, self.search.read(between[:, None], attended, Visibility(offset=state.fed))
+            self, self.search.read(between[:, None], attended, View(positions=state.fed))
         )[:, 0]
         return Decoding(state.fed + 1, self.after(between, self.of_context(context))), context
 

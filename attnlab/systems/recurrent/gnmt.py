@@ -37,7 +37,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -217,9 +217,7 @@ class GNMT(Seq2Seq):
 
     def _look(self, query: jax.Array, attended: Any, fed: jax.Array) -> jax.Array:
         """query [B,H] to a context [B,M]."""
-        return looked(self, self.search.read(query[:, None], attended, Visibility(offset=fed)))[
-            :, 0
-        ]
+        return looked(self, self.search.read(query[:, None], attended, View(positions=fed)))[:, 0]
 
 
 def _summed(number: int, x: jax.Array, y: jax.Array) -> jax.Array:

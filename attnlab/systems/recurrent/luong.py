@@ -38,7 +38,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.config.registry import holds
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -186,5 +186,5 @@ class Luong(Seq2Seq):
         """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
         words.
         """
-        contexts = looked(self, self.search.read(tops, attended, Visibility(offset=fed)))
+        contexts = looked(self, self.search.read(tops, attended, View(positions=fed)))
         return jnp.tanh(self.combine(jnp.concatenate([contexts, tops], axis=-1)))

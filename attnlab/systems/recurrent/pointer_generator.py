@@ -53,7 +53,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -240,7 +240,7 @@ class PointerGenerator(Seq2Seq):
                 keys, memory.annotations, self.real(memory.source)
             )
         reading = self.search.read(
-            following.h[:, None], attended, Visibility(offset=state.fed), weights=True
+            following.h[:, None], attended, View(positions=state.fed), weights=True
         )
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]

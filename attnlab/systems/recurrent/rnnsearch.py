@@ -35,7 +35,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
@@ -164,9 +164,9 @@ class RNNsearch(Seq2Seq):
             self.readout == "released"
         ):  # Update with the last context (there is none before the first word), then Look
             s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
-        context = looked(
-            self, self.search.read(s[:, None], attended, Visibility(offset=state.fed))
-        )[:, 0]
+        context = looked(self, self.search.read(s[:, None], attended, View(positions=state.fed)))[
+            :, 0
+        ]
         if self.readout == "released":
             return s, Decoding(state.fed + 1, s, context)
         following = self.cell(s, word + self.of_context(context))
