@@ -68,17 +68,17 @@ class Memory:
         Raises:
           ValueError: the slots have positions of their own, so that none follows.
         """
-        if np.ndim(self.positions) == 2:
-            raise ValueError(
-                "a memory whose slots have positions of their own cannot grow; remember all of its"
-                " tokens at once"
-            )
+        self._grows()
         return standing(self.positions + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t]
         (None: all real) beside them. The caller keeps `length + t <= capacity`.
+
+        Raises:
+          ValueError: as of `following`.
         """
+        self._grows()
         batch, _, steps = next(iter(arrays.values())).shape[:3]
         put = jax.lax.dynamic_update_slice_in_dim
         real = jnp.ones((batch, steps), bool) if valid is None else valid
@@ -90,6 +90,13 @@ class Memory:
         }
         valid, length = put(self.valid, real, self.length, 1), self.length + steps
         return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
+
+    def _grows(self) -> None:
+        if np.ndim(self.positions) == 2:
+            raise ValueError(
+                "a memory whose slots have positions of their own cannot grow; remember all of its"
+                " tokens at once"
+            )
 
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
         """`appended` where each row has a length of its own; padding goes nowhere."""
