@@ -55,10 +55,11 @@ class Memory:
     positions: Where = flax.struct.field(kw_only=True, default=np.int32(0))
 
     def by_row(self) -> Any:
-        """The same memory, whose rows may grow apart: from here on padding at the end of a piece
-        takes up no slot, so that the next piece of each row follows its own last token.
+        """The same memory, whose rows may grow apart: padding at the end of a row takes up no slot,
+        now and in every piece to come, so that the next token of a row follows its own last one.
         """
-        length = jnp.broadcast_to(jnp.asarray(self.length), self.valid.shape[:1])
+        last = jnp.where(self.valid, jnp.arange(1, self.valid.shape[1] + 1, dtype=jnp.int32), 0)
+        length = last.max(axis=1, initial=0)
         return self.replace(length=length)  # type: ignore[attr-defined]
 
     def following(self, steps: int) -> jax.Array:
@@ -94,17 +95,10 @@ class Memory:
         """`appended` where each row has a length of its own; padding goes nowhere."""
         slots = self.valid.shape[1]
         at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
-        put = jax.vmap(lambda old, at, new: old.at[at].set(new, mode="drop"))
-        grown = {
-            name: put(
-                getattr(self, name).swapaxes(1, 2),
-                at,
-                x.astype(getattr(self, name).dtype).swapaxes(1, 2),
-            ).swapaxes(1, 2)
-            for name, x in arrays.items()
-        }
+        put = jax.vmap(lambda old, at, new: old.at[:, at].set(new.astype(old.dtype), mode="drop"))
+        grown = {name: put(getattr(self, name), at, x) for name, x in arrays.items()}
         return self.replace(  # type: ignore[attr-defined]
-            valid=put(jnp.asarray(self.valid), at, real),
+            valid=put(jnp.asarray(self.valid)[:, None], at, real[:, None])[:, 0],
             length=self.length + real.sum(axis=1, dtype=jnp.int32),
             **grown,
         )

@@ -102,6 +102,19 @@ def take_rows(tree: Any, rows: jax.Array) -> Any:
     )
 
 
+def by_row(tree: Tree, rows: int) -> Tree:
+    """A state or a memory in which every number that all rows shared (how many tokens were fed, how
+    long a cache is) is [rows], one for each.
+
+    Rows then go on by themselves: those of several such trees may stand together in one, each at a
+    step of its own, and every step is for each what it would be alone.
+    """
+    spread: Tree = jax.tree.map(
+        lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), tree
+    )
+    return spread
+
+
 def pick(tree: Tree, places: jax.Array) -> Tree:
     """Leaves [B,X,...] at `places` [B,Y] of axis 1, as [B,Y,...]."""
     picked: Tree = jax.tree.map(

@@ -155,6 +155,9 @@ class Seq2Seq(System):
     def start(self, memory: Any, length: int) -> Any:
         """The decoding state before the first token, with room for `length` steps; arrays of rank
         >= 1 lead with B.
+
+        A number that all rows share may come back as [B], one for each row (`decoding.steps.by_row`):
+        rows then stand at steps of their own, and `step` is for each what it is alone.
         """
         raise NotImplementedError
 

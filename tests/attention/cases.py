@@ -31,6 +31,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": {"name": "location", "limit": 9}},
         {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
         {"score": "dot", "alignment": "hard"},
+        {"score": {"name": "source_only", "hidden": 5}},
     ],
     "multihead": [
         {"heads": 3},

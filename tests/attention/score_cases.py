@@ -22,6 +22,7 @@ FIELDS: dict[str, list[dict[str, Any]]] = {
     "additive": [{"hidden": 7}],
     "concat": [{"hidden": 7}],
     "location": [{"limit": 4}],
+    "source_only": [{"hidden": 7}],
     "cosine": [{}, {"strength": "emitted"}, {"strength": "fixed", "beta": 2.0}],
     "gaussian": [{}, {"spread": "fixed", "tau": 3.0}],
     "qk_norm": [{"length": 9}],

@@ -55,6 +55,11 @@ def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> 
     )
 
 
+def source_only(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """v . tanh(U_a k), whatever q."""
+    return float(params["v"] @ np.tanh(params["w_key"]["kernel"].T @ k))
+
+
 def times_w(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
     """q W."""
     kernel = params["w"]["kernel"]
@@ -203,6 +208,7 @@ SCORES: dict[str, Oracle] = {
     "concat": Oracle(concat),
     "concat_identity": Oracle(concat_identity),
     "location": Oracle(location),
+    "source_only": Oracle(source_only),
     "cosine": Oracle(dot, query=sharpened, key=length_one),
     "euclidean": Oracle(euclidean),
     "gaussian": Oracle(gaussian),

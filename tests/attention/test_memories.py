@@ -5,17 +5,22 @@ pause, is the full pass.
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS, Attention
 from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import Causal
 from tests.attention.cases import (
+    CASES,
+    NAMES,
     TOLERANCE,
     WIDTH,
     first_settings,
@@ -25,9 +30,18 @@ from tests.attention.cases import (
     parameters,
     stepwise,
 )
+from tests.attention.oracles import part
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
+PLACED = [
+    case
+    for case in CASES
+    if case in FIRST or "positions" in case[1] or part(case[1], "score", "dot")[0] == "location"
+]  # one case of each mechanism, and all whose keys are told where they stand
+placed = pytest.mark.parametrize(
+    ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
+)
 LENGTH, CAPACITY = 9, 11
 
 
@@ -92,6 +106,81 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
             context = read(x[:, here], memory)
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
+
+
+@placed
+def test_rows_of_different_lengths_decode_together_each_as_alone(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Prompts of any length, padded behind, pieces into a cache that has no room for their padding,
+    then one token for each row.
+    """
+    call = calls(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    expected = np.asarray(jax.jit(lambda x: call(x, x, CAUSAL).context)(x))
+
+    @jax.jit
+    def look(memory: Any, piece: Any, valid: Any, view: View) -> Any:
+        grown = (
+            call(piece, valid, 6, method="remember").by_row()
+            if memory is None
+            else call(memory, piece, valid, method="extend")
+        )
+        return grown, call(piece, grown, view, method="read").context
+
+    memory, fed = None, np.zeros(3, np.int32)
+    for counts, view in (
+        ((4, 1, 2), View(Causal(), positions=0)),
+        ((1, 0, 3), View(Causal(), positions=np.array((4, 1, 2)))),
+        ((1, 1, 1), CAUSAL),
+    ):
+        width, more = max(counts), np.array(counts)
+        valid = np.arange(width) < more[:, None]
+        rows, at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
+        piece = np.where(valid[..., None], x[rows, at], np.float32(1e4))
+        memory, found = look(memory, piece, valid, view)
+        np.testing.assert_allclose(
+            np.asarray(found)[valid], expected[rows, at][valid], atol=TOLERANCE["reordered"]
+        )
+        fed = fed + more
+        np.testing.assert_array_equal(memory.length, fed)
+
+
+@placed
+def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
+    """As a shard of it does: the end of a source, from its position on or each token with its own,
+    is the source whose beginning may not be seen.
+    """
+    module = make(name, config)
+    if "positions" not in inspect.signature(module.remember).parameters:
+        pytest.skip("remembers what begins at 0 only")
+    call = functools.partial(module.apply, {"params": parameters(module)})
+    x, _, _ = inputs(queries=LENGTH)
+    order = np.array([2, 0, 4, 1, 3])
+    hidden = np.broadcast_to(np.arange(LENGTH) >= 4, (3, LENGTH))
+    placed = View(Causal(), positions=4)
+
+    @jax.jit
+    def looks(x: Any) -> list[Any]:
+        end, found = x[:, 4:], [call(x[:, 4:], x, CAUSAL, hidden).context]
+        for source, where, view in (
+            (end, 4, CAUSAL),
+            (end, jnp.full(3, 4, jnp.int32), placed),
+            (end[:, order], 4 + order[None], placed),
+        ):
+            memory = call(source, positions=where, method="remember")
+            found.append(call(end, memory, view, method="read").context)
+        if module.capabilities.cache:
+            grown = call(end[:, :2], None, 5, 4, method="remember")
+            grown = call(grown, end[:, 2:], method="extend")
+            found.append(call(end, grown, CAUSAL, method="read").context)
+            with pytest.raises(ValueError, match="cannot grow"):
+                call(memory, end, method="extend")
+        return found
+
+    expected, *others = looks(x)
+    for found in others:
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
 
 
 @every

@@ -18,6 +18,7 @@ from ml_collections import ConfigDict
 from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
 from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.decoding.steps import by_row
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Seq2Seq
 
@@ -285,6 +286,25 @@ def check_cached_decoding(spec: dict[str, Any]) -> None:
             np.testing.assert_allclose(logits, full[:, t], atol=5e-6)
 
 
+def check_rows_apart(spec: dict[str, Any]) -> None:
+    """Rows that stand at steps of their own decode together, each as it does alone."""
+    call, _ = prepared(spec)
+    source, target = batch()
+    full = call(source, target)
+    memory = call(source, method="encode")
+    states = [by_row(call(memory, 5, method="start"), 3)]
+    for t in range(3):
+        states.append(call(states[-1], memory, target[:, t], method="step")[1])
+    at = np.array([2, 0, 3])
+    state = jax.tree.map(
+        lambda *of_steps: jnp.stack([of_steps[step][row] for row, step in enumerate(at)]), *states
+    )
+    for _ in range(2):
+        logits, state = call(state, memory, target[np.arange(3), at], method="step")
+        np.testing.assert_allclose(logits, full[np.arange(3), at], atol=5e-6)
+        at = at + 1
+
+
 def check_gradients(spec: dict[str, Any]) -> None:
     """Every parameter gets a gradient, and all are finite."""
     system, (source, target) = make(spec), batch()
@@ -443,5 +463,6 @@ CHECKS = {
     "causality": check_causality,
     "padding": check_padding,
     "cached decoding": check_cached_decoding,
+    "rows apart": check_rows_apart,
     "gradients": check_gradients,
 }

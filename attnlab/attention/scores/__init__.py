@@ -16,6 +16,7 @@ SCORES = Table(
         "concat": "attnlab.attention.scores.concat:Concat",
         "concat_identity": "attnlab.attention.scores.concat:ConcatIdentity",
         "location": "attnlab.attention.scores.location:Location",
+        "source_only": "attnlab.attention.scores.source_only:SourceOnly",
         "cosine": "attnlab.attention.scores.cosine:Cosine",
         "euclidean": "attnlab.attention.scores.distances:Euclidean",
         "gaussian": "attnlab.attention.scores.distances:Gaussian",

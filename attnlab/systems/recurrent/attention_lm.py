@@ -39,8 +39,9 @@ from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Rule, Window
 from attnlab.attention.visibility import Dense as Allowed
-from attnlab.config.registry import kind, made
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Embed, Initial
@@ -76,6 +77,7 @@ class AttentionLanguageModel(LanguageModel):
         outputs, so that a text read in pieces is as one read at once) or "state" (no outputs: the
         authors' setting). `step` carries both in any case.
       merge: how h* comes about, see the top of this file.
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the laws of `Initial`. The mechanism's own weights start as it says.
       dropout: rate on the input of every layer and on h*.
@@ -89,11 +91,12 @@ class AttentionLanguageModel(LanguageModel):
     window: int = 10
     carry: Literal["window", "state"] = "window"
     merge: Literal["tanh", "none"] = "tanh"
+    cell: Part = "lstm"
     uniform: float = 0.0
     dropout: float = 0.0
 
     lengths = {"window": "within"}
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {
         "attention": Need(
             role="self", direction="causal", stepwise=True, dense=True, places="adrift"
@@ -127,7 +130,9 @@ class AttentionLanguageModel(LanguageModel):
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
-        self.reader = LSTMStack(self.state, self.layers, self.dropout, initial=initial)
+        self.reader = LSTMStack(
+            self.state, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
+        )
         self.look = self.attention(width=self.state if self.merge == "tanh" else self.width)
         if self.merge == "tanh":
             self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
@@ -137,7 +142,9 @@ class AttentionLanguageModel(LanguageModel):
 
     def start(self, rows: int) -> Past:
         """See `LanguageModel.start`."""
-        return Past(no_states(rows, self.state, self.layers), *self._nothing(rows))
+        return Past(
+            no_states(rows, self.state, self.layers, made(CELLS, self.cell)), *self._nothing(rows)
+        )
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """See `LanguageModel.read`; with `carry` "state" each piece looks back at itself only."""

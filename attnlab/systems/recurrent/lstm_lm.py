@@ -19,11 +19,13 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.lstm import LSTMState
-from attnlab.layers.stacked import LSTMStack, States
+from attnlab.layers.lstm import LSTMLayer
+from attnlab.layers.stacked import Layer, LSTMStack, States
 from attnlab.systems.protocol import Card, LanguageModel
 
 
@@ -47,6 +49,7 @@ class LSTMLanguageModel(LanguageModel):
       width: H of every layer.
       layers: L.
       share: which matrices are one: "output" (the embedding and the output; needs E = H) or "none".
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.05 (medium) and
         0.04 (large); 0 for the laws of `Initial`.
       dropout: rate on the input of every layer and on what the output layer sees; the paper's 0.5
@@ -57,9 +60,11 @@ class LSTMLanguageModel(LanguageModel):
     width: int = 128
     layers: int = 1
     share: Literal["none", "output"] = "none"
+    cell: Part = "lstm"
     uniform: float = 0.0
     dropout: float = 0.0
 
+    parts = {"cell": CELLS}
     card = Card(2014, "Zaremba, Sutskever, Vinyals, Recurrent Neural Network Regularization, 2014")
 
     def setup(self) -> None:
@@ -72,7 +77,9 @@ class LSTMLanguageModel(LanguageModel):
         initial = Initial(uniform=self.uniform)
         law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
-        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.reader = LSTMStack(
+            self.width, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
+        )
         self.out: Any = (
             SharedOutput()
             if self.share == "output"
@@ -82,7 +89,7 @@ class LSTMLanguageModel(LanguageModel):
 
     def start(self, rows: int) -> States:
         """See `LanguageModel.start`; the state is that of every layer."""
-        return no_states(rows, self.width, self.layers)
+        return no_states(rows, self.width, self.layers, made(CELLS, self.cell))
 
     def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
         """See `LanguageModel.read`."""
@@ -93,6 +100,6 @@ class LSTMLanguageModel(LanguageModel):
         ), state
 
 
-def no_states(rows: int, width: int, layers: int) -> States:
+def no_states(rows: int, width: int, layers: int, layer: Layer = LSTMLayer) -> States:
     """The states [rows,width] of a stack that has read nothing."""
-    return tuple(LSTMState.zeros(rows, width) for _ in range(layers))
+    return tuple(kind(layer).State.zeros(rows, width) for _ in range(layers))

@@ -163,7 +163,8 @@ class RNNsearch(Seq2Seq):
         if (
             self.readout == "released"
         ):  # Update with the last context (there is none before the first word), then Look
-            s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
+            begun = jnp.reshape(state.fed > 0, (-1, 1))
+            s = jnp.where(begun, self.cell(s, word + self.of_context(state.c)), s)
         context = looked(self, self.search.read(s[:, None], attended, View(positions=state.fed)))[
             :, 0
         ]

@@ -33,7 +33,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention, Need
-from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -248,7 +248,7 @@ class Transformer(Seq2Seq):
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
-        y = self._embed(self.embed_target, tokens[:, None], state.fed[None])
+        y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
         caches = []
         for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
             y, grown = layer.write(
@@ -267,7 +267,7 @@ class Transformer(Seq2Seq):
         )
 
     def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """tokens [B,T] at positions [T] to [B,T,d]."""
+        """tokens [B,T] at positions [T] or [B,T] to [B,T,d]."""
         words = table(tokens) * math.sqrt(self.width) if self.scaled_embedding else table(tokens)
         return self.drop(self.scheme.embed(words, positions))
 

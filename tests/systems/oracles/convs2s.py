@@ -31,6 +31,9 @@ def convs2s(
                     before[t - j] if t >= j else np.zeros_like(h) for j in range(settings["kernel"])
                 ][::-1]
                 u = _gated(layer["convolution"]["linear"], window)
+                if "asks" not in layer:  # a layer that does not look
+                    states.append((u + h) * Q)
+                    continue
                 asked = (_linear(layer["asks"], u) + word) * Q
                 weights = softmax(np.array([asked @ key for key in keys]))
                 found = np.zeros_like(values[0])

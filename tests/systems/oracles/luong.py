@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start, sigmoid, softmax
-from tests.systems.oracles.seq2seq import through
+from tests.systems.oracles.seq2seq import both_ways, through
 
 
 def luong(
@@ -44,11 +44,13 @@ def _read(
     the last states of all layers.
     """
     layers = [params["reader"][f"layer_{number}"] for number in range(settings["layers"])]
-    states, backwards = (
-        [lstm_start(layer) for layer in layers],
-        settings.get("order", "reversed") == "reversed",
-    )
-    found: dict[int, Vector] = {}
+    backwards = settings.get("order", "reversed") == "reversed"
+    if settings.get("directions", 1) == 2:
+        last, outputs = both_ways(
+            layers, [params["embed_source"]["embedding"][word] for word in words]
+        )
+        return outputs, last
+    states, found = [lstm_start(layer) for layer in layers], {}
     for place in reversed(range(len(words))) if backwards else range(len(words)):
         states, found[place] = through(
             layers, states, params["embed_source"]["embedding"][words[place]]
