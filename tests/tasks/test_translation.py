@@ -166,7 +166,7 @@ def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> N
     sentences.
     """
     losses, right, examples = [], [], model.task.data.examples["valid"]
-    for source, target in zip(examples.source, examples.target, strict=True):
+    for source, target in zip(*examples.sequences, strict=True):
         every = model.log_probs(source, target)
         losses.append(-picked(every, target))
         right.append(every.argmax(axis=1) == target)
