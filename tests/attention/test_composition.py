@@ -14,8 +14,8 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import Need
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError

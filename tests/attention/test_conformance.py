@@ -17,7 +17,8 @@ import pytest
 from jax.test_util import check_grads
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import LOSSES, MAPS, Need, hands_out_weights
+from attnlab.attention.needs import Need, hands_out_weights
+from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
 from attnlab.errors import UserError
 from tests.attention.cases import (

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Need, asking
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import asking
 from attnlab.attention.visibility import EVERYTHING
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import Need
+from attnlab.attention.needs import Need
 from attnlab.attention.visibility import CAUSAL
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS

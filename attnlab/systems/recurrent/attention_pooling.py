@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
 from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
 

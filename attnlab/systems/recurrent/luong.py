@@ -37,7 +37,8 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.local import LocalM
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.attention.visibility import Visibility
 from attnlab.config.registry import holds
 from attnlab.errors import UserError

@@ -33,7 +33,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dropout
 from attnlab.layers.sentences import Read, SentenceReader, Verdict
 from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
