@@ -12,8 +12,9 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.kernels import KERNELS, WEIGHTLESS
+from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, WEIGHTLESS
 from attnlab.attention.protocol import Capabilities, Rows
+from attnlab.attention.so_far import refusal
 from attnlab.attention.visibility import Causal, Everything, Rule
 from attnlab.config.registry import Table, kind, made
 from attnlab.errors import UserError
@@ -30,11 +31,12 @@ class Need:
     """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
 
     `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the
-    queries before. `heads`: how many heads the visibility tells apart, 1 for none. `places`: what
+    queries before, but for `so_far`. `heads`: how many heads the visibility tells apart, 1 for none. `places`: what
     is known of where tokens stand: how far from the "first" one; "trees" too, of dependencies; or
     only how far apart query and key are, for the memory is "adrift". `values`: keys and values come
     apart; "unprojected": and the context has to be a sum of the values as they are handed over,
-    with weights that sum to at most one. `weights`: the system reads with `weights=True`;
+    with weights that sum to at most one. `so_far`: the system hands every look what the look before
+    it left, so that with `stepwise` a weight may depend on earlier queries after all. `weights`: the system reads with `weights=True`;
     "distribution": and takes them for probabilities, so that they have to sum to one.
     """
 
@@ -50,6 +52,7 @@ class Need:
     values: bool | Literal["unprojected"] = False
     places: Literal["first", "trees", "adrift"] = "first"
     weights: bool | Literal["distribution"] = False
+    so_far: bool = False
 
     def under(self, rule: Rule) -> Need:
         """This need where the slot has the visibility `rule` besides."""
@@ -126,7 +129,9 @@ class Need:
         ):  # one that looks several times, say
             self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
         if "alignment" in of:
-            _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
+            _check_alignment(mechanism, kind(of["alignment"]), self, f"{where}.alignment")
+        if "score" in of and of["score"](parent=None).looks_back:
+            _check_back(mechanism, kind(of["score"]), self, f"{where}.score")
         if "score" in of and self.places == "adrift" and of["score"](parent=None).places:
             name = kind(of["score"]).__name__
             raise UserError(
@@ -186,18 +191,34 @@ def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
         )
 
 
-def _check_alignment(alignment: Any, need: Need, where: str) -> None:
+def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> None:
     """An alignment inside a mechanism: does it want what this slot cannot give?"""
     name = alignment.__name__
-    if alignment.form == "look" and need.stepwise:
+    if alignment.form == "look" and need.stepwise and not need.so_far:
         raise UserError(
             f"{where}: {name} needs all queries of a sequence at once, here they come one by one;"
             " choose 'softmax'"
+        )
+    if alignment.form == "look" and need.stepwise and not mechanism.capabilities.so_far:
+        raise UserError(
+            f"{where}: {name} depends on earlier looks, which {mechanism.__name__} does not carry"
+            " on; choose 'softmax', or the mechanism 'single' or 'multihead'"
         )
     if "lengths" in alignment.looks_at and need.direction == "causal":
         raise UserError(
             f"{where}: {name} looks at the length of the source, which tells of the future; choose"
             " 'softmax'"
+        )
+
+
+def _check_back(mechanism: Any, score: type, need: Need, where: str) -> None:
+    """A score that looks back: does the mechanism carry on what it needs, and does the slot?"""
+    if not mechanism.capabilities.so_far:
+        raise UserError(f"{where}: {mechanism.__name__}: {refusal(score)}")
+    if need.stepwise and not need.so_far:
+        raise UserError(
+            f"{where}: {score.__name__} depends on earlier looks, but here queries come one by one"
+            " and nothing is carried on; choose 'additive'"
         )
 
 
@@ -212,6 +233,8 @@ def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str
             f" {_listed(offered)}"
         )
     reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
+    if "score" in of and of["score"](parent=None).looks_back and kernel not in BACKWARDS:
+        reason = BACKWARDLESS
     if reason:
         raise UserError(f"{where}: kernel {kernel!r} {reason}")
 

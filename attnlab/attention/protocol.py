@@ -67,11 +67,14 @@ class Reading:
         collected, else None. They have gradients. See `Attention.capture`.
       losses: auxiliary losses by name, [B,Tq] each: what every query adds, so that padding can be
         left out of the sum.
+      so_far: what the next look at this memory gets, a tree of arrays that lead with B; None where
+        no look depends on those before.
     """
 
     context: jax.Array
     weights: jax.Array | None = None
     losses: dict[str, jax.Array] = flax.struct.field(default_factory=dict)
+    so_far: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +96,9 @@ class Capabilities:
       unprojected: the context is a weighted sum of the values as they are handed over, so that it
         stands in their place.
       own: the context has a part of the query merged in, so that a system need not add it.
+      so_far: `read` takes and hands out what a look depends on of the looks before, so that parts
+        that look back (a score with `looks_back`, an alignment of the form "look") work one query
+        at a time.
     """
 
     roles: frozenset[str] = frozenset({"self", "cross"})
@@ -107,6 +113,7 @@ class Capabilities:
     values: bool = False
     unprojected: bool = False
     own: bool = False
+    so_far: bool = False
 
 
 class Attention(nn.Module):
@@ -146,6 +153,7 @@ class Attention(nn.Module):
         memory: Any,
         visibility: Visibility = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last
         written slot.
@@ -153,8 +161,17 @@ class Attention(nn.Module):
         `weights`: hand out the weights too, whether or not maps are being collected; a slot that
         wants them says so in its `Need`. A mechanism whose `read` lacks the argument does wherever
         they are not asked for.
+
+        `so_far`: the `so_far` of the reading before, or `no_looks(memory)`; None for the first look
+        at this memory. Only mechanisms that declare it need the argument.
         """
         raise NotImplementedError
+
+    def no_looks(self, memory: Any) -> Any:
+        """The `so_far` before the first look at a memory; it has the structure and the shapes of
+        every later one. None where no look depends on those before.
+        """
+        return None
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
         """Append source [B,t,ds] to a memory with spare capacity; the caller keeps `length + t <=
@@ -245,11 +262,12 @@ class Attention(nn.Module):
         return weights if asked else shown
 
 
-def asking(weights: bool) -> dict[str, bool]:
-    """Arguments of a `read` that asks for weights, or none at all, which mechanisms that know no
-    such argument understand too.
+def asking(weights: bool, so_far: Any = None) -> dict[str, Any]:
+    """Arguments of a `read` that asks for weights and goes on from earlier looks, or none at all,
+    which mechanisms that know no such arguments understand too.
     """
-    return {"weights": True} if weights else {}
+    asked: dict[str, Any] = {"weights": True} if weights else {}
+    return asked if so_far is None else asked | {"so_far": so_far}
 
 
 def written(

@@ -31,6 +31,9 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": {"name": "location", "limit": 9}},
         {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
         {"score": "dot", "alignment": "hard"},
+        {"score": {"name": "location_aware", "hidden": 5, "filters": 3, "reach": 2}},
+        {"score": {"name": "coverage", "hidden": 5}, "alignment": "monotonic"},
+        {"score": "dot", "alignment": {"name": "temporal"}},
     ],
     "multihead": [
         {"heads": 3},
@@ -61,6 +64,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "score": "euclidean", "alignment": {"name": "local_m", "reach": 2}},
         {"heads": 2, "alignment": {"name": "local_p_renormalised", "reach": 2}},
         {"heads": 3, "alignment": "monotonic"},
+        {"heads": 6, "key_heads": 3, "score": {"name": "coverage", "hidden": 4}},
         {"heads": 3, "alignment": "straight_through"},
         {"heads": 3, "alignment": "gumbel"},
     ],
@@ -77,7 +81,10 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": "scaled_dot", "alignment": "sigmoid"},
     ],
     "key_value_predict": [{"score": {"name": "additive", "hidden": 4}}, {"score": "general"}],
-    "multi_step": [{"steps": 2, "looks": {"name": "multihead", "heads": 2}}],
+    "multi_step": [
+        {"steps": 2, "looks": {"name": "multihead", "heads": 2}},
+        {"steps": 2, "looks": {"name": "single", "score": "dot", "alignment": "temporal"}},
+    ],
 }
 CASES = [(name, config) for name in MECHANISMS.names() for config in SETTINGS.get(name, [{}])]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
@@ -196,7 +203,7 @@ def stepwise(config: dict[str, Any]) -> bool:
     """Whether a mechanism may be read query by query, while its source grows: what the alignment of
     a row rests on is there by then.
     """
-    return alignment(config).form != "look" and "lengths" not in alignment(config).looks_at
+    return "lengths" not in alignment(config).looks_at
 
 
 def make(name: str, config: dict[str, Any]) -> Attention:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -18,6 +19,13 @@ from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
 Note = Callable[[bool, str], None]
 ROWS = 3
+
+
+@flax.struct.dataclass
+class Told:
+    """What a mechanism hands on, which may be nothing, in a shell that tells it from nothing."""
+
+    own: Any
 
 
 def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
@@ -62,7 +70,12 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             return _left(inside, super().extend_pairs(memory, keys, values, valid))
 
         def read(
-            self, query: Any, memory: Any, visibility: Any = EVERYTHING, weights: bool = False
+            self,
+            query: Any,
+            memory: Any,
+            visibility: Any = EVERYTHING,
+            weights: bool = False,
+            so_far: Any = None,
         ) -> Any:
             wanted = need.under(visibility.rule)
             asked(
@@ -80,8 +93,21 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                     "stepwise=False, but queries come one by one in decoding",
                 ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
+                (
+                    not need.so_far or not stepping[0] or isinstance(so_far, Told),
+                    "so_far=True, but a look of decoding is not told of the looks before",
+                ),
             )
-            return _left(inside, super().read(query, memory, visibility, **asking(weights)))
+            told = isinstance(so_far, Told)
+            asks = asking(weights, so_far.own if told else so_far)
+            reading = _left(inside, super().read(query, memory, visibility, **asks))
+            return reading.replace(so_far=Told(reading.so_far)) if told else reading
+
+        def no_looks(self, memory: Any) -> Any:
+            if inside:
+                return super().no_looks(memory)
+            asked("no_looks", (need.so_far, "so_far=False, but it is asked what to carry"))
+            return Told(_left(inside, super().no_looks(memory)))
 
     return Watched
 

@@ -20,6 +20,7 @@ ALIGNMENTS = Table(
         "local_p": "attnlab.attention.alignments.local:LocalP",
         "local_p_renormalised": "attnlab.attention.alignments.local:RenormalisedLocalP",
         "monotonic": "attnlab.attention.alignments.monotonic:Monotonic",
+        "temporal": "attnlab.attention.alignments.temporal:Temporal",
         "hard": "attnlab.attention.alignments.hard:Hard",
         "straight_through": "attnlab.attention.alignments.hard:StraightThrough",
         "gumbel": "attnlab.attention.alignments.hard:Gumbel",

@@ -7,10 +7,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.kernels import KERNELS, WEIGHTLESS
+from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import first_position
 from attnlab.attention.kernels.blockwise import Blockwise
-from attnlab.attention.kernels.plain import Look, Plain, plain, weigh
+from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 
@@ -51,9 +51,9 @@ class Auto:
 
 def attend(
     module: nn.Module, look: Look, kernel: str, weights: bool = False
-) -> tuple[jax.Array, jax.Array | None]:
-    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where they or maps are
-    asked for, else None.
+) -> tuple[jax.Array, jax.Array | None, Any]:
+    """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 where they or maps are
+    asked for, else None, and what the next look gets (`so_far`).
 
     While a module makes its parameters every kernel is the plain one: those of a score are made
     where it is first called. A look without rows, queries or keys is the plain kernel's too: there
@@ -71,12 +71,14 @@ def attend(
     chosen = KERNELS.resolve(kernel)()
     reason = WEIGHTLESS if weights and not chosen.weighs else None
     if isinstance(chosen, Auto):
-        chosen = Plain() if weights else chosen.chosen(look)
+        chosen = Plain() if weights or look.so_far is not None else chosen.chosen(look)
+    if look.so_far is not None and not isinstance(chosen, Plain):
+        reason = reason or BACKWARDLESS
     reason = reason or chosen.refuses(look)
     if reason:
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
     empty = not (look.values.shape[0] and len(look.place.i) and len(look.place.j))
     if isinstance(chosen, Plain) or module.is_initializing() or empty:
-        return plain(look)
+        return plain_on(look)
     context = chosen(look)
-    return context, weigh(look) if module.is_mutable_collection(MAPS) else None
+    return context, weigh(look) if module.is_mutable_collection(MAPS) else None, None

@@ -19,7 +19,7 @@ Neural Language Modeling", ICLR 2017.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -29,6 +29,7 @@ from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
 from attnlab.attention.scores import SCORES
+from attnlab.attention.so_far import one_by_one
 from attnlab.attention.visibility import EVERYTHING, Visibility
 from attnlab.config.registry import made
 from attnlab.errors import UserError
@@ -47,7 +48,7 @@ class KeyValue(Single):
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
     )
-    capabilities = Capabilities(dropout=True, own=True)
+    capabilities = Capabilities(dropout=True, own=True, so_far=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:
@@ -80,10 +81,13 @@ class KeyValue(Single):
         memory: SingleMemory,
         visibility: Visibility = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
+        if self.fit.looks_back and query.shape[1] != 1:
+            return one_by_one(self, query, memory, visibility, weights, so_far)
         asks, *_, own = self.cut(query, "query")
-        found, given = self.found(asks, query, memory, visibility, weights)
+        found, given, so_far = self.found(asks, query, memory, visibility, weights, so_far)
         merged = jnp.tanh(self.of_found(found) + self.of_own(own))
         i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
@@ -92,6 +96,7 @@ class KeyValue(Single):
         return Reading(
             jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0),
             self.capture(given, memory, weights),
+            so_far=so_far,
         )
 
     @nn.nowrap
