@@ -259,32 +259,30 @@ def attention(kernel: str, causal: bool = False, window: int | None = None) -> C
     import jax.numpy as jnp
     import numpy as np
 
-    from attnlab.attention.alignments.protocol import Place
     from attnlab.attention.alignments.softmax import Softmax
     from attnlab.attention.kernels import KERNELS
     from attnlab.attention.kernels.plain import Look
     from attnlab.attention.protocol import Memory
     from attnlab.attention.scores.products import inner
-    from attnlab.attention.visibility import Visibility
+    from attnlab.attention.view import View
+    from attnlab.attention.visibility import Causal, Everything, Window
     from attnlab.layers.dense import Dropout
 
-    visibility = Visibility(causal=causal, window=window)
+    rule = Causal() if causal else Everything()
+    view = View(rule if window is None else rule & Window(window))
 
     def run(q: Any, k: Any, v: Any) -> Any:
         batch, _, length, size = q.shape
         memory: Any = Memory(np.ones((batch, length), bool), np.asarray(length, np.int32))  # type: ignore[arg-type]
-        i, j = visibility.positions(length, length, memory.length)
-        place = Place(jnp.zeros((batch, length, 0)), i, j, jnp.full(batch, length))
+        asks = jnp.zeros((batch, length, 0))
         of = lambda q, k, i, j: inner(q, k)  # noqa: E731
         look = Look(
             q * size**-0.5,
             k,
             v,
             of,
-            memory,
-            visibility,
+            view.onto(memory, asks),
             Softmax(parent=None),
-            place,
             Dropout(0.0, parent=None),
             product=True,
         )

@@ -29,46 +29,30 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose, merge
 
 
 def get_config(system: str = "self_attentive") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
-    if system not in _SYSTEMS:
-        raise UserError(
-            f"configs/classification.py has no system {system!r}; {nearest(system, _SYSTEMS)}"
-        )
-    return ConfigDict({**_shared(), **_SYSTEMS[system]()})
+    return merge(SHARED, choose(system, _SYSTEMS, "configs/classification.py")())
 
 
-def _shared() -> dict[str, Any]:
-    """What does not depend on the system."""
-    return {
-        "task": "classification",
-        "seed": 0,
-        "data": {"name": "markers"},
-        "vocabulary": {"kind": "word", "size": 20_000, "min_frequency": 1, "lowercase": True},
-        "batch": {"size": 64, "unit": "sentences", "buckets": (16, 32, 48, 64), "max_length": 64},
-        "optimizer": {"name": "adam"},
-        "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 50},
-        "training": {
-            "steps": 1500,
-            "accumulate": 1,
-            "clip": 1.0,
-            "label_smoothing": 0.0,
-            "ema": 0.0,
-            "compute": "float32",
-            "log_every": 50,
-            "evaluate_every": 250,
-        },
-        "auxiliary": {"hops": 0.0},
-        "reinforce": {},
-        "checkpoint": {"every": 250, "keep": 2, "by": "accuracy"},
-        "parallel": {"backend": "auto", "devices": 0},
-    }
-
-
+SHARED = {
+    "task": "classification",
+    "data": "markers",
+    "vocabulary": {"kind": "word", "size": 20_000, "min_frequency": 1, "lowercase": True},
+    "batch": {"buckets": (16, 32, 48, 64), "max_length": 64},
+    "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 50},
+    "training": {"steps": 1500},
+    "checkpoint": {"by": "accuracy"},
+}
+"""What does not depend on the system."""
 SMALL = {"embedding": 32, "width": 32, "hidden": 64}
+
+
+def _additive(hidden: int) -> dict[str, Any]:
+    """Attention of one head by the score of Bahdanau et al. 2015."""
+    return {"name": "single", "score": {"name": "additive", "hidden": hidden}}
 
 
 def _bilstm_pooling() -> dict[str, Any]:
@@ -76,13 +60,7 @@ def _bilstm_pooling() -> dict[str, Any]:
 
 
 def _attention_pooling() -> dict[str, Any]:
-    return {
-        "system": {
-            "name": "attention_pooling",
-            **SMALL,
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 32}},
-        }
-    }
+    return {"system": {"name": "attention_pooling", **SMALL, "attention": _additive(32)}}
 
 
 def _self_attentive() -> dict[str, Any]:
@@ -111,32 +89,24 @@ def _self_attentive_paper() -> dict[str, Any]:
             "dropout": 0.5,
             "attention": hops,
         },
-        "vocabulary": {"kind": "word", "size": 100_000, "min_frequency": 1, "lowercase": True},
-        "batch": {
-            "size": 16,
-            "unit": "sentences",
-            "buckets": (64, 128, 256, 512),
-            "max_length": 512,
-        },
-        "optimizer": {"name": "sgd"},
+        "vocabulary": {"size": 100_000},
+        "batch": {"size": 16, "buckets": (64, 128, 256, 512), "max_length": 512},
+        "optimizer": "sgd",
         "schedule": {"name": "constant", "peak": 0.06},
         "training": {
-            **_shared()["training"],
             "steps": 300_000,
             "clip": 0.5,
             "log_every": 100,
             "evaluate_every": 10_000,
         },
         "auxiliary": {"hops": 1.0},
-        "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
+        "checkpoint": {"every": 10_000},
     }
 
 
 def _lstmn_classifier() -> dict[str, Any]:
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 32}}
-    return {
-        "system": {"name": "lstmn_classifier", "embedding": 32, "width": 32, "attention": attention}
-    }
+    sizes = {"embedding": 32, "width": 32}
+    return {"system": {"name": "lstmn_classifier", **sizes, "attention": _additive(32)}}
 
 
 def _lstmn_classifier_paper() -> dict[str, Any]:
@@ -148,21 +118,16 @@ def _lstmn_classifier_paper() -> dict[str, Any]:
     """
     sizes = {"embedding": 300, "width": 168, "layers": 2, "dropout": 0.5}
     return {
-        "system": {
-            "name": "lstmn_classifier",
-            **sizes,
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 168}},
-        },
-        "batch": {"size": 5, "unit": "sentences", "buckets": (16, 32, 64), "max_length": 64},
+        "system": {"name": "lstmn_classifier", **sizes, "attention": _additive(168)},
+        "batch": {"size": 5, "buckets": (16, 32, 64)},
         "schedule": {"name": "constant", "peak": 2e-3},
         "training": {
-            **_shared()["training"],
             "steps": 50_000,
             "clip": 5.0,
             "log_every": 100,
             "evaluate_every": 2000,
         },
-        "checkpoint": {"every": 2000, "keep": 2, "by": "accuracy"},
+        "checkpoint": {"every": 2000},
     }
 
 

@@ -23,51 +23,34 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose, merge
 
 
 def get_config(system: str = "self_attentive") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
-    if system not in _SYSTEMS:
-        raise UserError(
-            f"configs/inference.py has no system {system!r}; {nearest(system, _SYSTEMS)}"
-        )
-    return ConfigDict({**_shared(), **_SYSTEMS[system]()})
+    return merge(SHARED, choose(system, _SYSTEMS, "configs/inference.py")())
 
 
-def _shared() -> dict[str, Any]:
-    """What does not depend on the system."""
-    return {
-        "task": "classification",
-        "seed": 0,
-        "data": {"name": "entailment", "examples": 40_000},
-        "vocabulary": {"kind": "word", "size": 50_000, "min_frequency": 1, "lowercase": True},
-        "batch": {
-            "size": 64,
-            "unit": "sentences",
-            "buckets": (12, 16, 24, 32, 64),
-            "max_length": 64,
-        },
-        "optimizer": {"name": "adam"},
-        "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 50},
-        "training": {
-            "steps": 3000,
-            "accumulate": 1,
-            "clip": 1.0,
-            "label_smoothing": 0.0,
-            "ema": 0.0,
-            "compute": "float32",
-            "log_every": 50,
-            "evaluate_every": 500,
-        },
-        "auxiliary": {"hops": 0.0},
-        "reinforce": {},
-        "checkpoint": {"every": 500, "keep": 2, "by": "accuracy"},
-        "parallel": {"backend": "auto", "devices": 0},
-    }
-
-
+SHARED = {
+    "task": "classification",
+    "data": {"name": "entailment", "examples": 40_000},
+    "vocabulary": {"kind": "word", "size": 50_000, "min_frequency": 1, "lowercase": True},
+    "batch": {"buckets": (12, 16, 24, 32, 64), "max_length": 64},
+    "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 50},
+    "training": {"steps": 3000, "evaluate_every": 500},
+    "checkpoint": {"every": 500, "by": "accuracy"},
+}
+"""What does not depend on the system."""
+PAPER = {
+    "training": {"log_every": 100, "evaluate_every": 10_000},
+    "checkpoint": {"every": 10_000},
+}
 SMALL = {"embedding": 32, "width": 64, "hidden": 64}
+
+
+def _additive(hidden: int) -> dict[str, Any]:
+    """Attention of one head by the score of Bahdanau et al. 2015."""
+    return {"name": "single", "score": {"name": "additive", "hidden": hidden}}
 
 
 def _bilstm_pooling() -> dict[str, Any]:
@@ -75,13 +58,7 @@ def _bilstm_pooling() -> dict[str, Any]:
 
 
 def _attention_pooling() -> dict[str, Any]:
-    return {
-        "system": {
-            "name": "attention_pooling",
-            **SMALL,
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 32}},
-        }
-    }
+    return {"system": {"name": "attention_pooling", **SMALL, "attention": _additive(32)}}
 
 
 def _self_attentive() -> dict[str, Any]:
@@ -103,37 +80,24 @@ def _self_attentive_paper() -> dict[str, Any]:
     hops = {"name": "hops", "hops": 30, "hidden": 350, "output": "side_by_side"}
     sizes = {"embedding": 300, "width": 300, "gated": 300, "hidden": 4000, "dropout": 0.5}
     return {
+        **merge(PAPER, {"training": {"steps": 100_000, "clip": 0.5}}),
         "system": {"name": "self_attentive", **sizes, "attention": hops},
-        "batch": {
-            "size": 50,
-            "unit": "sentences",
-            "buckets": (12, 16, 24, 32, 48, 83),
-            "max_length": 83,
-        },
-        "optimizer": {"name": "adagrad"},
+        "batch": {"size": 50, "buckets": (12, 16, 24, 32, 48, 83), "max_length": 83},
+        "optimizer": "adagrad",
         "schedule": {"name": "constant", "peak": 0.01},
-        "training": {
-            **_shared()["training"],
-            "steps": 100_000,
-            "clip": 0.5,
-            "log_every": 100,
-            "evaluate_every": 10_000,
-        },
         "auxiliary": {"hops": 0.3},
-        "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
     }
 
 
 def _lstmn_pair() -> dict[str, Any]:
     """Deep fusion; `system.fusion=shallow` for the other."""
-    additive = {"name": "single", "score": {"name": "additive", "hidden": 64}}
     return {
         "system": {
             "name": "lstmn_pair",
             "embedding": 64,
             "width": 64,
-            "attention": additive,
-            "inter_attention": additive,
+            "attention": _additive(64),
+            "inter_attention": _additive(64),
         }
     }
 
@@ -147,30 +111,17 @@ def _lstmn_pair_paper() -> dict[str, Any]:
     in the first text; here it is in both, as in the paper. There dropout acts only before the last
     layer; here on the embeddings, too.
     """
-    additive = {"name": "single", "score": {"name": "additive", "hidden": 450}}
     sizes = {"embedding": 300, "width": 450, "uniform": 0.05, "dropout": 0.5}
     return {
+        **merge(PAPER, {"training": {"steps": 412_000, "clip": 5.0}}),
         "system": {
             "name": "lstmn_pair",
             **sizes,
-            "attention": additive,
-            "inter_attention": additive,
+            "attention": _additive(450),
+            "inter_attention": _additive(450),
         },
-        "batch": {
-            "size": 40,
-            "unit": "sentences",
-            "buckets": (12, 16, 24, 32, 61),
-            "max_length": 61,
-        },
-        "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 0},
-        "training": {
-            **_shared()["training"],
-            "steps": 412_000,
-            "clip": 5.0,
-            "log_every": 100,
-            "evaluate_every": 10_000,
-        },
-        "checkpoint": {"every": 10_000, "keep": 2, "by": "accuracy"},
+        "batch": {"size": 40, "buckets": (12, 16, 24, 32, 61), "max_length": 61},
+        "schedule": {"peak": 1e-3, "warmup": 0},
     }
 
 

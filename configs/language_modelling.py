@@ -23,65 +23,42 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose, merge
 
 
 def get_config(system: str = "lstm") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
-    if system not in _SYSTEMS:
-        raise UserError(
-            f"configs/language_modelling.py has no system {system!r}; {nearest(system, _SYSTEMS)}"
-        )
-    return ConfigDict({**_shared(), **_SYSTEMS[system]()})
+    return merge(SHARED, choose(system, _SYSTEMS, "configs/language_modelling.py")())
 
 
-def _shared() -> dict[str, Any]:
-    """What does not depend on the system."""
-    return {
-        "task": "language_modelling",
-        "seed": 0,
-        "data": {"name": "associations"},
-        "vocabulary": {"kind": "word", "size": 10_000, "min_frequency": 1, "lowercase": False},
-        # texts "apart": `size` texts of at most `max_length` tokens; "joined": `size` lanes of one
-        # stream, `max_length` tokens of each; "in_turn": the same, but nothing is known at the
-        # beginning of a text.
-        "batch": {"size": 64, "texts": "apart", "max_length": 41},
-        "optimizer": {"name": "adam"},
-        "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
-        "training": {
-            "steps": 2500,
-            "accumulate": 1,
-            "clip": 1.0,
-            "label_smoothing": 0.0,
-            "per": "token",
-            "ema": 0.0,
-            "compute": "float32",
-            "output_bias": "unigram",
-            "log_every": 50,
-            "evaluate_every": 500,
-        },
-        "checkpoint": {"every": 500, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "auto", "devices": 0},
-        "decoding": {"method": "sample", "batch": 64, "max_ratio": 1.0, "max_extra": 50},
-    }
+SHARED = {
+    "task": "language_modelling",
+    "data": "associations",
+    "vocabulary": {"kind": "word", "size": 10_000, "min_frequency": 1},
+    "batch": {"texts": "apart", "max_length": 41},
+    "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
+    "training": {"steps": 2500, "output_bias": "unigram", "evaluate_every": 500},
+    "checkpoint": {"every": 500},
+    "decoding": {"method": "sample", "max_ratio": 1.0, "max_extra": 50},
+}
+"""What does not depend on the system."""
+PATIENT = {
+    "schedule": {"name": "constant", "peak": 6e-3, "warmup": 100},
+    "training": {"steps": 5000},
+}
+"""A rate that does not fall: what looks back learns nothing for long, and then all at once."""
+STREAM = {
+    "data": "text",
+    "vocabulary": {"size": 10_003},  # PTB and 4 signs
+    "batch": {"size": 20, "texts": "joined", "max_length": 35},
+    "decoding": {"batch": 20, "max_ratio": 0.0, "max_extra": 100},
+}
+"""The user's text as one stream: train.txt, valid.txt and test.txt in the folder `data.directory`."""
 
 
-def _of_text(kind: str, steps: int, **training: Any) -> dict[str, Any]:
-    """The user's text as one stream: train.txt, valid.txt and test.txt in the folder
-    `data.directory`.
-    """
-    return {
-        "data": {"name": "text"},
-        "vocabulary": {
-            "kind": kind,
-            "size": 10_003,
-            "min_frequency": 1,
-            "lowercase": False,
-        },  # PTB and 4 signs
-        "batch": {"size": 20, "texts": "joined", "max_length": 35},
-        "training": {**_shared()["training"], "steps": steps, **training},
-        "decoding": {"method": "sample", "batch": 20, "max_ratio": 0.0, "max_extra": 100},
-    }
+def _additive(hidden: int) -> dict[str, Any]:
+    """Attention of one head by the score of Bahdanau et al. 2015."""
+    return {"name": "single", "score": {"name": "additive", "hidden": hidden}}
 
 
 def _lstm() -> dict[str, Any]:
@@ -94,55 +71,37 @@ def _attention() -> dict[str, Any]:
 
     Seen once: after 2,700 updates, with first embeddings of N(0, 1 / width).
     """
-    return {**_patient(), "system": {**_daniluk("single", 56, 1), "window": 39}}
+    return {**PATIENT, "system": {**_daniluk("single", 56, 1), "window": 39}}
 
 
 def _key_value() -> dict[str, Any]:
-    return {**_patient(), "system": {**_daniluk("key_value", 36, 2), "window": 39}}
+    return {**PATIENT, "system": {**_daniluk("key_value", 36, 2), "window": 39}}
 
 
 def _key_value_predict() -> dict[str, Any]:
-    return {**_patient(), "system": {**_daniluk("key_value_predict", 28, 3), "window": 39}}
+    return {**PATIENT, "system": {**_daniluk("key_value_predict", 28, 3), "window": 39}}
 
 
 def _ngram() -> dict[str, Any]:
     """N = 4, the paper's."""
-    return {**_patient(), "system": {"name": "ngram_rnn", "order": 4, "embedding": 32, "width": 28}}
-
-
-def _patient() -> dict[str, Any]:
-    """A rate that does not fall: what looks back learns nothing for long, and then all at once."""
-    return {
-        "schedule": {"name": "constant", "peak": 6e-3, "warmup": 100},
-        "training": {**_shared()["training"], "steps": 5000},
-    }
+    return {**PATIENT, "system": {"name": "ngram_rnn", "order": 4, "embedding": 32, "width": 28}}
 
 
 def _lstmn() -> dict[str, Any]:
     """Cheng et al. 2016, looking back at the whole text."""
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 48}}
-    return {
-        "system": {
-            "name": "lstmn_lm",
-            "attention": attention,
-            "embedding": 32,
-            "width": 48,
-            "span": 40,
-        }
-    }
+    sizes = {"embedding": 32, "width": 48, "span": 40}
+    return {"system": {"name": "lstmn_lm", "attention": _additive(48), **sizes}}
 
 
 def _daniluk(mechanism: str, width: int, parts: int) -> dict[str, Any]:
     """A model that attends by a mechanism which cuts states into so many parts of one width."""
-    attention = {"name": mechanism, "score": {"name": "additive", "hidden": width}}
-    merge = "tanh" if parts == 1 else "none"
     return {
         "name": "attention_lm",
-        "attention": attention,
+        "attention": {**_additive(width), "name": mechanism},
         "embedding": 32,
         "state": parts * width,
         "width": width,
-        "merge": merge,
+        "merge": "tanh" if parts == 1 else "none",
     }
 
 
@@ -154,32 +113,31 @@ def _lstm_paper() -> dict[str, Any]:
     the test split as one stream.
     """
     epoch = 1328
-    training = {
-        "clip": 5.0,
-        "per": "sentence",
-        "output_bias": "zeros",
-        "log_every": 100,
-        "evaluate_every": epoch,
-    }
+    falls = {"peak": 1.0, "hold": 6 * epoch, "every": epoch, "factor": 1 / 1.2}
+    sizes = {"embedding": 650, "width": 650, "layers": 2}
     return {
-        **_of_text("spaced", 39 * epoch, **training),
-        "system": {
-            "name": "lstm_lm",
-            "embedding": 650,
-            "width": 650,
-            "layers": 2,
-            "uniform": 0.05,
-            "dropout": 0.5,
+        **merge(STREAM, _by_epochs(epoch, 39)),
+        "system": {"name": "lstm_lm", **sizes, "uniform": 0.05, "dropout": 0.5},
+        "schedule": {"name": "stepped", **falls},
+    }
+
+
+def _by_epochs(epoch: int, count: int) -> dict[str, Any]:
+    """Plain gradient descent on Penn Treebank, `count` epochs of so many updates, gradient norm
+    5.
+    """
+    return {
+        "vocabulary": {"kind": "spaced"},
+        "optimizer": "sgd",
+        "training": {
+            "steps": count * epoch,
+            "clip": 5.0,
+            "per": "sentence",
+            "output_bias": "zeros",
+            "log_every": 100,
+            "evaluate_every": epoch,
         },
-        "optimizer": {"name": "sgd"},
-        "schedule": {
-            "name": "stepped",
-            "peak": 1.0,
-            "hold": 6 * epoch,
-            "every": epoch,
-            "factor": 1 / 1.2,
-        },
-        "checkpoint": {"every": epoch, "keep": 2, "by": "loss"},
+        "checkpoint": {"every": epoch},
     }
 
 
@@ -190,15 +148,17 @@ def _daniluk_paper(system: dict[str, Any]) -> dict[str, Any]:
     report them, not checked. Widths are ours: in each of the models 47 million parameters with
     77,000 words, for the paper compares at equal totals.
     """
-    training = {"clip": 5.0, "log_every": 100, "evaluate_every": 10_000}
-    text = _of_text("word", 100_000, **training)
     return {
-        **text,
-        "vocabulary": {**text["vocabulary"], "size": 77_000},
-        "batch": {"size": 64, "texts": "joined", "max_length": 20},
+        **merge(STREAM, {"vocabulary": {"size": 77_000}, "batch": {"size": 64, "max_length": 20}}),
+        "training": {
+            "steps": 100_000,
+            "clip": 5.0,
+            "log_every": 100,
+            "evaluate_every": 10_000,
+        },
         "system": {**system, "embedding": 300, "uniform": 0.1},
         "schedule": {"name": "constant", "peak": 1e-3},
-        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
+        "checkpoint": {"every": 5000},
     }
 
 
@@ -226,34 +186,13 @@ def _lstmn_paper() -> dict[str, Any]:
     training and of the tape are ours.
     """
     epoch = 1052
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 300}}
+    sizes = {"embedding": 150, "width": 300, "span": 82}
+    falls = {"peak": 0.65, "hold": epoch, "every": epoch, "factor": 0.85}
+    apart = {"size": 40, "texts": "apart", "max_length": 83}
     return {
-        **_of_text(
-            "spaced",
-            25 * epoch,
-            clip=5.0,
-            per="sentence",
-            output_bias="zeros",
-            log_every=100,
-            evaluate_every=epoch,
-        ),
-        "batch": {"size": 40, "texts": "apart", "max_length": 83},
-        "system": {
-            "name": "lstmn_lm",
-            "attention": attention,
-            "embedding": 150,
-            "width": 300,
-            "span": 82,
-        },
-        "optimizer": {"name": "sgd"},
-        "schedule": {
-            "name": "stepped",
-            "peak": 0.65,
-            "hold": epoch,
-            "every": epoch,
-            "factor": 0.85,
-        },
-        "checkpoint": {"every": epoch, "keep": 2, "by": "loss"},
+        **merge(STREAM, _by_epochs(epoch, 25), {"batch": apart}),
+        "system": {"name": "lstmn_lm", "attention": _additive(300), **sizes},
+        "schedule": {"name": "stepped", **falls},
     }
 
 

@@ -20,97 +20,52 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose, merge
 
 
 def get_config(system: str = "rnnsearch") -> ConfigDict:
     """GRU 128/256 with additive attention ("rnnsearch"), or a 2+2 layer pre-LN Transformer of width
     128 ("transformer").
     """
-    systems = {"rnnsearch": _rnnsearch, "transformer": _transformer}
-    if system not in systems:
-        raise UserError(f"configs/tatoeba.py has no system {system!r}; {nearest(system, systems)}")
-    table = {
-        "name": "table",
-        "directory": "",
-        "train": "train.tsv",
-        "valid": "valid.tsv",
-        "test": "valid.tsv",
-    }
-    shared = {
-        "task": "translation",
-        "seed": 0,
-        "data": {"name": "joined", "of": table, "most": 4, "copies": 2},
-        "vocabulary": {
-            "kind": "bpe",
-            "size": 6000,
-            "min_frequency": 2,
-            "lowercase": True,
-            "shared": True,
-        },
-        "batch": {
-            "size": 64,
-            "unit": "sentences",
-            "buckets": (10, 16, 24, 34, 48, 64),
-            "max_length": 64,
-        },
-        "optimizer": {"name": "adam", "b2": 0.98},
-        "training": {
-            "steps": 6500,  # 3.4 times through the joined pairs
-            "accumulate": 1,
-            "clip": 1.0,
-            "label_smoothing": 0.1,
-            "per": "token",
-            "ema": 0.0,
-            "compute": "float32",
-            "output_bias": "zeros",
-            "log_every": 50,
-            "evaluate_every": 1000,
-        },
-        "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
-        "reinforce": {},
-        "checkpoint": {"every": 500, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "auto", "devices": 0},
-        "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0, "batch": 128},
-    }
-    return ConfigDict({**shared, **systems[system]()})
+    return merge(SHARED, choose(system, _SYSTEMS, "configs/tatoeba.py"))
 
 
-def _rnnsearch() -> dict[str, Any]:
-    sizes = {
-        "embedding": 128,
-        "encoder": 128,
-        "decoder": 256,
-        "maxout": 128,
-        "readout": "released",
-        "dropout": 0.1,
-    }
-    return {
-        "system": {
-            "name": "rnnsearch",
-            **sizes,
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
-        },
-        "schedule": {"name": "linear", "peak": 2e-3, "warmup": 200},
-    }
+TABLE = {"name": "table", "train": "train.tsv", "valid": "valid.tsv", "test": "valid.tsv"}
+SHARED = {
+    "task": "translation",
+    "data": {"name": "joined", "of": TABLE, "most": 4, "copies": 2},
+    "vocabulary": {"size": 6000, "lowercase": True},
+    "batch": {"buckets": (10, 16, 24, 34, 48, 64), "max_length": 64},
+    "optimizer": {"name": "adam", "b2": 0.98},
+    "training": {
+        "steps": 6500,  # 3.4 times through the joined pairs
+        "label_smoothing": 0.1,
+        "evaluate_every": 1000,
+    },
+    "checkpoint": {"every": 500},
+    "decoding": {"length_penalty": 1.0, "batch": 128},
+}
+"""What does not depend on the system."""
 
+RNNSEARCH = {
+    "system": {
+        "name": "rnnsearch",
+        **{"embedding": 128, "encoder": 128, "decoder": 256, "maxout": 128},
+        **{"readout": "released", "dropout": 0.1},
+        "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
+    },
+    "schedule": {"name": "linear", "peak": 2e-3, "warmup": 200},
+}
+ATTENTION = {"name": "multihead", "heads": 4, "dropout": 0.1}
+TRANSFORMER = {
+    "system": {
+        "name": "transformer",
+        **{f"{place}_attention": ATTENTION for place in ("encoder", "decoder", "cross")},
+        "positions": "sinusoidal",
+        **{"width": 128, "layers": 2, "hidden": 512},
+        **{"norm": "pre", "dropout": 0.1, "share": "all"},
+    },
+    "schedule": {"name": "linear", "peak": 2e-3, "warmup": 400},
+}
 
-def _transformer() -> dict[str, Any]:
-    attention = {"name": "multihead", "heads": 4, "dropout": 0.1}
-    factories = {
-        "encoder_attention": attention,
-        "decoder_attention": attention,
-        "cross_attention": attention,
-    }
-    sizes = {
-        "width": 128,
-        "layers": 2,
-        "hidden": 512,
-        "norm": "pre",
-        "dropout": 0.1,
-        "share": "all",
-    }
-    return {
-        "system": {"name": "transformer", **factories, "positions": "sinusoidal", **sizes},
-        "schedule": {"name": "linear", "peak": 2e-3, "warmup": 400},
-    }
+_SYSTEMS: dict[str, dict[str, Any]] = {"rnnsearch": RNNSEARCH, "transformer": TRANSFORMER}

@@ -20,105 +20,63 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.errors import UserError, nearest
+from attnlab.config import choose, merge
 
 
 def get_config(system: str = "rnnsearch") -> ConfigDict:
     """The configuration for one system; see the top of this file for the names."""
-    if system not in _SYSTEMS:
-        raise UserError(
-            f"configs/translation.py has no system {system!r}; {nearest(system, _SYSTEMS)}"
-        )
-    return ConfigDict({**_shared(), **_SYSTEMS[system]()})
+    return merge(SHARED, choose(system, _SYSTEMS, "configs/translation.py")())
 
 
-def _shared() -> dict[str, Any]:
-    """What does not depend on the system."""
-    return {
-        "task": "translation",
-        "seed": 0,
-        "data": {"name": "dates"},
-        "vocabulary": {
-            "kind": "char",
-            "size": 8000,
-            "min_frequency": 1,
-            "lowercase": False,
-            "shared": True,
-        },
-        "batch": {"size": 64, "unit": "sentences", "buckets": (16, 24, 32), "max_length": 32},
-        "optimizer": {"name": "adam"},
-        "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
-        "training": {
-            "steps": 1000,
-            "accumulate": 1,
-            "clip": 1.0,
-            "label_smoothing": 0.0,
-            "per": "token",
-            "ema": 0.0,
-            "compute": "float32",
-            "output_bias": (
-                "unigram"
-            ),  # starts at how often each token is; "zeros": as the system has it, if it has one
-            "log_every": 50,
-            "evaluate_every": 250,
-        },
-        "auxiliary": {"hops": 0.0, "doubly_stochastic": 0.0},
-        "reinforce": {},
-        "checkpoint": {"every": 250, "keep": 2, "by": "loss"},
-        "parallel": {"backend": "auto", "devices": 0},
-        "decoding": {"method": "beam", "beam": 5, "length_penalty": 0.6},
-    }
+SHARED = {
+    "task": "translation",
+    "data": "dates",
+    "vocabulary": {"kind": "char", "min_frequency": 1},
+    "batch": {"buckets": (16, 24, 32), "max_length": 32},
+    "schedule": {"name": "cosine", "peak": 3e-3, "warmup": 100},
+    "training": {"steps": 1000, "output_bias": "unigram"},
+}
+"""What does not depend on the system."""
+
+
+def _additive(hidden: int) -> dict[str, Any]:
+    """Attention of one head by the score of Bahdanau et al. 2015."""
+    return {"name": "single", "score": {"name": "additive", "hidden": hidden}}
 
 
 def _rnnsearch() -> dict[str, Any]:
-    return {
-        "system": {
-            "name": "rnnsearch",
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
-        }
-    }
+    return {"system": {"name": "rnnsearch", "attention": _additive(128)}}
 
 
 def _rnn_encoder_decoder() -> dict[str, Any]:
     """Cho et al. 2014, without attention; about as many parameters as `rnnsearch`."""
-    return {"system": {"name": "rnn_encoder_decoder"}}
+    return {"system": "rnn_encoder_decoder"}
 
 
 def _seq2seq() -> dict[str, Any]:
     """Sutskever et al. 2014, without attention; by Glorot's law, with which two small layers learn
     faster than from U(-0.08, 0.08).
     """
-    return {"system": {"name": "seq2seq"}, "training": {**_shared()["training"], "steps": 2000}}
+    return {"system": "seq2seq", "training": {"steps": 2000}}
 
 
 def _luong() -> dict[str, Any]:
     """Luong et al. 2015: one layer, the score "general" over the whole source, input feeding."""
-    return {
-        "system": {"name": "luong", "attention": {"name": "single", "score": {"name": "general"}}}
-    }
+    return {"system": {"name": "luong", "attention": {"name": "single", "score": "general"}}}
 
 
 def _gnmt() -> dict[str, Any]:
     """Wu et al. 2016 with two layers on either side; it takes longer to learn where to look."""
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 64}}
-    system = {
-        "name": "gnmt",
-        "width": 96,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "attention": attention,
+    sizes = {"width": 96, "encoder_layers": 2, "decoder_layers": 2}
+    return {
+        "system": {"name": "gnmt", **sizes, "attention": _additive(64)},
+        "training": {"steps": 1500},
     }
-    return {"system": system, "training": {**_shared()["training"], "steps": 1500}}
 
 
 def _cgru() -> dict[str, Any]:
     """Sennrich et al. 2017, in the widths of `rnnsearch`."""
-    return {
-        "system": {
-            "name": "cgru",
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 128}},
-        }
-    }
+    return {"system": {"name": "cgru", "attention": _additive(128)}}
 
 
 def _rctm() -> dict[str, Any]:
@@ -128,20 +86,24 @@ def _rctm() -> dict[str, Any]:
 
 def _convs2s() -> dict[str, Any]:
     """Gehring et al. 2017 with three layers of 64 on either side."""
-    positions = {"name": "learned", "length": 256, "stddev": 0.1}
     return {
         "system": {
             "name": "convs2s",
             "attention": {"name": "single", "score": "dot"},
-            "positions": positions,
+            "positions": {"name": "learned", "length": 256, "stddev": 0.1},
         }
     }
 
 
 def _lstmn_seq2seq() -> dict[str, Any]:
     """Cheng et al. 2016, deep fusion; the paper describes it and has no figures for translation."""
-    additive = {"name": "single", "score": {"name": "additive", "hidden": 64}}
-    return {"system": {"name": "lstmn_seq2seq", "attention": additive, "inter_attention": additive}}
+    return {
+        "system": {
+            "name": "lstmn_seq2seq",
+            "attention": _additive(64),
+            "inter_attention": _additive(64),
+        }
+    }
 
 
 def _pointer_generator() -> dict[str, Any]:
@@ -152,34 +114,59 @@ def _pointer_generator() -> dict[str, Any]:
     On dates: --config.data=dates --config.vocabulary.kind=char --config.batch.buckets=16,24,32
     --config.batch.max_length=32.
     """
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 64}}
     return {
-        "system": {"name": "pointer_generator", "attention": attention},
+        "system": {"name": "pointer_generator", "attention": _additive(64)},
         "data": {"name": "copying", "longest": 10, "symbols": 26},
-        "vocabulary": {**_shared()["vocabulary"], "kind": "word"},
-        "batch": {"size": 64, "unit": "sentences", "buckets": (11,), "max_length": 11},
-        "training": {**_shared()["training"], "steps": 400, "evaluate_every": 100},
-        "auxiliary": {**_shared()["auxiliary"], "coverage": 1.0},
+        "vocabulary": {"kind": "word"},
+        "batch": {"buckets": (11,), "max_length": 11},
+        "training": {"steps": 400, "evaluate_every": 100},
+        "auxiliary": {"coverage": 1.0},
     }
+
+
+def _three_times(attention: dict[str, Any]) -> dict[str, Any]:
+    """One kind of attention in all places of a Transformer."""
+    return {f"{place}_attention": attention for place in ("encoder", "decoder", "cross")}
 
 
 def _transformer() -> dict[str, Any]:
     attention = {"name": "multihead", "heads": 4, "dropout": 0.0}
-    system = {
-        "name": "transformer",
-        "encoder_attention": attention,
-        "decoder_attention": attention,
-        "cross_attention": attention,
-    }
-    schedule = {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200}
-    optimizer = {"name": "adam", "b2": 0.98, "eps": 1e-9}
-    training = {**_shared()["training"], "output_bias": "zeros"}  # its scores have no bias
     return {
-        "system": {**system, "positions": "sinusoidal", "dropout": 0.1},
-        "schedule": schedule,
-        "optimizer": optimizer,
-        "training": training,
+        "system": {
+            "name": "transformer",
+            **_three_times(attention),
+            "positions": "sinusoidal",
+            "dropout": 0.1,
+        },
+        "schedule": {"name": "inverse_sqrt", "peak": 2e-3, "warmup": 200},
+        "optimizer": {"name": "adam", "b2": 0.98, "eps": 1e-9},
+        "training": {"output_bias": "zeros"},  # its scores have no bias
     }
+
+
+PAPER = {
+    "checkpoint": {"every": 5000},
+    "training": {
+        "per": "sentence",
+        "output_bias": "zeros",
+        "clip": 5.0,
+        "evaluate_every": 10_000,
+        "log_every": 100,
+    },
+    "decoding": {"beam": 12, "length_penalty": 0.0},
+}
+"""What the published recurrent and convolutional systems have in common here."""
+ADADELTA = {
+    "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
+    "schedule": {"name": "constant", "peak": 1.0},
+}
+UP_TO_50 = {"buckets": (20, 30, 40, 51), "max_length": 51}
+"""Sentences of up to 50 words or pieces."""
+
+
+def _words(size: int) -> dict[str, Any]:
+    """So many words on each side."""
+    return {"kind": "word", "size": size, "shared": False}
 
 
 def _rnnsearch_paper() -> dict[str, Any]:
@@ -190,24 +177,10 @@ def _rnnsearch_paper() -> dict[str, Any]:
     """
     sizes = {"embedding": 620, "encoder": 1000, "decoder": 1000, "maxout": 500, "normal": 0.01}
     return {
-        "system": {
-            "name": "rnnsearch",
-            **sizes,
-            "attention": {"name": "single", "score": {"name": "additive", "hidden": 1000}},
-        },
-        "vocabulary": {
-            "kind": "word",
-            "size": 30000,
-            "min_frequency": 1,
-            "lowercase": False,
-            "shared": False,
-        },
-        "batch": {"size": 80, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
-        "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
-        "schedule": {"name": "constant", "peak": 1.0},
-        "training": {**_shared()["training"], **_LONG, "steps": 300_000, "clip": 1.0},
-        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
-        "decoding": _BEAM,
+        **merge(PAPER, ADADELTA, {"training": {"steps": 300_000, "clip": 1.0}}),
+        "system": {"name": "rnnsearch", **sizes, "attention": _additive(1000)},
+        "vocabulary": _words(30_000),
+        "batch": {"size": 80, **UP_TO_50},
     }
 
 
@@ -220,20 +193,10 @@ def _rnn_encoder_decoder_paper() -> dict[str, Any]:
     """
     sizes = {"embedding": 100, "encoder": 1000, "decoder": 1000, "maxout": 500, "normal": 0.01}
     return {
+        **merge(PAPER, ADADELTA, {"training": {"steps": 300_000, "clip": 0.0}}),
         "system": {"name": "rnn_encoder_decoder", **sizes},
-        "vocabulary": {
-            "kind": "word",
-            "size": 15000,
-            "min_frequency": 1,
-            "lowercase": False,
-            "shared": False,
-        },
-        "batch": {"size": 64, "unit": "sentences", "buckets": (6, 11, 21), "max_length": 21},
-        "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
-        "schedule": {"name": "constant", "peak": 1.0},
-        "training": {**_shared()["training"], **_LONG, "steps": 300_000, "clip": 0.0},
-        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
-        "decoding": _BEAM,
+        "vocabulary": _words(15_000),
+        "batch": {"buckets": (6, 11, 21), "max_length": 21},
     }
 
 
@@ -244,26 +207,15 @@ def _seq2seq_paper() -> dict[str, Any]:
     After the fifth epoch the rate is halved every half epoch. Otherwise than there: one size for
     both vocabularies (there 160,000 and 80,000 words), and no sentences of more than 50 words.
     """
+    sizes = {"embedding": 1000, "width": 1000, "layers": 4, "uniform": 0.08, "forget": 0.0}
+    falls = {"peak": 0.7, "hold": 468_750, "every": 46_875, "factor": 0.5}
     return {
-        "system": {
-            "name": "seq2seq",
-            "embedding": 1000,
-            "width": 1000,
-            "layers": 4,
-            "uniform": 0.08,
-            "forget": 0.0,
-        },
-        **_wmt("word", 80000),
-        "optimizer": {"name": "sgd"},
-        "schedule": {
-            "name": "stepped",
-            "peak": 0.7,
-            "hold": 468_750,
-            "every": 46_875,
-            "factor": 0.5,
-        },
-        "training": {**_shared()["training"], **_LONG, "steps": 703_125},
-        "decoding": _BEAM,
+        **merge(PAPER, {"training": {"steps": 703_125}}),
+        "system": {"name": "seq2seq", **sizes},
+        "vocabulary": _words(80_000),
+        "batch": {"size": 128, **UP_TO_50},
+        "optimizer": "sgd",
+        "schedule": {"name": "stepped", **falls},
     }
 
 
@@ -275,32 +227,21 @@ def _luong_paper() -> dict[str, Any]:
     the words' scores have biases, and the matrix of the attention's score starts by Glorot's law,
     theirs like all others.
     """
-    attention = {
-        "name": "single",
-        "score": {"name": "general"},
-        "alignment": {"name": "local_p", "reach": 10},
-    }
-    sizes = {
-        "embedding": 1000,
-        "width": 1000,
-        "layers": 4,
-        "uniform": 0.1,
-        "forget": 0.0,
-        "dropout": 0.2,
-    }
+    alignment = {"name": "local_p", "reach": 10}
+    sizes = {"embedding": 1000, "width": 1000, "layers": 4, "dropout": 0.2}
+    falls = {"peak": 1.0, "hold": 281_250, "every": 35_156, "factor": 0.5}
     return {
-        "system": {"name": "luong", **sizes, "attention": attention},
-        **_wmt("word", 50000),
-        "optimizer": {"name": "sgd"},
-        "schedule": {
-            "name": "stepped",
-            "peak": 1.0,
-            "hold": 281_250,
-            "every": 35_156,
-            "factor": 0.5,
+        **merge(PAPER, {"training": {"steps": 421_872}}),
+        "system": {
+            "name": "luong",
+            **sizes,
+            **{"uniform": 0.1, "forget": 0.0},
+            "attention": {"name": "single", "score": "general", "alignment": alignment},
         },
-        "training": {**_shared()["training"], **_LONG, "steps": 421_872},
-        "decoding": _BEAM,
+        "vocabulary": _words(50_000),
+        "batch": {"size": 128, **UP_TO_50},
+        "optimizer": "sgd",
+        "schedule": {"name": "stepped", **falls},
     }
 
 
@@ -311,21 +252,19 @@ def _gnmt_paper() -> dict[str, Any]:
     First weights, dropout, batch, gradient norm and 60,000 steps of Adam, their first stage, are as
     others report them, not checked.
     """
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 1024}}
-    sizes = {
-        "embedding": 1024,
-        "width": 1024,
-        "encoder_layers": 8,
-        "decoder_layers": 8,
-        "uniform": 0.04,
-        "dropout": 0.2,
-    }
+    sizes = {"embedding": 1024, "width": 1024, "encoder_layers": 8, "decoder_layers": 8}
+    penalties = {"beam": 8, "length_penalty": 0.2, "coverage": 0.2}
     return {
-        "system": {"name": "gnmt", **sizes, "attention": attention},
-        **_wmt("bpe", 32000),
+        **merge(PAPER, {"training": {"steps": 60_000}, "decoding": penalties}),
+        "system": {
+            "name": "gnmt",
+            **sizes,
+            **{"uniform": 0.04, "dropout": 0.2},
+            "attention": _additive(1024),
+        },
+        "vocabulary": {"kind": "bpe", "size": 32_000},
+        "batch": {"size": 128, **UP_TO_50},
         "schedule": {"name": "constant", "peak": 2e-4},
-        "training": {**_shared()["training"], **_LONG, "steps": 60_000},
-        "decoding": {"method": "beam", "beam": 8, "length_penalty": 0.2, "coverage": 0.2},
     }
 
 
@@ -336,16 +275,12 @@ def _cgru_paper() -> dict[str, Any]:
     Otherwise than there: 32,000 shared pieces (theirs were some 90,000); the number of updates is
     ours.
     """
-    attention = {"name": "single", "score": {"name": "additive", "hidden": 2048}}
     sizes = {"embedding": 500, "encoder": 1024, "decoder": 1024, "readout": 500, "normal": 0.01}
     return {
-        "system": {"name": "cgru", **sizes, "attention": attention},
-        **_wmt("bpe", 32000),
-        "batch": {"size": 80, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
-        "optimizer": {"name": "adadelta", "rho": 0.95, "eps": 1e-6},
-        "schedule": {"name": "constant", "peak": 1.0},
-        "training": {**_shared()["training"], **_LONG, "steps": 300_000, "clip": 1.0},
-        "decoding": _BEAM,
+        **merge(PAPER, ADADELTA, {"training": {"steps": 300_000, "clip": 1.0}}),
+        "system": {"name": "cgru", **sizes, "attention": _additive(2048)},
+        "vocabulary": {"kind": "bpe", "size": 32_000},
+        "batch": {"size": 80, **UP_TO_50},
     }
 
 
@@ -356,11 +291,11 @@ def _rctm_paper() -> dict[str, Any]:
     They rescored translations of others; the beam is ours.
     """
     return {
+        **merge(PAPER, {"training": {"steps": 100_000}}),
         "system": {"name": "rctm", "width": 256, "longest": 51},
-        **_wmt("word", 30000),
+        "vocabulary": _words(30_000),
+        "batch": {"size": 128, **UP_TO_50},
         "schedule": {"name": "constant", "peak": 1e-3},
-        "training": {**_shared()["training"], **_LONG, "steps": 100_000},
-        "decoding": _BEAM,
     }
 
 
@@ -372,95 +307,40 @@ def _convs2s_paper() -> dict[str, Any]:
     validation loss stopped falling, and scores divided by the penalty of GNMT instead of the
     length.
     """
-    positions = {"name": "learned", "length": 1024, "stddev": 0.1}
-    sizes = {
-        "embedding": 512,
-        "width": 512,
-        "encoder_layers": 20,
-        "decoder_layers": 20,
-        "dropout": 0.2,
+    sizes = {"embedding": 512, "width": 512, "encoder_layers": 20, "decoder_layers": 20}
+    changes = {
+        "training": {"per": "token", "steps": 400_000, "clip": 0.1},
+        "decoding": {"beam": 5, "length_penalty": 1.0},
     }
     return {
+        **merge(PAPER, changes),
         "system": {
             "name": "convs2s",
             "attention": {"name": "single", "score": "dot"},
-            "positions": positions,
+            "positions": {"name": "learned", "length": 1024, "stddev": 0.1},
             **sizes,
+            "dropout": 0.2,
         },
-        "vocabulary": {
-            "kind": "bpe",
-            "size": 40000,
-            "min_frequency": 1,
-            "lowercase": False,
-            "shared": True,
-        },
-        "batch": {"size": 64, "unit": "sentences", "buckets": (20, 40, 80, 176), "max_length": 176},
+        "vocabulary": {"kind": "bpe", "size": 40_000},
+        "batch": {"buckets": (20, 40, 80, 176), "max_length": 176},
         "optimizer": {"name": "sgd", "momentum": 0.99, "nesterov": True},
         "schedule": {"name": "linear", "peak": 0.25},
-        "training": {
-            **_shared()["training"],
-            **_LONG,
-            "per": "token",
-            "steps": 400_000,
-            "clip": 0.1,
-        },
-        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
-        "decoding": {"method": "beam", "beam": 5, "length_penalty": 1.0},
-    }
-
-
-_BEAM = {"method": "beam", "beam": 12, "length_penalty": 0.0}
-_LONG = {
-    "per": "sentence",
-    "output_bias": "zeros",
-    "clip": 5.0,
-    "evaluate_every": 10_000,
-    "log_every": 100,
-}
-
-
-def _wmt(kind: str, size: int) -> dict[str, Any]:
-    """What several have in common: sentences of up to 50 words or pieces, 128 of them in a
-    batch.
-    """
-    return {
-        "vocabulary": {
-            "kind": kind,
-            "size": size,
-            "min_frequency": 1,
-            "lowercase": False,
-            "shared": kind == "bpe",
-        },
-        "batch": {"size": 128, "unit": "sentences", "buckets": (20, 30, 40, 51), "max_length": 51},
-        "checkpoint": {"every": 5000, "keep": 2, "by": "loss"},
     }
 
 
 def _transformer_base() -> dict[str, Any]:
     """Vaswani et al. 2017, base: 37,000 shared pieces, 25,000 tokens a batch, 100,000 updates."""
     attention = {"name": "multihead", "heads": 8, "dropout": 0.0}
-    factories = {
-        "encoder_attention": attention,
-        "decoder_attention": attention,
-        "cross_attention": attention,
-    }
-    sizes = {
-        "width": 512,
-        "layers": 6,
-        "hidden": 2048,
-        "norm": "post",
-        "dropout": 0.1,
-        "share": "all",
-    }
+    sizes = {"width": 512, "layers": 6, "hidden": 2048, "dropout": 0.1}
     return {
-        "system": {"name": "transformer", **factories, "positions": "sinusoidal", **sizes},
-        "vocabulary": {
-            "kind": "bpe",
-            "size": 37000,
-            "min_frequency": 2,
-            "lowercase": False,
-            "shared": True,
+        "system": {
+            "name": "transformer",
+            **_three_times(attention),
+            "positions": "sinusoidal",
+            **sizes,
+            **{"norm": "post", "share": "all"},
         },
+        "vocabulary": {"kind": "bpe", "size": 37_000, "min_frequency": 2},
         "batch": {
             "size": 25_000,
             "unit": "tokens",
@@ -470,23 +350,14 @@ def _transformer_base() -> dict[str, Any]:
         "optimizer": {"name": "adam", "b2": 0.98, "eps": 1e-9},
         "schedule": {"name": "inverse_sqrt", "peak": (512 * 4000) ** -0.5, "warmup": 4000},
         "training": {
-            **_shared()["training"],
-            **{
-                "steps": 100_000,
-                "clip": 0.0,
-                "label_smoothing": 0.1,
-                "output_bias": "zeros",
-                "evaluate_every": 5000,
-            },
+            "steps": 100_000,
+            "clip": 0.0,
+            "label_smoothing": 0.1,
+            "output_bias": "zeros",
+            "evaluate_every": 5000,
         },
-        "checkpoint": {"every": 5000, "keep": 5, "by": "loss"},
-        "decoding": {
-            "method": "beam",
-            "beam": 4,
-            "length_penalty": 0.6,
-            "max_ratio": 1.0,
-            "max_extra": 50,
-        },
+        "checkpoint": {"every": 5000, "keep": 5},
+        "decoding": {"beam": 4, "max_ratio": 1.0, "max_extra": 50},
     }
 
 

@@ -391,7 +391,7 @@ GENERATE: Sequence[tuple[list[str], bytes, list[str]]] = [
     (
         ["--config.decoding.method=beem"],
         b"satz 1\n",
-        ["decoding.method 'beem'", "did you mean 'beam'?"],
+        ["config.decoding.method='beem'", "did you mean 'beam'?"],
     ),
 ]
 """`generate` with a trained run: flags, stdin, and the words of its line ({folder} holds latin.txt)."""

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import attnlab
 from attnlab import config as configs
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Capabilities
@@ -200,6 +201,25 @@ def test_it_trains_in_every_system(system: str, folder: Path) -> None:
     assert ended.code == 0, ended.err
     results = json.loads((folder / "run" / "results.json").read_text())
     assert results["step"] == 2 and list((folder / "run" / "maps").glob("*.png"))
+
+
+def test_a_norm_and_a_feed_forward_of_ones_own_train(folder: Path) -> None:
+    """Two steps of a Transformer; their parameters are there, and something else is refused."""
+    chosen = ["normalisation=maxout:L1Norm", "feed_forward=maxout:Maxout", "feed_forward.pieces=3"]
+    settings = [*SMALL["transformer"], *SHARED, "training.steps=2", "data.test=1"]
+    settings += [f"system.{one}" for one in chosen]
+    command = [
+        "train",
+        "--config=configs/translation.py:transformer",
+        f"--workdir={folder / 'run'}",
+    ]
+    ended = called([*command, *(f"--config.{one}" for one in settings)])
+    assert ended.code == 0, ended.err
+    inner = attnlab.load("run").params["encoder_0"]["feed_forward"]["inner"]["kernel"]
+    assert inner.shape == (16, 48)
+    swapped = ["--config.system.normalisation=maxout:Maxout", "--workdir=other"]
+    ended = called([*command[:2], *swapped])
+    assert ended.code == 2 and "normalisation" in ended.err and "Norm" in ended.err
 
 
 def test_a_system_is_put_through_what_all_of_its_kind_are(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import pathlib
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from attnlab import commands, config
 from attnlab.commands import Command, main, take_overrides
+from attnlab.config.nodes import Training
+from attnlab.config.schema import Node
 from attnlab.errors import UserError
 
 LAUNCH = pathlib.Path(__file__).parents[1] / "launch.py"
@@ -149,6 +152,13 @@ def test_overrides_stop_at_a_double_dash() -> None:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Short(Node):
+    """A config of one node."""
+
+    training: Training
+
+
 def test_a_wrong_config_is_one_line(
     toy: Callable[..., int], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +168,8 @@ def test_a_wrong_config_is_one_line(
     )
 
     def run(arguments: argparse.Namespace) -> int:
-        return int(config.load(arguments.config, arguments.overrides).training.steps)
+        found = config.load(arguments.config, arguments.overrides, Short)
+        return int(found.training.steps)
 
     assert toy(run, "--config=toy.py:x", "--config.training.steps=9") == 9
     assert toy(run, "--config=toy.py:x", "--config.trainin.stesp=9") == 2

@@ -23,6 +23,7 @@ from attnlab.attention.positions import POSITIONS, SCALINGS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.data import SOURCES
+from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
@@ -66,10 +67,9 @@ ALLOWED = {
     "api": set(ROOMS) - {"api", "commands"},
     "commands": set(ROOMS),
 }
-# The foundation imports no room, with two exceptions: checking a config asks the decoding settings,
-# when it runs, and the package's own names stand in `api`, from where they come when they are asked
-# for.
-EXCEPTIONS = {("config", "decoding"), ("__init__", "api")}
+# The foundation imports no room, with one exception: the package's own names stand in `api`, from
+# where they come when they are asked for.
+EXCEPTIONS = {("__init__", "api")}
 LIGHT = (
     "attnlab.config",
     "attnlab.commands",
@@ -282,6 +282,8 @@ def test_every_registered_name_is_tested() -> None:
         (ALIGNMENTS, "attention"),
         (POSITIONS, "attention"),
         (SCALINGS, "attention"),
+        (NORMS, "layers"),
+        (FEED_FORWARDS, "layers"),
         (VISIBILITIES, "attention"),
         (SOURCES, "data"),
         (OPTIMIZERS, "training"),
@@ -304,6 +306,8 @@ def test_every_table_leads_somewhere() -> None:
         ALIGNMENTS,
         POSITIONS,
         SCALINGS,
+        NORMS,
+        FEED_FORWARDS,
         VISIBILITIES,
         SYSTEMS,
         SOURCES,

@@ -174,7 +174,7 @@ def test_what_the_checks_leave_is_built_or_refused(file: str) -> None:
         ),
         (
             "decoding.max_extra=1000000000",
-            "decoding.max_extra=1000000000 must be a finite number in 0 ... 1048576",
+            "decoding.max_extra=1000000000: expected a whole number of at least 0 and at most 1,048,576",
         ),
         (
             "decoding.max_extra=1000000",

@@ -17,7 +17,8 @@ import pytest
 
 import attnlab
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import CAUSAL, Visibility, Window, longformer
+from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import Window, longformer
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.recurrent import ContextGRUCell
 from tests.commands.tiny import Called
@@ -151,7 +152,7 @@ def test_windows_count_the_query_and_the_last_query_stands_on_the_last_key() -> 
     """
     i, j = np.mgrid[:9, :9]
     assert np.array_equal((CAUSAL & Window(4)).mask(9, 9, 9)[0, 0], (j <= i) & (j > i - 4))
-    assert np.array_equal(Visibility(longformer(4)).mask(9, 9, 9)[0, 0], abs(i - j) <= 2)
+    assert np.array_equal(View(longformer(4)).mask(9, 9, 9)[0, 0], abs(i - j) <= 2)
     assert np.array_equal(CAUSAL.mask(2, 5, 5)[0, 0], np.tril(np.ones((5, 5), bool))[3:])
 
 

@@ -31,7 +31,7 @@ class Need:
     """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
 
     `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the
-    queries before, but for `so_far`. `heads`: how many heads the visibility tells apart, 1 for none. `places`: what
+    queries before, but for `so_far`. `heads`: how many heads the rule tells apart, 1 for none. `places`: what
     is known of where tokens stand: how far from the "first" one; "trees" too, of dependencies; or
     only how far apart query and key are, for the memory is "adrift". `values`: keys and values come
     apart; "unprojected": and the context has to be a sum of the values as they are handed over,

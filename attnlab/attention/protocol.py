@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.cards import Card, Cost
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where, known, standing
 
 # the variable collection to which systems put the auxiliary losses of their looks, while it is
 # mutable
@@ -35,26 +35,69 @@ class Memory:
 
     Attributes:
       valid: [B,Tk] bool, True at slots that hold a real token.
-      length: [] int32, slots written so far (Tk unless the memory has spare capacity to `extend`
-        into).
+      length: slots written so far, int32: [] where all rows have as many (Tk unless there is spare
+        capacity to `extend` into), [B] where each row has its own (`by_row`).
+      positions: `Where` the slots stand.
     """
 
     valid: jax.Array
     length: jax.Array
+    positions: Where = flax.struct.field(kw_only=True, default=np.int32(0))
+
+    def by_row(self) -> Any:
+        """The same memory, whose rows may grow apart: from here on padding at the end of a piece
+        takes up no slot, so that the next piece of each row follows its own last token.
+        """
+        length = jnp.broadcast_to(jnp.asarray(self.length), self.valid.shape[:1])
+        return self.replace(length=length)  # type: ignore[attr-defined]
+
+    def following(self, steps: int) -> jax.Array:
+        """Positions of the next `steps` tokens, int32 [steps], or [B,steps] where rows differ.
+
+        Raises:
+          ValueError: the slots have positions of their own, so that none follows.
+        """
+        if np.ndim(self.positions) == 2:
+            raise ValueError(
+                "a memory whose slots have positions of their own cannot grow; remember all of its"
+                " tokens at once"
+            )
+        return standing(self.positions + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t]
-        (None: all real) beside them.
+        (None: all real) beside them. The caller keeps `length + t <= capacity`.
         """
         batch, _, steps = next(iter(arrays.values())).shape[:3]
         put = jax.lax.dynamic_update_slice_in_dim
-        known = jnp.ones((batch, steps), bool) if valid is None else valid
+        real = jnp.ones((batch, steps), bool) if valid is None else valid
+        if np.ndim(self.length):
+            return self._appended_by_row(real, arrays)
         grown = {
             name: put(getattr(self, name), x.astype(getattr(self, name).dtype), self.length, 2)
             for name, x in arrays.items()
         }
-        valid, length = put(self.valid, known, self.length, 1), self.length + steps
+        valid, length = put(self.valid, real, self.length, 1), self.length + steps
         return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
+
+    def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
+        """`appended` where each row has a length of its own; padding goes nowhere."""
+        slots = self.valid.shape[1]
+        at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
+        put = jax.vmap(lambda old, at, new: old.at[at].set(new, mode="drop"))
+        grown = {
+            name: put(
+                getattr(self, name).swapaxes(1, 2),
+                at,
+                x.astype(getattr(self, name).dtype).swapaxes(1, 2),
+            ).swapaxes(1, 2)
+            for name, x in arrays.items()
+        }
+        return self.replace(  # type: ignore[attr-defined]
+            valid=put(jnp.asarray(self.valid), at, real),
+            length=self.length + real.sum(axis=1, dtype=jnp.int32),
+            **grown,
+        )
 
 
 @flax.struct.dataclass
@@ -85,7 +128,7 @@ class Capabilities:
       roles: "self" (query and source are the same sequence), "cross" (they are not).
       directions: "causal" (a query sees no later key), "bidirectional".
       padding: honours `valid`.
-      dense: honours an arbitrary boolean mask in its visibility.
+      dense: honours an arbitrary rule in its view.
       dropout: drops attention weights in training.
       cache: `extend` works, so that decoding costs one step per token.
       maps: "exact" weights, "implied" by a linear form, "spatial" gates, or "none".
@@ -134,16 +177,22 @@ class Attention(nn.Module):
     card: ClassVar[Card]
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> Any:
         """Project a source once: to a `Memory`, every array of it with leading axis B but for
-        `length`.
+        those numbers that all rows share.
 
         Args:
           source: [B,Tk,ds].
           valid: [B,Tk] bool, True at real tokens; None means all are.
           capacity: slots to reserve (>= Tk) so that the memory can be extended; None means exactly
             Tk.
+          positions: `Where` the tokens stand: of a part of a sequence, not from 0. A mechanism
+            whose `remember` lacks the argument does for all that begins at 0.
         """
         raise NotImplementedError
 
@@ -151,12 +200,13 @@ class Attention(nn.Module):
         self,
         query: jax.Array,
         memory: Any,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
         """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last
-        written slot.
+        written slot, unless the view has positions. `view.onto(memory, query)` is all there is to
+        know of who sees whom.
 
         `weights`: hand out the weights too, whether or not maps are being collected; a slot that
         wants them says so in its `Need`. A mechanism whose `read` lacks the argument does wherever
@@ -185,6 +235,7 @@ class Attention(nn.Module):
         values: jax.Array,
         valid: jax.Array | None = None,
         capacity: int | None = None,
+        positions: Where = 0,
     ) -> Any:
         """As `remember`, where slot j is found by keys[:, j] and gives values[:, j]: keys
         [B,Tk,dk], values [B,Tk,dv].
@@ -201,12 +252,12 @@ class Attention(nn.Module):
         self,
         query: jax.Array,
         source: jax.Array,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         valid: jax.Array | None = None,
         weights: bool = False,
     ) -> Reading:
-        """`read(query, remember(source, valid), visibility, weights)`."""
-        return self.read(query, self.remember(source, valid), visibility, **asking(weights))
+        """`read(query, remember(source, valid), view, weights)`."""
+        return self.read(query, self.remember(source, valid), view, **asking(weights))
 
     @nn.nowrap
     def rows(self) -> Rows:
@@ -251,12 +302,9 @@ class Attention(nn.Module):
         if weights is None or not (collected or asked):
             return None
         shown = weights
-        if (
-            memory is not None
-            and not isinstance(memory.length, jax.core.Tracer)
-            and int(memory.length) < weights.shape[-1]
-        ):
-            shown = weights[..., : int(memory.length)]
+        length = None if memory is None else known(memory.length)
+        if length is not None and length.max(initial=0) < weights.shape[-1]:
+            shown = weights[..., : int(length.max(initial=0))]
         if collected:
             self.sow(MAPS, "weights", shown)
         return weights if asked else shown
@@ -268,6 +316,13 @@ def asking(weights: bool, so_far: Any = None) -> dict[str, Any]:
     """
     asked: dict[str, Any] = {"weights": True} if weights else {}
     return asked if so_far is None else asked | {"so_far": so_far}
+
+
+def at(positions: Where) -> dict[str, Where]:
+    """Arguments of a `remember` of a sequence that stands there, or none at all for one that begins
+    at 0, which mechanisms that know no such argument understand too.
+    """
+    return {} if isinstance(positions, int) and positions == 0 else {"positions": positions}
 
 
 def written(
@@ -285,6 +340,23 @@ def written(
         np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
     )
     return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # NumPy's where it can be: kernels may look while tracing
+
+
+def beginning(positions: Where, known: jax.Array) -> Any:
+    """`Memory.positions` of a memory whose slots are known [B,Tk] and whose source stands at
+    `positions`.
+
+    Raises:
+      ValueError: each token has a position of its own, but there are more slots than tokens.
+    """
+    if np.ndim(positions) < 2:
+        return np.int32(positions) if isinstance(positions, int) else positions
+    if np.shape(positions)[1] != known.shape[1]:
+        raise ValueError(
+            f"positions of {np.shape(positions)[1]} tokens for {known.shape[1]} slots; a memory"
+            " with spare capacity takes the first one's"
+        )
+    return jnp.broadcast_to(jnp.asarray(positions, jnp.int32), known.shape)
 
 
 def with_room(x: jax.Array, slots: int) -> jax.Array:

@@ -13,6 +13,7 @@ Axis letters: B batch, H heads, Tq queries, Tk keys, d context width.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ import jax
 from attnlab.attention.alignments.protocol import SAMPLES, Alignment
 from attnlab.attention.protocol import Attention, Memory, Reading
 from attnlab.attention.scores.protocol import Score
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 
@@ -97,7 +98,7 @@ def one_by_one(
     mechanism: Attention,
     query: jax.Array,
     memory: Any,
-    visibility: Visibility,
+    view: View,
     weights: bool,
     so_far: Any,
 ) -> Reading:
@@ -106,11 +107,11 @@ def one_by_one(
     For mechanisms whose weights have to be known before the next score can be. Maps are recorded
     once, for all queries.
     """
-    i, _ = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+    i = view.onto(memory, query).i
 
     def step(mechanism: Attention, so_far: Any, here: Any) -> tuple[Any, Any]:
         at, asked = here
-        seen = Visibility(visibility.rule, offset=at, trees=visibility.trees)
+        seen = dataclasses.replace(view, positions=at)
         reading = mechanism.read(asked[:, None], memory, seen, weights=True, so_far=so_far)
         assert reading.weights is not None
         losses = {name: loss[:, 0] for name, loss in reading.losses.items()}
@@ -121,7 +122,7 @@ def one_by_one(
         variable_broadcast="params",
         variable_axes={SAMPLES: 2},
         split_rngs={"params": False, "dropout": True, "sample": True},
-        in_axes=((0, 1),),
+        in_axes=((i.ndim - 1, 1),),
         out_axes=(1, 2, 1),
     )
     first = mechanism.no_looks(memory) if so_far is None else so_far

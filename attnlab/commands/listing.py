@@ -66,6 +66,12 @@ KINDS: Mapping[str, Kind] = {
         "--config.system.attention.kernel=NAME",
         ("module", "about"),
     ),
+    "norms": Kind(
+        "attnlab.layers:NORMS", "--config.system.normalisation=NAME", ("about", "fields")
+    ),
+    "feed_forwards": Kind(
+        "attnlab.layers:FEED_FORWARDS", "--config.system.feed_forward=NAME", ("about", "fields")
+    ),
     "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
     "systems": Kind(
         "attnlab.systems:SYSTEMS",

@@ -2,30 +2,24 @@
 jax.
 """
 
-from attnlab.config.resolve import (
-    SHIPPED,
-    TABLES,
-    call_file,
-    config_hash,
-    find_file,
-    flat,
-    from_dict,
-    load,
-    prepare,
-    to_dict,
-    validate,
-)
+from attnlab.config.checks import read, validate
+from attnlab.config.files import SHIPPED, call_file, choose, find_file, merge, stated
+from attnlab.config.resolve import load, prepare
+from attnlab.config.tree import config_hash, flat, from_dict, to_dict
 
 __all__ = [
     "SHIPPED",
-    "TABLES",
     "call_file",
+    "choose",
     "config_hash",
     "find_file",
     "flat",
     "from_dict",
     "load",
+    "merge",
     "prepare",
+    "read",
+    "stated",
     "to_dict",
     "validate",
 ]

@@ -7,32 +7,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from attnlab.config.registry import Table, fields, hints
+from attnlab.config.annotations import hints
+from attnlab.config.registry import Table, fields
+from attnlab.config.schema import Described, described, is_node, tables
 from attnlab.errors import UserError
-
-TABLES: Mapping[str, str] = {
-    "system": "attnlab.systems:SYSTEMS",
-    "data": "attnlab.data:SOURCES",
-    "optimizer": "attnlab.training.optimizers:OPTIMIZERS",
-    "schedule": "attnlab.training.optimizers:SCHEDULES",
-}
-"""Which table the components at the top of the tree come from; below them, a component's `parts` say it."""
-
-NODES: Mapping[str, str] = {
-    "decoding": "attnlab.decoding.settings:Settings",
-    "reinforce": "attnlab.tasks.auxiliary:Reinforce",
-}
-"""Nodes at the top of the tree that are always the fields of one and the same class, so they need no name."""
-
-HINTS: Mapping[str, Any] = {"auxiliary": float | None}
-"""What the values of a node may be whose keys are anybody's; None is a weight that is left out on purpose."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,21 +26,32 @@ class Place:
     Attributes:
       node: the node itself.
       where: its dotted name; "" for the root.
-      tables: the keys that hold components, with the table each comes from.
-      component: the class or function the node configures, or None.
+      component: what says which keys it has: a class that describes a node (`schema.Node`), or the
+        class or function that the node names; None where nothing does.
     """
 
     node: ConfigDict
     where: str
-    tables: Mapping[str, Table]
     component: Callable[..., Any] | None = None
 
-    @classmethod
-    def root(cls, config: ConfigDict, tables: Mapping[str, Table] | None) -> Place:
-        """The whole tree; imports only the tables it needs."""
-        if tables is None:
-            tables = {key: _imported(path) for key, path in TABLES.items() if key in config}
-        return cls(config, "", {key: table for key, table in tables.items() if key in config})
+    @functools.cached_property
+    def described(self) -> Mapping[str, Described]:
+        """The settings of a class that describes a node; {} of any other."""
+        return described(self.component) if is_node(self.component) else {}
+
+    @property
+    def further(self) -> Any:
+        """What keys may hold that such a class does not describe, see `schema.Node`; None for
+        nothing.
+        """
+        return getattr(self.component, "further", None) if self.described else None
+
+    @functools.cached_property
+    def tables(self) -> Mapping[str, Table]:
+        """The keys that hold components, with the table each comes from."""
+        if is_node(self.component):
+            return tables(self.component)
+        return getattr(self.component, "parts", {})
 
     def name(self, key: str) -> str:
         """The full dotted name of `key` in this node."""
@@ -70,15 +65,15 @@ class Place:
         if not isinstance(node, ConfigDict):
             return None
         if key not in self.tables:
-            fixed = None if self.where else NODES.get(key)
-            return Place(node, self.name(key), {}, _imported(fixed) if fixed else None)
+            below = self.described[key].hint if key in self.described else None
+            return Place(node, self.name(key), below if is_node(below) else None)
         table, name = self.tables[key], node.get("name", "")
         try:
             component = table.find(name)
         except UserError as error:
             raise UserError(f"config.{self.name(key)}: {error}") from error
         table.check(component, name, f"config.{self.name(key)}={name}")
-        return Place(node, self.name(key), getattr(component, "parts", {}), component)
+        return Place(node, self.name(key), component)
 
     def children(self) -> Iterator[Place]:
         """All nodes directly below."""
@@ -96,16 +91,10 @@ class Place:
         return defaults(self.component) if self.component else {}
 
     def hint(self, key: str) -> Any:
-        """The annotation of a component's field, or of a key of a node in `HINTS`; `Any` where
-        there is none.
+        """The annotation of a field, or of a further key of a node that may have such; `Any`
+        where there is none.
         """
-        return self.hints.get(key, Any) if self.component else HINTS.get(self.where, Any)
-
-
-def _imported(path: str) -> Any:
-    """The object at "module:attribute"."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+        return self.hints.get(key, self.further[0] if self.further else Any)
 
 
 def separate(config: ConfigDict) -> ConfigDict:
@@ -147,9 +136,12 @@ def is_plain(value: Any) -> bool:
 
 
 def complete(place: Place) -> None:
-    """Fills in what the config leaves to the components, in place: own defaults, "name" for
-    {"name": "name"}.
+    """Fills in what the config leaves out, in place: defaults, the nodes that every config of its
+    kind has, {"name": "name"} for "name".
     """
+    for key, one in place.described.items():
+        if is_node(one.hint) and key not in place.node:
+            place.node[key] = ConfigDict()
     if place.component:
         for field, default in place.defaults.items():
             if field not in place.node:

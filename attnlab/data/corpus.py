@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnlab.config.registry import build, check_type
+from attnlab.config import read
+from attnlab.config.nodes import TwoVocabularies
+from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.batching import Examples, Packed
 from attnlab.data.vocabulary import EOS, UNK, Vocabulary
-from attnlab.errors import UserError, nearest
+from attnlab.errors import UserError
 
 Pair = tuple[str, str]
 
@@ -23,26 +25,9 @@ _FOLDER = "vocabulary"
 _SIDES = ("source", "target")
 
 
-@dataclass(frozen=True)
-class VocabularySettings:
-    """The config node `vocabulary`.
-
-    Attributes:
-      kind: "bpe", "word" or "char", see `Vocabulary`.
-      size: most pieces, specials included; of each vocabulary.
-      min_frequency: pieces seen less often are left out.
-      lowercase: lower-case all texts.
-      shared: one vocabulary for both sides (tables can be tied), or one each.
-      target_kind: kind of the target's vocabulary where that is another than the source's; "" for
-        the same.
-    """
-
-    kind: str = "bpe"
-    size: int = 8000
-    min_frequency: int = 2
-    lowercase: bool = False
-    shared: bool = True
-    target_kind: str = ""
+@dataclass(frozen=True, kw_only=True)
+class VocabularySettings(TwoVocabularies):
+    """The config node `vocabulary`, see `attnlab.config.nodes`, and what each side makes of it."""
 
     @classmethod
     def read(cls, node: Mapping[str, Any]) -> VocabularySettings:
@@ -51,27 +36,7 @@ class VocabularySettings:
         Raises:
           UserError: unknown key, a value of the wrong type, or one vocabulary of two kinds.
         """
-        types = {
-            "kind": str,
-            "size": int,
-            "min_frequency": int,
-            "lowercase": bool,
-            "shared": bool,
-            "target_kind": str,
-        }
-        for key, value in node.items():
-            if key not in types:
-                raise UserError(f"config.vocabulary has no field {key!r}; {nearest(key, types)}")
-            check_type(value, types[key], f"config.vocabulary.{key}")
-        settings = cls(**node)
-        if settings.shared and settings.of_target != settings.of_one:
-            kinds = (
-                f"config.vocabulary.kind={settings.kind!r} and target_kind={settings.target_kind!r}"
-            )
-            raise UserError(
-                f"{kinds}: a shared vocabulary has one kind; set vocabulary.shared=false"
-            )
-        return settings
+        return read(cls, node, "vocabulary")
 
     @property
     def of_one(self) -> dict[str, Any]:

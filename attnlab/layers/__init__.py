@@ -1,3 +1,38 @@
-"""Pieces that systems are built from and that are not attention: recurrent cells, feed-forward
-blocks, embeddings.
+"""Pieces that systems are built from and that are not attention: norms, feed-forwards, residual
+blocks, recurrent cells, convolutions, embeddings. A new norm or feed-forward is one class and one
+line here; one of a user's own is named by its dotted path.
 """
+
+from attnlab.config.registry import Table
+
+NORMS = Table(
+    "norm",
+    {
+        "layer_norm": "attnlab.layers.norms:LayerNorm",
+        "rms_norm": "attnlab.layers.norms:RMSNorm",
+        "rms_norm_plus_one": "attnlab.layers.norms:RMSNormPlusOne",
+        "scale_norm": "attnlab.layers.norms:ScaleNorm",
+        "dynamic_tanh": "attnlab.layers.norms:DynamicTanh",
+        "none": "attnlab.layers.norms:Norm",
+    },
+    base="attnlab.layers.norms:Norm",
+)
+
+FEED_FORWARDS = Table(
+    "feed-forward",
+    {
+        "relu": "attnlab.layers.feedforward:Relu",
+        "gelu": "attnlab.layers.feedforward:Gelu",
+        "gelu_tanh": "attnlab.layers.feedforward:GeluTanh",
+        "silu": "attnlab.layers.feedforward:Silu",
+        "squared_relu": "attnlab.layers.feedforward:SquaredRelu",
+        "glu": "attnlab.layers.feedforward:Glu",
+        "bilinear": "attnlab.layers.feedforward:Bilinear",
+        "reglu": "attnlab.layers.feedforward:ReGlu",
+        "geglu": "attnlab.layers.feedforward:GeGlu",
+        "geglu_tanh": "attnlab.layers.feedforward:GeGluTanh",
+        "swiglu": "attnlab.layers.feedforward:SwiGlu",
+        "none": "attnlab.layers.feedforward:NoFeedForward",
+    },
+    base="attnlab.layers.feedforward:FeedForward",
+)

@@ -40,7 +40,8 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
-from attnlab.attention.visibility import Causal, Prefix, Rule, Visibility, Window
+from attnlab.attention.view import View
+from attnlab.attention.visibility import Causal, Prefix, Rule, Window
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial
@@ -249,7 +250,7 @@ class LSTMNLayer(nn.Module):
     ) -> Reader:
         """One step: the word [B,E], its contributions, and which rows are no padding [B]."""
         asks = word if self.question == "word" else jnp.concatenate([word, reader.summary], axis=-1)
-        visibility = Visibility(sight(self.span, self.origin), offset=reader.memory.length)
+        visibility = View(sight(self.span, self.origin), positions=reader.memory.length)
         h, c = jnp.split(
             self.looked(self.look.read(asks[:, None], reader.memory, visibility)), 2, axis=-1
         )
@@ -327,7 +328,7 @@ class FusedLSTMNLayer(LSTMNLayer):
         assert reader.found is not None
         asks = jnp.concatenate([word, reader.found], axis=-1)
         hidden, cell = jnp.split(
-            self.looked(self.search.read(asks[:, None], other, Visibility(offset=reader.fed))),
+            self.looked(self.search.read(asks[:, None], other, View(positions=reader.fed))),
             2,
             axis=-1,
         )

@@ -11,5 +11,5 @@ TASKS = Table(
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
     },
     given=("config", "data"),
-    declares=("check", "load", "measures", "evaluated"),
+    declares=("check", "load", "schema", "measures", "evaluated"),
 )

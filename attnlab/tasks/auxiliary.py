@@ -19,9 +19,8 @@ Axis letters: B batch, T target length, S source length.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import flax.traverse_util
 import jax
@@ -32,40 +31,12 @@ from attnlab.attention.alignments import reinforce
 from attnlab.attention.alignments.doubly_stochastic import uncovered
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.config import read
+from attnlab.config.nodes import Reinforce
 from attnlab.errors import UserError, nearest
 from attnlab.systems.protocol import Seq2Seq, Sequence, System
 
 COVERAGE = "doubly_stochastic"
-
-
-@dataclasses.dataclass(frozen=True)
-class Reinforce:
-    """The config node `reinforce`: how sampled choices are trained; it acts where an alignment
-    samples.
-
-    Attributes:
-      reward: the log-likelihood of the words from the choice on ("to_go"), or of the whole sentence
-        ("total", the paper's).
-      weight: of the reward; 0 leaves the choices untrained.
-      entropy: weight of the entropy of the choices, which keeps them open.
-      decay: of the baseline, the moving average of rewards.
-    """
-
-    reward: Literal["to_go", "total"] = "to_go"
-    weight: float = 1.0
-    entropy: float = 0.01
-    decay: float = reinforce.DECAY
-
-    def __post_init__(self) -> None:
-        for name in ("weight", "entropy"):
-            if not 0.0 <= getattr(self, name) < float("inf"):
-                raise UserError(
-                    f"reinforce.{name}={getattr(self, name)!r}: expected a number of at least 0"
-                )
-        if not 0.0 <= self.decay < 1.0:
-            raise UserError(
-                f"reinforce.decay={self.decay!r}: expected a number of at least 0 and below 1"
-            )
 
 
 def left_aside(system: System, params: Any, *ids: Any) -> Mapping[str, Any]:
@@ -116,7 +87,7 @@ class Auxiliary:
                 )
         if "hops" in offered:
             _check_hops(weights.get("hops", 0.0), _hops(config.system))
-        settings = Reinforce(**config.get("reinforce", {}))
+        settings = read(Reinforce, config.get("reinforce", {}), "reinforce")
         self.sampling = (
             settings if handed_out.get(SAMPLES) and settings.weight + settings.entropy else None
         )

@@ -28,6 +28,7 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.config import nodes
 from attnlab.data import text
 from attnlab.data.batching import Batch, Examples, Packed, evaluation_batches
 from attnlab.data.corpus import has_vocabularies, save_vocabularies
@@ -86,6 +87,7 @@ class LanguageModelling:
     """
 
     systems: ClassVar[type[LanguageModel]] = LanguageModel
+    schema: ClassVar[type[nodes.Run]] = nodes.LanguageModelling
     reads: ClassVar[str] = "texts"
     measures: Mapping[str, Measure] = {
         **{

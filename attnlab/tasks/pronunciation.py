@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.config import nodes
 from attnlab.decoding.metrics import edits_of, error_rates
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
@@ -24,6 +25,7 @@ class Pronunciation(Translation):
     see `configs/g2p.py`.
     """
 
+    schema = nodes.Pronunciation
     measures: Mapping[str, Measure] = {
         **TEACHER_FORCED,
         "phoneme_error_rate": Measure("min", low=0.0),  # there may be more edits than phonemes

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 from ml_collections import ConfigDict
 
+from attnlab.config.nodes import Run
 from attnlab.data.batching import Batch
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -39,6 +40,7 @@ class Task(Protocol):
 
     Attributes:
       systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
+      schema: the class that describes its configs, see `attnlab.config.nodes`.
       reads: the method of a data source that it calls: "pairs", "texts" or "labelled".
       measures: the scores of a split, those of `evaluate` and `score` together, each with what is
         known of it: which way is better, its bounds, and of what it is a share. "min" or "max"
@@ -58,6 +60,7 @@ class Task(Protocol):
     """
 
     systems: ClassVar[type[System]]
+    schema: ClassVar[type[Run]]
     reads: ClassVar[str]
     measures: ClassVar[Mapping[str, Measure | str]]
     evaluated: ClassVar[Sequence[str]]

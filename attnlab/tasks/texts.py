@@ -24,6 +24,7 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.config import nodes
 from attnlab.data import labelled
 from attnlab.data.batching import Batch, Examples, TrainBatches, evaluation_batches
 from attnlab.errors import UserError
@@ -90,6 +91,7 @@ class TextTask:
     """
 
     systems: ClassVar[type[Classifier]] = Classifier
+    schema: ClassVar[type[nodes.Run]] = nodes.Classification
     reads: ClassVar[str] = "labelled"
     measures: ClassVar[Mapping[str, Measure | str]] = {"loss": Measure("min")}
     evaluated: ClassVar[Sequence[str]] = ("loss",)

@@ -17,6 +17,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
+from attnlab.config import nodes
 from attnlab.data import corpus
 from attnlab.data.batching import Batch, TrainBatches, evaluation_batches
 from attnlab.data.vocabulary import BOS, PAD, Vocabulary
@@ -80,6 +81,7 @@ class Translation:
     """
 
     systems = Seq2Seq
+    schema: type[nodes.Run] = nodes.Translation
     reads = "pairs"
     measures: Mapping[str, Measure] = {
         **TEACHER_FORCED,

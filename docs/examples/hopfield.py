@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
-from attnlab.attention.visibility import EVERYTHING
+from attnlab.attention.view import EVERYTHING
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import inner_dtype
 
@@ -55,11 +55,8 @@ class Hopfield(Attention):
     def extend(self, memory, source, valid=None):
         return memory.appended(valid, keys=self.w_key(source)[:, None])
 
-    def read(self, query, memory, visibility=EVERYTHING, weights=False):
-        rules = visibility.mask(
-            query.shape[1], memory.valid.shape[1], memory.length
-        )  # [B,H,Tq,Tk], or None if all may be seen
-        mask = memory.valid[:, None, None] & (True if rules is None else rules)
+    def read(self, query, memory, view=EVERYTHING, weights=False):
+        mask = view.onto(memory, query).allowed()  # [B,H,Tq,Tk], or None if all may be seen
         state = self.w_query(query)[:, None]
         for _ in range(self.steps):
             scores = self.beta * jnp.einsum(

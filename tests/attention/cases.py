@@ -17,6 +17,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
+from attnlab.attention.scores import SCORES
 from tests.attention.oracles import ORACLES, Oracle, part
 
 WIDTH = 12
@@ -38,6 +39,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "multihead": [
         {"heads": 3},
         {"heads": 1, "bias": True},
+        {"heads": 4, "key_heads": 2, "head_width": 5, "bias": ("query", "value")},
         {"heads": 6, "key_heads": 2},
         {"heads": 3, "positions": {"name": "shaw", "clip": 2}},
         {"heads": 6, "key_heads": 2, "positions": {"name": "transformer_xl"}},
@@ -69,10 +71,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "alignment": "gumbel"},
     ],
     "talking_heads": [{"heads": 3}],
-    "differential": [{"heads": 4}],
-    "gated": [{"heads": 3}, {"heads": 2, "gate": "head"}],
+    "differential": [{"heads": 4}, {"heads": 2, "head_width": 4}],
+    "gated": [{"heads": 3}, {"heads": 2, "head_width": 5, "gate": "head"}],
     "latent": [
         {"heads": 3, "latent": 5},
+        {"heads": 2, "head_width": 5, "latent": 4},
         {"heads": 2, "latent": 3, "rotary": 4, "query_latent": 5, "positions": {"name": "rope"}},
     ],
     "hops": [{"hops": 2, "hidden": 5}],
@@ -187,11 +190,22 @@ def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism or any part of it does."""
     score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
     of_parts = (
-        score == "location"
+        score in ("location", "location_aware")
         or bool(ALIGNMENTS.resolve(alignment).looks_at)
         or bool(POSITIONS.resolve(scheme).hooks)
     )
     return of_parts or name in LOOKS_AT_POSITIONS
+
+
+def looks_back(config: dict[str, Any]) -> bool:
+    """Whether a look depends on the looks before: a part of a mechanism does so, or of the one
+    inside it.
+    """
+    inside = config.get("looks")
+    if isinstance(inside, dict):
+        return looks_back(inside)
+    score = SCORES.resolve(part(config, "score", "dot")[0])(parent=None)
+    return bool(score.looks_back) or alignment(config).form == "look"
 
 
 def alignment(config: dict[str, Any]) -> Any:

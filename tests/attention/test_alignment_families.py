@@ -23,8 +23,8 @@ from attnlab.attention.alignments.entmax import (
     sorted_square,
 )
 from attnlab.attention.alignments.monotonic import expected
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.alignments.softmax import log_softmax, softmax
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import alignment_oracles
 
@@ -55,9 +55,11 @@ def weigh(
     lengths = np.full(batch, keys) if lengths is None else np.asarray(lengths)
     mask = (np.arange(keys) < lengths[:, None])[:, None, None]
     query = jnp.zeros((batch, queries, 1)) if query is None else query
-    place = Place(query, first + jnp.arange(queries), jnp.arange(keys), jnp.asarray(lengths))
+    valid = jnp.arange(keys) < jnp.asarray(lengths)[:, None]
+    view = View(query=query, valid=valid)
+    view = view.among(first + jnp.arange(queries), jnp.arange(keys))
     return ALIGNMENTS.resolve(name)(**fields).apply(
-        {"params": params}, jnp.asarray(scores), mask, place, **how
+        {"params": params}, jnp.asarray(scores), mask, view, **how
     )
 
 
@@ -225,9 +227,9 @@ def test_every_head_learns_its_own_alpha() -> None:
     for head, same in enumerate((lambda z: softmax(z, None), entmax15, sparsemax)):
         np.testing.assert_allclose(found[0, head], same(scores[0, head]), atol=2e-6)
     start = ALIGNMENTS.resolve("learned_entmax")(alpha=1.2)
-    place = Place(jnp.zeros((1, 2, 1)), jnp.arange(2), jnp.arange(5), jnp.array([5]))
+    view = EVERYTHING.over(2, 5)
     np.testing.assert_allclose(
-        1 + jax.nn.sigmoid(start.init(jax.random.key(0), scores, None, place)["params"]["logit"]),
+        1 + jax.nn.sigmoid(start.init(jax.random.key(0), scores, None, view)["params"]["logit"]),
         [1.2] * 3,
         atol=1e-6,
     )
@@ -258,8 +260,8 @@ def test_sigmoid_weighs_each_key_alone_and_can_be_cut_into_blocks() -> None:
     module, seen = ALIGNMENTS.resolve("sigmoid")(), jnp.array([6, 4])[:, None, None, None]
     for start in (0, 3):  # a kernel that shows three keys at a time says how many there are in all
         j = start + jnp.arange(3)
-        place = Place(jnp.zeros((2, 3, 1)), jnp.arange(3), j, seen[:, 0, 0, 0], seen)
-        block = module.apply({}, scores[..., start : start + 3], (j < seen), place)
+        view = View(seen=seen).among(jnp.arange(3), j)
+        block = module.apply({}, scores[..., start : start + 3], (j < seen), view)
         np.testing.assert_allclose(block, whole[..., start : start + 3], atol=1e-7)
 
 
@@ -350,9 +352,10 @@ def test_monotonic_is_the_expectation_of_the_walk() -> None:
             at = hits[0]
             wanted[i, at] += chance
     begin = jnp.array([[[1.0, 0.0, 0.0]]])
-    found = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
+    found, last = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
+    np.testing.assert_array_equal(last, found[:, :, -1])
     np.testing.assert_allclose(found[0, 0], wanted, atol=1e-6)
-    second = expected(
+    second, _ = expected(
         jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool), found[:, :, 0]
     )  # the carry is all it takes
     np.testing.assert_allclose(second[0, 0, 0], wanted[1], atol=1e-6)

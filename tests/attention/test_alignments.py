@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.view import View
 from tests.attention import alignment_oracles
 from tests.attention.cases import TOLERANCE
 
@@ -88,7 +89,7 @@ def prepared(name: str, fields: str) -> tuple[Alignment, Any, Any]:
         functools.partial(module.init, jax.random.key(0)),
         jnp.zeros((B, H, TQ, TK)),
         None,
-        place(jnp.zeros((B, TQ, DQ))),
+        view_of(jnp.zeros((B, TQ, DQ))),
     )
     rng = np.random.default_rng(3)
     params = jax.tree.map(
@@ -97,7 +98,7 @@ def prepared(name: str, fields: str) -> tuple[Alignment, Any, Any]:
 
     def both(params: Any, scores: Any, query: Any, mask: Any, lengths: Any, direction: Any) -> Any:
         weights, pull = jax.vjp(
-            lambda p, s, q: module.apply({"params": p}, s, mask, place(q, lengths)),
+            lambda p, s, q: module.apply({"params": p}, s, mask, view_of(q, lengths)),
             params,
             scores,
             query,
@@ -107,14 +108,11 @@ def prepared(name: str, fields: str) -> tuple[Alignment, Any, Any]:
     return module, params, jax.jit(both)
 
 
-def place(query: Any, lengths: Any = None, keys: int = TK) -> Place:
+def view_of(query: Any, lengths: Any = None, keys: int = TK) -> View:
     """The last query stands on the last of TK keys."""
-    return Place(
-        query,
-        TK - TQ + jnp.arange(TQ),
-        jnp.arange(keys),
-        jnp.full(len(query), keys) if lengths is None else lengths,
-    )
+    lengths = jnp.full(len(query), keys) if lengths is None else lengths
+    valid = jnp.arange(keys) < jnp.asarray(lengths)[:, None]
+    return View(query=query, valid=valid).among(TK - TQ + jnp.arange(TQ), jnp.arange(keys))
 
 
 def run(name: str, fields: str, at: Scene, direction: Any = 1.0) -> tuple[np.ndarray, Any]:
@@ -310,7 +308,7 @@ def test_rows_do_not_mix_under_vmap_scan_remat_and_alone(name: str, fields: str)
 
     def weigh(scores: Any, query: Any, mask: Any, lengths: Any) -> jax.Array:
         return module.apply(
-            {"params": params}, scores, mask, place(query, lengths, scores.shape[-1])
+            {"params": params}, scores, mask, view_of(query, lengths, scores.shape[-1])
         )
 
     def scanned(scores: Any, rest: Any) -> jax.Array:

@@ -17,7 +17,7 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.scores import SCORES
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
 from tests.attention import visibility_oracles
 from tests.attention.cases import WIDTH
@@ -26,6 +26,7 @@ SLOTS = {
     "encoder": Need(role="self"),
     "decoder": Need(role="self", direction="causal", cache=True, stepwise=True),
     "cross": Need(role="cross", stepwise=True),
+    "carrying": Need(role="cross", stepwise=True, so_far=True),
 }
 REFUSED = {  # (field, part, slot): what the message says
     **{
@@ -34,15 +35,24 @@ REFUSED = {  # (field, part, slot): what the message says
         for slot in SLOTS
     },
     **{
-        ("positions", name, "cross"): "one sequence"
-        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope")
+        ("positions", name, slot): "one sequence"
+        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "syntax_relative")
+        for slot in ("cross", "carrying")
     },
-    ("positions", "syntax_relative", "cross"): "one sequence",
     **{
         ("positions", "syntax_relative", slot): "wants dependency trees"
         for slot in ("encoder", "decoder")
     },
-    **{("alignment", "monotonic", slot): "one by one" for slot in ("decoder", "cross")},
+    **{
+        ("alignment", name, slot): "one by one"
+        for name in ("monotonic", "temporal")
+        for slot in ("decoder", "cross")
+    },
+    **{
+        ("score", name, slot): "nothing is carried on"
+        for name in ("location_aware", "coverage")
+        for slot in ("decoder", "cross")
+    },
     **{
         ("alignment", name, "decoder"): "the future"
         for name in ("local_m", "local_p", "local_p_renormalised")
@@ -58,9 +68,7 @@ CASES = [
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
 
 
-def builds(
-    name: str, chosen: dict[str, Any], slot: str, visibility: Visibility = EVERYTHING
-) -> None:
+def builds(name: str, chosen: dict[str, Any], slot: str, visibility: View = EVERYTHING) -> None:
     """A mechanism with these fields can be initialised and read as the slot reads it; shapes only,
     nothing is computed.
     """
@@ -198,4 +206,4 @@ def test_every_mechanism_takes_a_rule_or_refuses_it_by_its_heads(name: str) -> N
                 str(error),
             )
             continue
-        builds(name, chosen, "encoder", Visibility(rule))
+        builds(name, chosen, "encoder", View(rule))

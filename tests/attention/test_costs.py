@@ -23,11 +23,11 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Cost, Sizes
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
+from attnlab.attention.view import View
 from tests.attention.cases import CASES, NAMES
 from tests.attention.oracles import part
 
@@ -280,7 +280,8 @@ def test_what_an_alignment_does_for_a_pair(name: str) -> None:
     queries, keys = (12, 16) if name == "monotonic" else (48, 64)
 
     def align(scores: Any, mask: Any, query: Any, lengths: Any) -> tuple[Any, Any]:
-        return scores, mask, Place(query, jnp.arange(queries), jnp.arange(keys), lengths)
+        view = View(query=query, valid=jnp.arange(keys) < lengths[:, None])
+        return scores, mask, view.among(jnp.arange(queries), jnp.arange(keys))
 
     given = (
         shaped(1, heads, queries, keys),

@@ -15,7 +15,7 @@ import pytest
 from attnlab.attention.kernels import KERNELS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import CAUSAL, EVERYTHING
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from tests.attention import score_cases, test_alignments, test_positions, test_scores
 from tests.attention.cases import WIDTH, first_settings, make, over_all, parameters
 
@@ -24,7 +24,7 @@ EMPTY = [(2, 3, 0), (2, 0, 4), (2, 0, 0), (0, 3, 4)]  # rows, queries, keys
 FIRST = first_settings()
 
 
-def looked(module: Any, rows: int, queries: int, keys: int, visibility: Any = EVERYTHING) -> Any:
+def looked(module: Any, rows: int, queries: int, keys: int, view: Any = EVERYTHING) -> Any:
     """A function of (params, query, source) to context and weights, and ones to hand it; padding is
     possible, so that there is a mask.
     """
@@ -34,7 +34,7 @@ def looked(module: Any, rows: int, queries: int, keys: int, visibility: Any = EV
             {"params": params},
             query,
             source,
-            visibility,
+            view,
             jnp.ones((rows, keys), bool),
             mutable=[MAPS],
         )
@@ -47,13 +47,13 @@ def looked(module: Any, rows: int, queries: int, keys: int, visibility: Any = EV
     )
 
 
-def shapes(module: Any, visibility: Any = EVERYTHING) -> list[tuple[int, int, int]]:
+def shapes(module: Any, view: Any = EVERYTHING) -> list[tuple[int, int, int]]:
     """What the shapes of context and weights of every empty look say of rows, queries and keys;
     where these are empty, it is all.
     """
     found = []
     for sizes in EMPTY:
-        run, given = looked(module, *sizes, visibility)
+        run, given = looked(module, *sizes, view)
         context, weights = jax.eval_shape(run, *given)
         assert context.shape == (*weights.shape[::2], WIDTH)
         found.append((weights.shape[0], *weights.shape[2:]))
@@ -126,11 +126,10 @@ def test_alignments_of_nothing(name: str, fields: str) -> None:
             jnp.zeros((batch, test_alignments.H, queries, keys)),
             jnp.zeros((batch, queries, test_alignments.DQ)),
         )
-        at = test_alignments.Place(
-            query, jnp.arange(queries), jnp.arange(keys), jnp.full(batch, keys)
-        )
+        valid = jnp.ones((batch, keys), bool)
+        at = View(query=query, valid=valid).among(jnp.arange(queries), jnp.arange(keys))
         for mask in (None, jnp.ones(scores.shape, bool)):
-            run = functools.partial(module.apply, {"params": params}, mask=mask, place=at)
+            run = functools.partial(module.apply, {"params": params}, mask=mask, view=at)
             weights, slope = jax.eval_shape(
                 lambda scores, run=run: (run(scores), jax.grad(lambda s: run(s).sum())(scores)),
                 scores,

@@ -13,13 +13,12 @@ import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.alignments.hard import best
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.mechanisms.latent import Latent
 from attnlab.attention.positions.rope import Rope
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.products import inner
-from attnlab.attention.visibility import CAUSAL, Visibility
+from attnlab.attention.view import CAUSAL, View
 from attnlab.layers.dense import Dropout
 from tests.attention.cases import TOLERANCE, inputs, make, parameters
 
@@ -159,12 +158,12 @@ def test_a_row_of_very_low_scores_is_a_distribution() -> None:
         np.array([[True, True, False, True]]),
     )
     third = mask.astype(np.float32) / 3
-    place = Place(jnp.zeros((1, 1, 1)), jnp.arange(1), jnp.arange(4), jnp.full(1, 4))
+    view = View(query=jnp.zeros((1, 1, 1))).among(jnp.arange(1), jnp.arange(4))
     for name in ("softmax", "sparsemax", "entmax", "learned_entmax"):
         module = ALIGNMENTS.resolve(name)()
-        variables = module.init(jax.random.key(0), scores[None, None], mask[None, None], place)
+        variables = module.init(jax.random.key(0), scores[None, None], mask[None, None], view)
         np.testing.assert_allclose(
-            module.apply(variables, scores[None, None], mask[None, None], place)[0, 0],
+            module.apply(variables, scores[None, None], mask[None, None], view)[0, 0],
             third,
             atol=1e-6,
         )
@@ -198,12 +197,12 @@ def test_a_share_of_the_channels_turns_as_a_head_of_that_width_would() -> None:
 
 def test_dependency_trees_survive_combining_from_either_side() -> None:
     trees = jnp.zeros((1, 3, 3), jnp.int32)
-    for visibility in (
-        CAUSAL & Visibility(trees=trees),
-        Visibility(trees=trees) & CAUSAL,
-        CAUSAL | Visibility(trees=trees),
+    for view in (
+        CAUSAL & View(trees=trees),
+        View(trees=trees) & CAUSAL,
+        CAUSAL | View(trees=trees),
     ):
-        assert visibility.trees is trees
+        assert view.trees is trees
 
 
 @pytest.mark.parametrize(

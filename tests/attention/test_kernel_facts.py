@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from attnlab.attention.kernels import blocks
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility, Window
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.attention.visibility import Window
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 
 DRAWS = 1000
@@ -32,15 +33,15 @@ def read(config: dict[str, Any], kernel: str, query: Any, source: Any, *rest: An
 
 @pytest.mark.parametrize("alignment", ["softmax", "sigmoid"])
 @pytest.mark.parametrize(
-    "visibility", [EVERYTHING, CAUSAL, Visibility(window=6)], ids=["all", "causal", "window"]
+    "view", [EVERYTHING, CAUSAL, View(Window(6))], ids=["all", "causal", "window"]
 )
-def test_blocks_that_need_no_mask_equal_plain(alignment: str, visibility: Visibility) -> None:
+def test_blocks_that_need_no_mask_equal_plain(alignment: str, view: View) -> None:
     """Without padding, blocks that all of a row sees are computed without one; the last is shorter
     than the others.
     """
     query, source, _ = inputs(batch=1, queries=8, keys=8)
     found, expected = (
-        read({"alignment": alignment}, kernel, query, source, visibility)
+        read({"alignment": alignment}, kernel, query, source, view)
         for kernel in ("blockwise", "plain")
     )
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
@@ -62,17 +63,15 @@ def test_garbage_in_padding_changes_nothing(kernel: str, alignment: str) -> None
 
 
 @pytest.mark.parametrize("kernel", ["blockwise", "xla"])
-@pytest.mark.parametrize("visibility", [CAUSAL, CAUSAL & Window(2)], ids=["causal", "window"])
-def test_a_memory_with_room_to_spare_is_read_to_its_length(
-    kernel: str, visibility: Visibility
-) -> None:
+@pytest.mark.parametrize("view", [CAUSAL, CAUSAL & Window(2)], ids=["causal", "window"])
+def test_a_memory_with_room_to_spare_is_read_to_its_length(kernel: str, view: View) -> None:
     """The last query stands on the last slot written, not on the last there is."""
     query, source, _ = inputs(queries=4, keys=7)
     module = make("multihead", {"heads": 3})
     params = {"params": parameters(module)}
     memory = module.apply(params, source, None, 12, method="remember")
     found, expected = (
-        module.clone(kernel=name).apply(params, query, memory, visibility, method="read").context
+        module.clone(kernel=name).apply(params, query, memory, view, method="read").context
         for name in (kernel, "plain")
     )
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])

@@ -17,23 +17,16 @@ from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.kernels import KERNELS, blocks
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import (
-    CAUSAL,
-    EVERYTHING,
-    PerHead,
-    Segments,
-    Stride,
-    Visibility,
-    Window,
-)
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.attention.visibility import PerHead, Segments, Stride, Window
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 
-SEGMENTS = Visibility(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
+SEGMENTS = View(Segments(jnp.array([[0, 0, 0, 1, 1, 1, 2]])))
 T5 = {"name": "t5", "buckets": 8, "max_distance": 6}
 CAPPED = {"name": "soft_capped", "cap": 2.0, "score": {"name": "cosine", "strength": "emitted"}}
 CASES: list[
-    tuple[str, dict[str, Any], Visibility]
+    tuple[str, dict[str, Any], View]
 ] = [  # scores, alignments, positions, head layouts and visibilities, each of them twice
     ("multihead", {"heads": 6, "key_heads": 2, "positions": "transformer_xl"}, CAUSAL),
     (
@@ -78,15 +71,13 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LONGEST", 3)
 
 
-def sloped(module: Any, visibility: Visibility, valid: Any, rngs: Any = None) -> Any:
+def sloped(module: Any, view: View, valid: Any, rngs: Any = None) -> Any:
     """The context, its product with a fixed direction and the gradients of that with respect to
     parameters, query and source.
     """
 
     def total(params: Any, query: Any, source: Any) -> tuple[jax.Array, jax.Array]:
-        context = module.apply(
-            {"params": params}, query, source, visibility, valid, rngs=rngs
-        ).context
+        context = module.apply({"params": params}, query, source, view, valid, rngs=rngs).context
         return (context * np.random.default_rng(5).normal(size=context.shape)).sum(), context
 
     return jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
@@ -113,12 +104,12 @@ def agree(one: Any, other: Any) -> None:
     "number", range(len(CASES)), ids=[f"{i}-{name}" for i, (name, _, _) in enumerate(CASES)]
 )
 def test_blockwise_equals_plain_in_values_and_all_gradients(number: int) -> None:
-    name, config, visibility = CASES[number]
+    name, config, view = CASES[number]
     query, source, _ = inputs(queries=7)
     module, valid = make(name, config), None if number in NO_PADDING else DEAD
     params = parameters(module)
     found, expected = (
-        jax.jit(sloped(module.clone(kernel=kernel), visibility, valid))(params, query, source)
+        jax.jit(sloped(module.clone(kernel=kernel), view, valid))(params, query, source)
         for kernel in ("blockwise", "plain")
     )
     agree(found, expected)
@@ -166,7 +157,7 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
         asked = functools.partial(module.clone(kernel=kernel).apply, {"params": params})
         return (
             asked(query, memory, CAUSAL, method="read").context,
-            asked(query, memory, Visibility(CAUSAL.rule, at), method="read").context,
+            asked(query, memory, View(CAUSAL.rule, at), method="read").context,
         )
 
     memory = module.apply({"params": params}, source, valid, 8, method="remember")

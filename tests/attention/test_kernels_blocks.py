@@ -9,27 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.kernels import blocks, choice
 from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.plain import Look, Plain
 from attnlab.attention.protocol import Memory
 from attnlab.attention.scores.products import inner
-from attnlab.attention.visibility import (
-    CAUSAL,
-    EVERYTHING,
-    Segments,
-    Visibility,
-    Window,
-    longformer,
-)
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.attention.visibility import Segments, Window, longformer
 from attnlab.layers.dense import Dropout
 
 
 def look(
     length: int,
-    visibility: Visibility,
+    view: View,
     *,
     queries: int = 0,
     valid: Any = None,
@@ -41,18 +34,14 @@ def look(
     memory = Memory(
         np.ones((1, length), bool) if valid is None else valid, np.asarray(length, np.int32)
     )
-    i, j = visibility.positions(many, length, memory.length)
     q, k = jnp.ones((1, heads, many, 4)), jnp.ones((1, heads, length, 4))
-    place = Place(jnp.zeros((1, many, 0)), i, j, jnp.full(1, length))
     made = Look(
         q,
         k,
         k,
         lambda q, k, i, j: inner(q, k),
-        memory,
-        visibility,
+        view.onto(memory, jnp.zeros((1, many, 0))),
         Softmax(parent=None),
-        place,
         Dropout(0.0, parent=None),
     )
     return made.replace(**{"product": True, **changes})
@@ -75,13 +64,13 @@ def test_blocks_nobody_sees_are_left_out_and_blocks_all_see_need_no_mask() -> No
     ]
     grid = blocks.cut(look(12, CAUSAL & Window(3)), 3)
     assert listed(grid.full) == [[]] * 4 and listed(grid.partial) == [[0], [0, 1], [1, 2], [2, 3]]
-    grid = blocks.cut(look(12, Visibility(longformer(2, (0,)))), 3)
+    grid = blocks.cut(look(12, View(longformer(2, (0,)))), 3)
     assert listed(grid.partial) == [[0, 1, 2, 3], [0, 1, 2], [0, 1, 2, 3], [0, 2, 3]]
     grid = blocks.cut(look(9, EVERYTHING), 3)
     assert listed(grid.full) == [[0, 1, 2]] * 3 and not len(grid.partial.columns)
     grid = blocks.cut(look(9, CAUSAL, queries=3), 3)  # the last query stands on the last key
     assert listed(grid.full) == [[0, 1]] and listed(grid.partial) == [[2]]
-    grid = blocks.cut(look(9, Visibility(CAUSAL.rule, 2), queries=3), 3)
+    grid = blocks.cut(look(9, View(CAUSAL.rule, 2), queries=3), 3)
     assert listed(grid.full) == [[0]] and listed(grid.partial) == [[1]]
 
 
@@ -89,13 +78,13 @@ def test_what_is_not_known_is_masked_and_not_skipped() -> None:
     padding = np.arange(9)[None] < 7
     grid = blocks.cut(look(9, CAUSAL, valid=padding), 3)
     assert listed(grid.full) == [[]] * 3 and listed(grid.partial) == [[0], [0, 1], [0, 1, 2]]
-    grid = blocks.cut(look(9, Visibility(Segments(jnp.zeros((1, 9), jnp.int32)))), 3)
+    grid = blocks.cut(look(9, View(Segments(jnp.zeros((1, 9), jnp.int32)))), 3)
     assert not len(grid.full.columns) and listed(grid.partial) == [[0, 1, 2]] * 3
     counts = []
 
     @jax.jit
     def traced(at: jax.Array) -> jax.Array:
-        counts.append(len(blocks.cut(look(9, Visibility(CAUSAL.rule, at)), 3).partial.columns))
+        counts.append(len(blocks.cut(look(9, View(CAUSAL.rule, at)), 3).partial.columns))
         return at
 
     traced(jnp.int32(0))

@@ -13,7 +13,7 @@ import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import Reading
-from attnlab.attention.visibility import CAUSAL, EVERYTHING, Visibility
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from tests.attention import test_conformance as suite
 from tests.attention import test_memories as memories
 from tests.attention.oracles import ORACLES
@@ -22,15 +22,15 @@ from tests.attention.oracles import ORACLES
 class SeesTheFuture(MultiHead):
     """Accepts a causal look, and looks at everything."""
 
-    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        return super().read(query, memory, Visibility(offset=visibility.offset))
+    def read(self, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
+        return super().read(query, memory, View(positions=view.positions))
 
 
 class SeesTheFutureALittle(MultiHead):
     """A mean over the whole source beside the look, as a norm over time would bring it in."""
 
-    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        reading = super().read(query, memory, visibility)
+    def read(self, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
+        reading = super().read(query, memory, view)
         return reading.replace(
             context=reading.context + 1e-4 * memory.values.sum(axis=(1, 2, 3))[:, None, None]
         )
@@ -46,16 +46,16 @@ class SeesPadding(MultiHead):
 class MixesRows(MultiHead):
     """Something of the batch in every row."""
 
-    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        reading = super().read(query, memory, visibility)
+    def read(self, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
+        reading = super().read(query, memory, view)
         return reading.replace(context=reading.context + 1e-3 * reading.context.mean(axis=0))
 
 
 class LosesPositions(MultiHead):
     """Has a position scheme, which it tells that everything stands in one place."""
 
-    def look(self, query: Any, memory: Any, visibility: Any) -> Any:
-        look = super().look(query, memory, visibility)
+    def look(self, query: Any, memory: Any, view: Any) -> Any:
+        look = super().look(query, memory, view)
         return look.replace(score=lambda q, k, i, j: look.score(q, k, 0 * i, 0 * j))
 
 
@@ -87,8 +87,8 @@ class StopsWeights(MultiHead):
 class ChangesUnderMaps(MultiHead):
     """Computes something else while it is looked at."""
 
-    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        reading = super().read(query, memory, visibility)
+    def read(self, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
+        reading = super().read(query, memory, view)
         return (
             reading if reading.weights is None else reading.replace(context=reading.context + 1e-3)
         )
@@ -120,11 +120,11 @@ class ForgetsWhereItIs(MultiHead):
 class ReadsSpareRoom(MultiHead):
     """Takes slots that nothing was written to for tokens."""
 
-    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
+    def read(self, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
         return super().read(
             query,
             memory.replace(valid=jnp.ones_like(memory.valid)),
-            Visibility(offset=memory.length - query.shape[1]),
+            View(positions=memory.length - query.shape[1]),
         )
 
 
@@ -177,8 +177,6 @@ def test_a_liar_is_caught(
     """
     path = f"{__name__}:{liar.__name__}"
     monkeypatch.setitem(ORACLES, path, ORACLES["multihead"])
-    more = (
-        {"visibility": CAUSAL} if test is suite.test_values_and_gradients_equal_the_oracle else {}
-    )
+    more = {"view": CAUSAL} if test is suite.test_values_and_gradients_equal_the_oracle else {}
     with pytest.raises(AssertionError):
         test(path, {"heads": 3, **fields}, **more)

@@ -13,13 +13,14 @@ import jax
 import numpy as np
 import pytest
 
-from attnlab.attention.protocol import MAPS, Attention
-from attnlab.attention.visibility import CAUSAL, Visibility
+from attnlab.attention.protocol import MAPS, Attention, asking
+from attnlab.attention.view import CAUSAL, View
 from tests.attention.cases import (
     TOLERANCE,
     WIDTH,
     first_settings,
     inputs,
+    looks_back,
     make,
     over_all,
     parameters,
@@ -53,14 +54,18 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
     full = call(x, x, CAUSAL).context
 
     @jax.jit
-    def step(memory: Any, token: Any) -> Any:
+    def step(memory: Any, so_far: Any, token: Any) -> Any:
         memory = call(memory, token, method="extend")
-        return memory, call(token, memory, CAUSAL, method="read").context[:, 0]
+        reading = call(token, memory, CAUSAL, method="read", **asking(False, so_far))
+        return memory, reading.so_far, reading.context[:, 0]
 
     for cut in (0, 1, 4):
         memory = call(x[:, :cut], capacity=CAPACITY, method="remember")
+        so_far = call(memory, method="no_looks")
+        if looks_back(config):
+            so_far = call(x[:, :cut], memory, CAUSAL, so_far=so_far, method="read").so_far
         for t in range(cut, LENGTH):
-            memory, context = step(memory, x[:, t : t + 1])
+            memory, so_far, context = step(memory, so_far, x[:, t : t + 1])
             np.testing.assert_allclose(context, full[:, t], atol=TOLERANCE["reordered"])
     with pytest.raises(ValueError, match="capacity"):
         call(x, capacity=LENGTH - 1, method="remember")
@@ -80,13 +85,17 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
             call(x[:, : pieces[0]], valid[:, : pieces[0]], CAPACITY, method="remember"),
             pieces[0],
         )
+        so_far = None
+        if looks_back(config):
+            so_far = call(x[:, :first], memory, CAUSAL, method="read").so_far
         for piece in pieces[1:]:
             memory = littered(stored(memory), first)
             here = slice(first, first + piece)
             memory = littered(
                 call(memory, x[:, here], valid[:, here], method="extend"), first + piece
             )
-            context = call(x[:, here], memory, CAUSAL, method="read").context
+            reading = call(x[:, here], memory, CAUSAL, method="read", **asking(False, so_far))
+            so_far, context = reading.so_far, reading.context
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
 
@@ -152,9 +161,7 @@ class Scanned(nn.Module):
         def step(
             mechanism: Attention, i: jax.Array, token: jax.Array
         ) -> tuple[jax.Array, jax.Array]:
-            context = mechanism.read(
-                token[:, None], memory, Visibility(CAUSAL.rule, offset=i)
-            ).context
+            context = mechanism.read(token[:, None], memory, View(CAUSAL.rule, positions=i)).context
             return i + 1, context[:, 0]
 
         scan = nn.scan(
@@ -170,7 +177,7 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     query, source, valid = inputs(batch=2, keys=LENGTH)
     found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
     expected = module.apply(
-        {"params": params}, query, source, Visibility(CAUSAL.rule, offset=2), valid
+        {"params": params}, query, source, View(CAUSAL.rule, positions=2), valid
     ).context
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
     assert found.shape == (2, 5, WIDTH)

@@ -14,7 +14,7 @@ import pytest
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, parameters
 from tests.attention.oracles import ORACLES, heads_scores, heads_values, heads_weights

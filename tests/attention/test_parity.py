@@ -13,7 +13,7 @@ import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import CAUSAL, EVERYTHING
+from attnlab.attention.view import CAUSAL, EVERYTHING
 from tests.attention import golden
 from tests.attention.cases import TOLERANCE
 
@@ -39,15 +39,15 @@ def assert_parity(case: dict[str, Any], dtype: Any, forward: float, gradient: fl
     module = MultiHead(
         width=heads * golden.D, heads=heads, key_heads=key_heads, bias="bias" in params["out"]
     )
-    visibility = CAUSAL if case["causal"] else EVERYTHING
+    view = CAUSAL if case["causal"] else EVERYTHING
     query, source, direction = (
         case[name].astype(dtype) for name in ("query", "source", "direction")
     )
 
     def attend(query: Any, source: Any) -> Any:
-        return module.apply(
-            {"params": params}, query, source, visibility, case["valid"], mutable=[MAPS]
-        )[0]
+        return module.apply({"params": params}, query, source, view, case["valid"], mutable=[MAPS])[
+            0
+        ]
 
     reading, pull = jax.vjp(attend, query, source)
     assert reading.context.dtype == dtype

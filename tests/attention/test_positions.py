@@ -15,8 +15,9 @@ import pytest
 
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.learned import Learned
-from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.sinusoidal import Sinusoidal, sinusoid
+from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 from tests.attention import position_oracles as oracles
@@ -54,7 +55,7 @@ def prepared(case: int) -> tuple[Any, Any]:
     def hooks(
         scheme: PositionScheme, q: Any, k: Any, weights: Any, i: Any, j: Any
     ) -> tuple[jax.Array, jax.Array]:
-        relation = Relation(i, j, causal, SCALE)
+        view = (CAUSAL if causal else EVERYTHING).among(i, j)
         scores = (
             jnp.einsum(
                 "bhqd,bhkd->bhqk",
@@ -64,7 +65,7 @@ def prepared(case: int) -> tuple[Any, Any]:
             )
             * SCALE
         )
-        bias, more = scheme.bias(q, relation), scheme.values(weights, relation, VALUE)
+        bias, more = scheme.bias(q, view, SCALE), scheme.values(weights, view, VALUE)
         return scores + (0.0 if bias is None else bias), (
             jnp.zeros((*q.shape[:3], VALUE), inner_dtype(q)) if more is None else more
         )
@@ -269,7 +270,7 @@ def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
     )
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     q, k, weights, i, j = inputs()
-    relation = Relation(jnp.asarray(i), jnp.asarray(j), False, SCALE)
+    view = EVERYTHING.among(jnp.asarray(i), jnp.asarray(j))
 
     def change(scheme: PositionScheme) -> dict[str, Any]:
         return {
@@ -279,8 +280,8 @@ def test_hooks_that_a_scheme_does_not_name_change_nothing(name: str) -> None:
             "query_key": (
                 jnp.abs(scheme.of_query(q, i) - q).max() + jnp.abs(scheme.of_key(k, j) - k).max()
             ),
-            "score": scheme.bias(q, relation),
-            "value": scheme.values(weights, relation, VALUE),
+            "score": scheme.bias(q, view, SCALE),
+            "value": scheme.values(weights, view, VALUE),
         }
 
     found, _ = jax.jit(functools.partial(scheme.init_with_output, method=change))(jax.random.key(0))

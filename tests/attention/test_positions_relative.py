@@ -13,10 +13,9 @@ import pytest
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.positions import transformer_xl
 from attnlab.attention.positions.alibi import Alibi, slopes
-from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.positions.t5 import T5, bucket, starts
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from tests.attention.position_oracles import t5_bucket
 
@@ -85,7 +84,7 @@ def test_shaw_names_the_hooks_it_uses() -> None:
 
 
 def test_shaw_rows_are_key_minus_query() -> None:
-    rows = Shaw(clip=2).rows(Relation(jnp.array([3]), jnp.arange(7)))
+    rows = Shaw(clip=2).rows(EVERYTHING.among(jnp.array([3]), jnp.arange(7)))
     assert rows.tolist() == [[0, 0, 1, 2, 3, 4, 4]]
 
 
@@ -149,7 +148,9 @@ def test_transformer_xl_takes_the_cheap_form_where_positions_are_consecutive(
     scheme = transformer_xl.TransformerXL()
     q = np.ones((2, 3, 4, 4), np.float32)
     params = {"u": np.ones((3, 4)), "w": np.ones((3, 4)), "w_distance": np.ones((12, 12))}
-    bias = jax.jit(lambda i, j: scheme.apply({"params": params}, q, Relation(i, j), method="bias"))
+    bias = jax.jit(
+        lambda i, j: scheme.apply({"params": params}, q, EVERYTHING.among(i, j), method="bias")
+    )
     assert np.isfinite(bias(jnp.arange(2, 6), jnp.arange(6))).all()
     for i, j in ((jnp.arange(4), jnp.array([0, 1, 3])), (jnp.array([0, 1, 2, 2]), jnp.arange(3))):
         assert np.isnan(bias(i, j)).all()
@@ -191,7 +192,7 @@ def test_t5_fields() -> None:
     ):
         with pytest.raises(UserError, match=words):
             layer({"name": "t5", **fields})
-    q, here = np.zeros((1, 100, 1, 25)), Relation(jnp.arange(1), jnp.arange(1))
+    q, here = np.zeros((1, 100, 1, 25)), EVERYTHING.among(jnp.arange(1), jnp.arange(1))
     table = T5(buckets=4, max_distance=3).init(jax.random.key(0), q, here, method="bias")["params"][
         "table"
     ]
@@ -213,7 +214,9 @@ def test_alibi_slopes() -> None:
 def test_alibi_is_exact_far_out() -> None:
     """Whole numbers above 256 are not in bfloat16: 0.5 * 8191 and 0.5 * 8190 must stay apart."""
     q = jnp.zeros((1, 8, 1, 4), jnp.bfloat16)
-    found = Alibi().apply({}, q, Relation(jnp.array([8191]), jnp.arange(8192)), method="bias")
+    found = Alibi().apply(
+        {}, q, EVERYTHING.among(jnp.array([8191]), jnp.arange(8192)), method="bias"
+    )
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found[0, 0, 0], -0.5 * np.arange(8191, -1, -1.0))
 

@@ -15,7 +15,7 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.positions import SCALINGS
 from attnlab.attention.positions.rope import Rope
 from attnlab.attention.positions.rope_scaling import Linear, Llama3, Ntk, Unscaled, Yarn
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.position_oracles import rope_frequency
 

@@ -13,7 +13,6 @@ import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.positions import shaw
-from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.positions.syntax import (
     Syntax,
     SyntaxRelative,
@@ -22,7 +21,8 @@ from attnlab.attention.positions.syntax import (
     structural_distance,
     tree_distance,
 )
-from attnlab.attention.visibility import CAUSAL, Visibility, Window
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.attention.visibility import Window
 from attnlab.errors import UserError
 from tests.attention.position_oracles import edges, path, structural
 
@@ -184,7 +184,7 @@ def test_relative_form_with_the_parts_of_shaw() -> None:
     sequence = shaw.Shaw(clip=3).apply(
         {"params": {"keys": tables[0][::-1]}},
         q[:1],
-        Relation(jnp.arange(5), jnp.arange(5)),
+        EVERYTHING.over(5, 5),
         method="bias",
     )
     np.testing.assert_allclose(keys[:1], sequence, atol=1e-6)
@@ -210,16 +210,15 @@ def test_the_relative_scheme_adds_what_the_trees_say() -> None:
         for name in ("keys", "values", "tree_keys", "tree_values")
     }
     heads = random_trees(2, 6)
-    relation = Relation(
-        jnp.array([2, 5]), jnp.array([1, 4, 7]), False, 0.5, relations(heads, None)[3]
-    )
+    trees = relations(heads, None)[3]
+    view = View(trees=trees).among(jnp.array([2, 5]), jnp.array([1, 4, 7]))
     scheme, plain = SyntaxRelative(clip=2), shaw.Shaw(clip=2)
     near = {name: params[name] for name in ("keys", "values")}
-    scores = scheme.apply({"params": params}, q, relation, method="bias") - plain.apply(
-        {"params": near}, q, relation, method="bias"
+    scores = scheme.apply({"params": params}, q, view, 0.5, method="bias") - plain.apply(
+        {"params": near}, q, view, 0.5, method="bias"
     )
-    more = scheme.apply({"params": params}, weights, relation, 4, method="values")
-    more = more - plain.apply({"params": near}, weights, relation, 4, method="values")
+    more = scheme.apply({"params": params}, weights, view, 4, method="values")
+    more = more - plain.apply({"params": near}, weights, view, 4, method="values")
     for b, h, i in np.ndindex(2, 3, 2):
         far = [
             structural(heads[b].tolist(), (2, 5)[i], j, "ancestor") if j < 6 else 0
@@ -234,32 +233,30 @@ def test_the_relative_scheme_adds_what_the_trees_say() -> None:
         )
 
 
-def test_trees_come_with_the_visibility_in_a_full_pass_and_in_cached_decoding() -> None:
+def test_trees_come_with_the_view_in_a_full_pass_and_in_cached_decoding() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 6, 12)).astype(np.float32)
     module = MultiHead(
         width=12, heads=3, positions={"name": "syntax_relative", "clip": 2}, kernel="plain"
     )
     trees = relations(random_trees(2, 6), None)[3]
-    visibility = Window(4) & Visibility(trees=trees) & CAUSAL
+    view = Window(4) & View(trees=trees) & CAUSAL
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32),
         module.init(jax.random.key(0), x, x),
     )
     call = functools.partial(module.apply, params)
-    full = jax.jit(call)(x, x, visibility).context
+    full = jax.jit(call)(x, x, view).context
     assert np.abs(full - jax.jit(call)(x, x, Window(4) & CAUSAL).context).max() > 1e-2
     memory = call(x[:, :4], capacity=7, method="remember")
     for t in (4, 5):
         memory = call(memory, x[:, t : t + 1], method="extend")
         np.testing.assert_allclose(
-            call(x[:, t : t + 1], memory, visibility, method="read").context[:, 0],
+            call(x[:, t : t + 1], memory, view, method="read").context[:, 0],
             full[:, t],
             atol=5e-6,
         )
     blocks = MultiHead(
         width=12, heads=3, positions={"name": "syntax_relative", "clip": 2}, kernel="blockwise"
     )
-    np.testing.assert_allclose(
-        jax.jit(blocks.apply)(params, x, x, visibility).context, full, atol=5e-6
-    )
+    np.testing.assert_allclose(jax.jit(blocks.apply)(params, x, x, view).context, full, atol=5e-6)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.attention.protocol import MAPS
+from attnlab.attention.view import View
 from attnlab.attention.visibility import (
     Causal,
     Dense,
@@ -26,7 +27,6 @@ from attnlab.attention.visibility import (
     Segments,
     Stride,
     Summary,
-    Visibility,
     Window,
 )
 from tests.attention.cases import TOLERANCE, WIDTH, make, parameters, wide
@@ -83,7 +83,7 @@ class Look:
 
     name: str
     config: dict[str, Any]
-    visibility: Visibility
+    view: View
     query: np.ndarray
     source: np.ndarray
     valid: np.ndarray
@@ -94,9 +94,7 @@ class Look:
         """Contexts and weights at another source."""
         module = make(self.name, self.config)
         params = {"params": parameters(module)}
-        return module.apply(
-            params, self.query, source, self.visibility, self.valid, mutable=[MAPS]
-        )[0]
+        return module.apply(params, self.query, source, self.view, self.valid, mutable=[MAPS])[0]
 
 
 @st.composite
@@ -116,7 +114,7 @@ def looks(draw: Any) -> Look:
     first = keys - queries if offset is None else offset
     pairs = np.array([[sees(first + i, j) for j in range(keys)] for i in range(queries)], bool)
     return Look(
-        name, config, Visibility(rule, offset), query, source, valid, pairs & valid[:, None], first
+        name, config, View(rule, offset), query, source, valid, pairs & valid[:, None], first
     )
 
 
@@ -160,7 +158,7 @@ def test_what_a_query_may_not_see_changes_nothing_for_it(look: Look, garbage: fl
         np.testing.assert_allclose(
             look.read(dirty).context[blind], before[blind], rtol=0, atol=TOLERANCE["float32"]
         )
-    if look.visibility.is_causal:
+    if look.view.is_causal:
         ahead = (
             np.arange(look.source.shape[1])[None]
             > look.first + np.arange(look.query.shape[1])[:, None]

@@ -12,7 +12,7 @@ import pytest
 
 from attnlab.attention.mechanisms.latent import Latent
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from tests.attention.cases import TOLERANCE, WIDTH, inputs, make, parameters
 
 EYE = {"kernel": np.eye(WIDTH, dtype=np.float32)}

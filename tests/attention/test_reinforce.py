@@ -14,7 +14,7 @@ import pytest
 
 from attnlab.attention.alignments import ALIGNMENTS, reinforce
 from attnlab.attention.alignments.doubly_stochastic import doubly_stochastic
-from attnlab.attention.alignments.protocol import SAMPLES, Place
+from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.alignments.reinforce import (
     Episode,
     followed,
@@ -25,6 +25,7 @@ from attnlab.attention.alignments.reinforce import (
 )
 from attnlab.attention.alignments.softmax import log_softmax, softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.view import View
 
 DRAWS = 10_000
 
@@ -34,12 +35,10 @@ def weigh(
 ) -> Any:
     """Weights of scores [B,H,Tq,Tk], with a key sampled; with `samples` also what was put aside."""
     batch, _, queries, keys = scores.shape
-    place = Place(
-        jnp.zeros((batch, queries, 1)), jnp.arange(queries), jnp.arange(keys), jnp.full(batch, keys)
-    )
+    view = View(valid=jnp.ones((batch, keys), bool)).over(queries, keys)
     how: dict[str, Any] = {"mutable": [SAMPLES]} if samples else {}
     return ALIGNMENTS.resolve(name)(**fields).apply(
-        {}, scores, mask, place, rngs={} if key is None else {"sample": key}, **how
+        {}, scores, mask, view, rngs={} if key is None else {"sample": key}, **how
     )
 
 

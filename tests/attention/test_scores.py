@@ -21,7 +21,7 @@ from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.scores import SCORES
 from attnlab.attention.scores.protocol import NEVER, Score
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import TOLERANCE
 from tests.attention.score_cases import (

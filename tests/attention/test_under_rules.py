@@ -1,4 +1,4 @@
-"""Mechanisms under rules of visibility other than the plain ones, beside their oracles under the
+"""Mechanisms under rules other than the plain ones, beside their oracles under the
 predicate of each rule.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from tests.attention import visibility_oracles
 from tests.attention.cases import TOLERANCE, inputs, make, parameters, wide
 from tests.attention.oracles import ORACLES
@@ -45,9 +45,7 @@ def test_values_equal_the_oracle_under_any_rule(rule: str) -> None:
     mask = visibility_oracles.mask(predicate) & valid[:, None, None]
     for name, config in RULED:
         module, params = make(name, config), parameters(make(name, config))
-        reading, _ = module.apply(
-            {"params": params}, x, x, Visibility(asked), valid, mutable=[MAPS]
-        )
+        reading, _ = module.apply({"params": params}, x, x, View(asked), valid, mutable=[MAPS])
         assert reading.weights is not None
         for head in range(2):
             oracle = functools.partial(

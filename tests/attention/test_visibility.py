@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from attnlab.attention.mechanisms.multihead import MultiHead
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import (
-    CAUSAL,
-    EVERYTHING,
     Causal,
     Dense,
     Everything,
@@ -28,7 +27,6 @@ from attnlab.attention.visibility import (
     Segments,
     Stride,
     Summary,
-    Visibility,
     Window,
     bigbird,
     dilated,
@@ -61,9 +59,7 @@ def masks(
     rules: dict[str, Rule], length: Any, offset: Any = None, *, queries: int, keys: int
 ) -> dict[str, Any]:
     """The masks of many rules in one program; arrays, length and offset are traced."""
-    return {
-        name: Visibility(rule, offset).mask(queries, keys, length) for name, rule in rules.items()
-    }
+    return {name: View(rule, offset).mask(queries, keys, length) for name, rule in rules.items()}
 
 
 @functools.cache
@@ -79,9 +75,9 @@ def assert_same(result: Any, expected: np.ndarray) -> None:
     )
 
 
-def full(rule: Rule | Visibility) -> np.ndarray:
+def full(rule: Rule | View) -> np.ndarray:
     """[T,T] of a rule that knows neither rows nor heads."""
-    result = (rule if isinstance(rule, Visibility) else Visibility(rule)).mask(T, T, T)
+    result = (rule if isinstance(rule, View) else View(rule)).mask(T, T, T)
     return np.ones((T, T), bool) if result is None else np.broadcast_to(result, (1, 1, T, T))[0, 0]
 
 
@@ -108,13 +104,13 @@ def test_masks_equal_the_predicate_of_every_pair(
 @every_rule
 def test_any_block_of_positions_may_be_asked(name: str) -> None:
     i, j = np.array([7, 2, 5]), np.array([8, 0, 3, 3])
-    assert_same(Visibility(RULES[name]).allows(i, j), mask(CASES[name][1], i, j))  # type: ignore[arg-type]
+    assert_same(View(RULES[name]).allows(i, j), mask(CASES[name][1], i, j))  # type: ignore[arg-type]
 
 
 @every_rule
 def test_blocks_are_called_empty_or_full_only_if_they_are(name: str) -> None:
     rule, predicate = CASES[name]
-    visibility, pairs = Visibility(rule), mask(predicate)
+    view, pairs = View(rule), mask(predicate)
     ranges = [
         (first, last)
         for first, last in itertools.product(range(T), range(1, T + 1))
@@ -123,8 +119,8 @@ def test_blocks_are_called_empty_or_full_only_if_they_are(name: str) -> None:
     for (i0, i1), (j0, j1) in itertools.product(ranges, ranges):
         block = pairs[:, :, i0:i1, j0:j1]
         touches, everywhere = (
-            visibility.touches(i0, i1, j0, j1),
-            visibility.everywhere(i0, i1, j0, j1),
+            view.touches(i0, i1, j0, j1),
+            view.everywhere(i0, i1, j0, j1),
         )
         assert type(touches) is bool and type(everywhere) is bool
         assert touches >= block.any() and everywhere <= block.all(), (i0, i1, j0, j1)
@@ -136,15 +132,15 @@ def test_blocks_are_called_empty_or_full_only_if_they_are(name: str) -> None:
 def test_what_is_called_causal_is(name: str) -> None:
     rule, predicate = CASES[name]
     known = name in ("causal", "sliding", "strided", "fixed", "factorised", "packed", "mixed")
-    assert Visibility(rule).is_causal is known
+    assert View(rule).is_causal is known
     assert not known or not np.triu(mask(predicate), 1).any()
     assert Window(1).is_causal and Local(1).is_causal and not (Causal() | Window(2)).is_causal
 
 
 def test_blocks_far_from_a_causal_window_are_skipped() -> None:
-    visibility = CAUSAL & (Window(4) | Global((0,)))
-    assert not visibility.touches(0, 4, 4, 8) and not visibility.touches(12, 16, 4, 8)
-    assert visibility.touches(12, 16, 0, 4) and visibility.touches(4, 8, 4, 8)
+    view = CAUSAL & (Window(4) | Global((0,)))
+    assert not view.touches(0, 4, 4, 8) and not view.touches(12, 16, 4, 8)
+    assert view.touches(12, 16, 0, 4) and view.touches(4, 8, 4, 8)
     assert (CAUSAL & Window(8)).everywhere(4, 8, 0, 4) is (7 - 0 < 8) and not (
         CAUSAL & Window(7)
     ).everywhere(4, 8, 0, 4)
@@ -167,37 +163,26 @@ def test_and_or_laws() -> None:
 
 @pytest.mark.quick
 def test_simple_uses_stay_simple() -> None:
-    assert (
-        Visibility() == EVERYTHING == Visibility(Everything()) and EVERYTHING.mask(3, 4, 4) is None
-    )
-    assert Visibility(causal=True) == CAUSAL == Visibility(Causal()) == EVERYTHING & Causal()
-    assert (
-        Visibility(window=3, causal=True) == CAUSAL & Window(3) == Causal() & Visibility(window=3)
-    )
-    assert (
-        isinstance(Local(2) | CAUSAL, Visibility)
-        and (Local(2) | CAUSAL).rule == Local(2) | Causal()
-    )
+    assert View() == EVERYTHING == View(Everything()) and EVERYTHING.mask(3, 4, 4) is None
+    assert CAUSAL == View(Causal()) == EVERYTHING & Causal()
+    assert View(Causal() & Window(3)) == CAUSAL & Window(3) == Causal() & View(Window(3))
+    assert isinstance(Local(2) | CAUSAL, View) and (Local(2) | CAUSAL).rule == Local(2) | Causal()
     assert (CAUSAL | EVERYTHING) == EVERYTHING
-    np.testing.assert_array_equal(
-        full(Visibility(causal=True, window=2)), TRIANGLE & ~np.tril(TRIANGLE, -2)
-    )
+    np.testing.assert_array_equal(full(CAUSAL & Window(2)), TRIANGLE & ~np.tril(TRIANGLE, -2))
     with pytest.raises(TypeError):
         CAUSAL & 3  # type: ignore[operator]
 
 
-def test_the_offset_survives_combining() -> None:
-    for visibility in (
-        Visibility(Causal(), 2) & Window(3),
-        Window(3) & Visibility(Causal(), 2),
-        CAUSAL & Visibility(Window(3), 2),
+def test_positions_survive_combining() -> None:
+    for view in (
+        View(Causal(), 2) & Window(3),
+        Window(3) & View(Causal(), 2),
+        CAUSAL & View(Window(3), 2),
     ):
-        assert visibility.offset == 2
-        assert_same(
-            visibility.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool)
-        )
-    with pytest.raises(UserError, match="offset"):
-        Visibility(Causal(), 2) & Visibility(Causal(), 3)
+        assert view.positions == 2
+        assert_same(view.mask(2, 5, 99), np.array([[[[1, 1, 1, 0, 0], [0, 1, 1, 1, 0]]]], bool))
+    with pytest.raises(UserError, match="positions"):
+        View(Causal(), 2) & View(Causal(), 3)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (4, 4)])
@@ -229,7 +214,7 @@ def test_arrays_of_a_cross_attention_are_taken_as_they_come(queries: int, keys: 
     ],
 )
 def test_positions_an_array_does_not_cover_are_seen_by_nothing(rule: Rule) -> None:
-    result = Visibility(rule).allows(np.array([-1, 0, T]), np.array([-2, -1, T - 1, T]))  # type: ignore[arg-type]
+    result = View(rule).allows(np.array([-1, 0, T]), np.array([-2, -1, T - 1, T]))  # type: ignore[arg-type]
     known = isinstance(
         rule, Global
     )  # a global token sees what no array covers, and is seen from there
@@ -247,7 +232,7 @@ def test_equal_rules_share_a_program_whatever_their_arrays_hold() -> None:
     @jax.jit
     def look(rules: Any, length: Any, offset: Any) -> Any:
         traces.append(1)
-        return [Visibility(rule, offset).mask(2, T, length) for rule in rules.values()]
+        return [View(rule, offset).mask(2, T, length) for rule in rules.values()]
 
     def made(window: int, flip: bool) -> dict[str, Rule]:
         marks, ids = (~MARKS, IDS + 1) if flip else (MARKS, IDS)
@@ -268,7 +253,7 @@ def test_rules_without_arrays_hash() -> None:
         CAUSAL & (Local(4) | Global((0,)) | PerHead((Window(2), Stride(3))) | bigbird(40, 2))
     )
     assert make() == make() and hash(make()) == hash(make()) and not jax.tree.leaves(make())
-    assert jax.jit(lambda visibility: visibility.mask(2, 4, 4), static_argnums=0)(make()).shape == (
+    assert jax.jit(lambda view: view.mask(2, 4, 4), static_argnums=0)(make()).shape == (
         1,
         2,
         2,
@@ -277,12 +262,12 @@ def test_rules_without_arrays_hash() -> None:
 
 
 def test_vmap_and_scan() -> None:
-    rows = jax.vmap(lambda ids: Visibility(Segments(ids[None]) & Causal()).mask(T, T, T))(IDS)
+    rows = jax.vmap(lambda ids: View(Segments(ids[None]) & Causal()).mask(T, T, T))(IDS)
     expected = mask(cases()["packed"][1])
     assert_same(rows[:, 0], expected)
-    visibility = CAUSAL & Segments(IDS)
+    view = CAUSAL & Segments(IDS)
     _, steps = jax.lax.scan(
-        lambda length, _: (length + 1, visibility.mask(1, T, length)),
+        lambda length, _: (length + 1, view.mask(1, T, length)),
         jnp.asarray(1),
         None,
         length=T,
@@ -293,18 +278,18 @@ def test_vmap_and_scan() -> None:
 def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
     module = MultiHead(width=4, heads=HEADS)
     x = np.random.default_rng(2).normal(size=(ROWS, T, 4)).astype(np.float32)
-    visibility = (
+    view = (
         CAUSAL
         & (PerHead((Window(2), Stride(3))) | Global((1,), MARKS))
         & Dense(DENSE | np.eye(T, dtype=bool))
     )
     params = jax.jit(module.init)(jax.random.key(0), x, x)
-    expected = jax.jit(lambda: module.apply(params, x, x, visibility).context)()
+    expected = jax.jit(lambda: module.apply(params, x, x, view).context)()
 
     @jax.jit
     def step(memory: Any, token: Any) -> Any:
         memory = module.apply(params, memory, token, method="extend")
-        return memory, module.apply(params, token, memory, visibility, method="read").context
+        return memory, module.apply(params, token, memory, view, method="read").context
 
     memory = jax.jit(lambda: module.apply(params, x[:, :0], capacity=T, method="remember"))()
     for t in range(T):
@@ -319,7 +304,7 @@ def test_cached_decoding_with_rules_equals_the_full_pass() -> None:
     ("make", "said"),
     [
         (lambda: Window(0), "Window: width=0"),
-        (lambda: Visibility(window=0), "Window: width=0"),
+        (lambda: CAUSAL & Window(0), "Window: width=0"),
         (lambda: Stride(0), "Stride: stride=0"),
         (lambda: dilated(0, 2), "dilated: width=0"),
         (lambda: dilated(2, 0), "dilated: dilation=0"),

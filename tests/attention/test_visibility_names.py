@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from attnlab import config as configs
-from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Everything, PerHead, Visibility
+from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import VISIBILITIES, Everything, PerHead
 from attnlab.config.registry import build, made
 from attnlab.errors import UserError
 
@@ -48,7 +49,7 @@ SHOWN: dict[str, tuple[dict[str, Any], Callable[[int, int], bool]]] = {
 
 def shown(node: Any) -> np.ndarray:
     """What a node of a config lets be seen, [H,T,T]."""
-    mask = Visibility(made(VISIBILITIES, node)()).mask(T, T, T)
+    mask = View(made(VISIBILITIES, node)()).mask(T, T, T)
     return (
         np.ones((1, T, T), bool)
         if mask is None
@@ -79,9 +80,7 @@ def test_joins_nest_and_heads_part() -> None:
         made(VISIBILITIES, {"name": "per_head", "one": "full", "other": "full"})(), PerHead
     )
     assert isinstance(made(VISIBILITIES, "full")(), Everything)
-    assert (
-        Visibility(made(VISIBILITIES, "full")()) & CAUSAL == CAUSAL
-    )  # nothing is added to the program
+    assert View(made(VISIBILITIES, "full")()) & CAUSAL == CAUSAL  # nothing is added to the program
 
 
 @pytest.mark.quick

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attnlab.attention.view import View
 from attnlab.attention.visibility import (
     Causal,
     Dense,
@@ -20,7 +21,6 @@ from attnlab.attention.visibility import (
     Rule,
     Segments,
     Stride,
-    Visibility,
     Window,
     bigbird,
     dilated,
@@ -44,7 +44,7 @@ def full(rule: Rule) -> np.ndarray:
 def test_bigbird_with_all_blocks_drawn_is_full_attention(length: int) -> None:
     look = jax.jit(
         lambda: [
-            Visibility(bigbird(length, 2, block, random=length)).mask(length, length, length)
+            View(bigbird(length, 2, block, random=length)).mask(length, length, length)
             for block in (1, 2, 4, 20)
         ]
     )

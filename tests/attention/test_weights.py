@@ -22,7 +22,7 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.needs import Need, hands_out_weights
 from attnlab.attention.protocol import MAPS, Capabilities, Reading
-from attnlab.attention.visibility import CAUSAL, EVERYTHING
+from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from tests.attention.cases import (
     TOLERANCE,
@@ -128,8 +128,8 @@ def test_only_a_kernel_that_has_the_weights_is_taken(monkeypatch: pytest.MonkeyP
 class Older(Single):
     """Written before weights could be asked for."""
 
-    def read(self, query: Any, memory: Any, visibility: Any = EVERYTHING) -> Reading:
-        return super().read(query, memory, visibility)
+    def read(self, query: Any, memory: Any, view: Any = EVERYTHING) -> Reading:
+        return super().read(query, memory, view)
 
 
 class Implied(MultiHead):

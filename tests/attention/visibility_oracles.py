@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from attnlab.attention.view import CAUSAL
 from attnlab.attention.visibility import (
-    CAUSAL,
     Causal,
     Dense,
     Everything,
@@ -143,3 +143,6 @@ def _bigbird(b: int, h: int, i: int, j: int) -> bool:
         or 4 in (row, column)
         or {row, column} == {1, 3}
     )
+
+
+CASES_BY_NAME = cases()

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.protocol import Attention, Capabilities, Memory, Reading, written
-from attnlab.attention.visibility import EVERYTHING
+from attnlab.attention.view import EVERYTHING
 
 
 @flax.struct.dataclass

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import pytest
 
-from attnlab.config.registry import Table, build, check_type, fields
+from attnlab.config.annotations import check_type
+from attnlab.config.registry import Table, build, fields
 from attnlab.errors import UserError
 
 

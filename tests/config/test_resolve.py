@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from attnlab import config as configs
+from attnlab.config.nodes import Buckets, Decoding, TokenTraining
 from attnlab.config.registry import Table
+from attnlab.config.schema import SEED, Node, setting
 from attnlab.errors import UserError
 
 
@@ -71,12 +73,36 @@ def adam(learning_rate: float, b1: float = 0.9, nesterov: bool = False) -> None:
     """A stand-in optimizer: a function."""
 
 
-TABLES = {
-    "system": Table(
-        "system", {"recurrent": f"{__name__}:Recurrent", "stacked": f"{__name__}:Stacked"}
-    ),
-    "optimizer": Table("optimizer", {"adam": f"{__name__}:adam"}),
-}
+SYSTEMS = Table("system", {"recurrent": f"{__name__}:Recurrent", "stacked": f"{__name__}:Stacked"})
+OPTIMIZERS = Table("optimizer", {"adam": f"{__name__}:adam"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Toy(Node):
+    """A stand-in for a whole config."""
+
+    seed: int = setting("of everything", 0, within=SEED)
+    system: str = setting("the model", table=SYSTEMS)
+    optimizer: str = setting("the optimizer", "adam", table=OPTIMIZERS)
+    batch: Buckets
+    training: TokenTraining
+    decoding: Decoding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Components(Node):
+    """Two components and nothing else."""
+
+    system: str = setting("the model", "stacked", table=SYSTEMS)
+    optimizer: str = setting("the optimizer", "adam", table=OPTIMIZERS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seeded(Components):
+    """The same with a seed."""
+
+    seed: int = setting("of everything", 0, within=SEED)
+
 
 FILE = '''
 """A stand-in."""
@@ -87,9 +113,8 @@ def get_config(argument: str = "recurrent") -> ml_collections.ConfigDict:
     config.seed = 0
     config.system = {"name": argument, "attention": {"name": "additive", "hidden": 5}, "hidden": 48}
     config.optimizer = "adam"
-    config.batch = {"size": 64, "buckets": [16, 32], "unit": "sentences"}
-    config.training = {"steps": 100, "clip": 1.0, "ema": None, "compute": "float32", "label_smoothing": 0.1}
-    config.decoding = {"method": "beam", "beam": 5}
+    config.batch = {"buckets": [16, 32], "max_length": 32}
+    config.training = {"steps": 100, "label_smoothing": 0.1}
     return config
 '''
 
@@ -102,13 +127,13 @@ def file(tmp_path: pathlib.Path) -> str:
     return str(path)
 
 
-def load(file: str, *overrides: str) -> Any:
-    return configs.load(file, overrides, TABLES)
+def load(file: str, *overrides: str, schema: type[Node] = Toy) -> Any:
+    return configs.load(file, overrides, schema)
 
 
-def error(file: str, *overrides: str) -> str:
+def error(file: str, *overrides: str, schema: type[Node] = Toy) -> str:
     with pytest.raises(UserError) as caught:
-        load(file, *overrides)
+        load(file, *overrides, schema=schema)
     return str(caught.value)
 
 
@@ -124,7 +149,13 @@ def test_loads_completes_and_locks(file: str) -> None:
         "note": None,
     }
     assert config.optimizer.to_dict() == {"name": "adam", "b1": 0.9, "nesterov": False}
-    assert config.batch.buckets == (16, 32)
+    assert config.batch.to_dict() == {
+        "buckets": (16, 32),
+        "max_length": 32,
+        "size": 64,
+        "unit": "sentences",
+    }
+    assert (config.training.clip, config.training.steps, config.decoding.beam) == (1.0, 100, 5)
     with pytest.raises(AttributeError):
         config.system.hiden = 3
 
@@ -278,12 +309,15 @@ def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
         " ml_collections.ConfigDict({'system': argument})\n"
     )
     assert (
-        error(f"{path}:recurrent")
+        error(f"{path}:recurrent", schema=Components)
         == "config.system: recurrent leaves its parts to you; set --config.system.attention (one"
         " of: additive, multihead)"
     )
-    assert load(f"{path}:recurrent", "system.attention=additive").system.attention.hidden == 32
-    assert "a name is needed; choose from: recurrent, stacked" in error(str(path))
+    found = load(f"{path}:recurrent", "system.attention=additive", schema=Components)
+    assert found.system.attention.hidden == 32
+    assert "a name is needed; choose from: recurrent, stacked" in error(
+        str(path), schema=Components
+    )
 
 
 @pytest.mark.parametrize(
@@ -297,8 +331,8 @@ def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
         ("def get_config(argument)\n    pass\n", "broken.py:1: SyntaxError"),
         ("import no_such_module_here\n", "broken.py:1: ModuleNotFoundError"),
         (
-            "def get_config(argument):\n    return {}\n",
-            "returned dict, expected ml_collections.ConfigDict",
+            "def get_config(argument):\n    return 3\n",
+            "returned int, expected a dict or ml_collections.ConfigDict",
         ),
         ("def get_config():\n    return 0\n", "TypeError"),
         (
@@ -311,16 +345,17 @@ def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
         (
             (
                 "from ml_collections import config_dict as c\ndef get_config(a): return"
-                " c.ConfigDict({'x': c.required_placeholder(int)})\n"
+                " c.ConfigDict({'seed': c.required_placeholder(int)})\n"
             ),
             "required placeholder",
         ),
         (
             (
                 "import ml_collections, pathlib\ndef get_config(a): return"
-                " ml_collections.ConfigDict({'x': {'y': pathlib.Path('.')}})\n"
+                " ml_collections.ConfigDict({'system': {'name': 'stacked', 'layers':"
+                " pathlib.Path('.')}})\n"
             ),
-            "config.x.y",
+            "config.system.layers: a PosixPath cannot be stored",
         ),
         (
             (
@@ -340,7 +375,7 @@ def test_a_part_without_a_default_must_be_named(tmp_path: pathlib.Path) -> None:
 )
 def test_a_broken_file_is_one_line(tmp_path: pathlib.Path, text: str, words: str) -> None:
     (tmp_path / "broken.py").write_text(text)
-    message = error(f"{tmp_path}/broken.py:recurrent")
+    message = error(f"{tmp_path}/broken.py:recurrent", schema=Seeded)
     assert words in message and "\n" not in message
 
 
@@ -369,7 +404,8 @@ def test_a_missing_file_names_the_near_ones(file: str, tmp_path: pathlib.Path) -
         ("batch.buckets=()", "increasing"),
         ("decoding.n_best=9", "decoding.n_best=9 is more than decoding.beam=5"),
         ("decoding.method=beem", "did you mean 'beam'?"),
-        ("training.ema=nan", "below 1"),
+        ("training.ema=nan", "expected float"),
+        ("training.ema=1", "below 1"),
     ],
 )
 def test_values_out_of_range(file: str, override: str, words: str) -> None:
@@ -386,10 +422,10 @@ def test_references_follow_an_override(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "linked.py"
     path.write_text(
         "import ml_collections\ndef get_config(argument):\n    c ="
-        " ml_collections.ConfigDict({'training': {'steps': 10}})\n    c.warm ="
-        " c.training.get_ref('steps') * 2\n    return c\n"
+        " ml_collections.ConfigDict({'system': {'name': 'stacked', 'layers': 10}})\n    c.seed ="
+        " c.system.get_ref('layers') * 2\n    return c\n"
     )
-    assert load(str(path), "training.steps=50").warm == 100
+    assert load(str(path), "system.layers=50", schema=Seeded).seed == 100
 
 
 def test_one_dictionary_used_twice_is_two_nodes(tmp_path: pathlib.Path) -> None:
@@ -399,14 +435,15 @@ def test_one_dictionary_used_twice_is_two_nodes(tmp_path: pathlib.Path) -> None:
         " 2}\n    return ml_collections.ConfigDict({'system': {'name': 'stacked', 'attention': one,"
         " 'inner': one}})\n"
     )
-    system = load(str(path), "system.attention.heads=8").system
+    system = load(str(path), "system.attention.heads=8", schema=Components).system
     assert (system.attention.heads, system.inner.heads) == (8, 2)
 
 
 def test_a_config_given_to_prepare_stays_as_it_is() -> None:
-    given = configs.from_dict({"optimizer": {"name": "adam"}, "batch": {"buckets": [1, 2]}})
-    assert configs.prepare(given, ["optimizer.b1=0.5"], TABLES).optimizer.b1 == 0.5
-    assert configs.to_dict(given) == {"optimizer": {"name": "adam"}, "batch": {"buckets": (1, 2)}}
+    tree = {"optimizer": {"name": "adam"}, "system": {"name": "stacked", "layers": 1}}
+    given = configs.from_dict(tree)
+    assert configs.prepare(given, ["optimizer.b1=0.5"], Components).optimizer.b1 == 0.5
+    assert configs.to_dict(given) == tree
 
 
 def test_settings_of_decoding_are_completed(file: str) -> None:
@@ -441,7 +478,7 @@ def test_hash_and_flat_survive_json(file: str) -> None:
     )
     tree = configs.to_dict(config)
     whole = configs.prepare(
-        configs.from_dict({**tree, "system": {**tree["system"], "dropout": 0}}), [], TABLES
+        configs.from_dict({**tree, "system": {**tree["system"], "dropout": 0}}), [], Toy
     )
     assert (
         type(whole.system.dropout) is float
@@ -453,7 +490,7 @@ def test_hash_and_flat_survive_json(file: str) -> None:
     assert configs.config_hash({"a": 1}) == "015abd7f5cc5" and configs.config_hash(
         {"a": 1}
     ) != configs.config_hash({"a": 1.0})
-    again = configs.prepare(stored, ["seed=3"], TABLES)
+    again = configs.prepare(stored, ["seed=3"], Toy)
     assert again.seed == 3 and again.is_locked
 
 

@@ -169,7 +169,7 @@ def test_missing_vocabularies_are_told(tmp_path: Path) -> None:
         (
             {"name": "dates"},
             {"szie": 3},
-            "config.vocabulary has no field 'szie'; did you mean 'size'",
+            "config.vocabulary.szie: no such key; did you mean 'size'",
         ),
         ({"name": "dates"}, {"lowercase": 1}, "config.vocabulary.lowercase=1 is of type int"),
     ],

@@ -9,7 +9,8 @@ from typing import Any
 from attnlab.experiments import Experiment, better, rows
 from attnlab.experiments.define.experiment import Claim
 from attnlab.experiments.define.loading import definition
-from attnlab.experiments.plan.plan import Candidate, Plan
+from attnlab.experiments.plan.candidate import Candidate
+from attnlab.experiments.plan.plan import Plan
 from tests.commands.tiny import SHARED, SMALL
 
 CONFIG = "configs/translation.py:rnnsearch"

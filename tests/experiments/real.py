@@ -11,6 +11,7 @@ from typing import Any
 
 from attnlab.experiments.plan.plan import Plan
 from tests.experiments import plans
+from tests.flags import FAST
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,11 +34,11 @@ class Broken(Single):
 
 
 def environment() -> dict[str, str]:
-    """That of a user with CPUs and this package."""
+    """That of a user with CPUs and this package, who would rather compile fast than run fast."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "XLA_"))
     }
-    return kept | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    return kept | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": FAST}
 
 
 def command(*argv: str | Path) -> list[str]:

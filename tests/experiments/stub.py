@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.experiments.plan.candidate import Trial
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.selection import Choice
 from attnlab.experiments.run.slots import Slot

@@ -46,6 +46,13 @@ _ATTENTION = {
     ),
     "visibility": ("test_visibility.py", "test_visibility_patterns.py", "test_facts.py"),
     "mechanisms": ("test_facts.py", "test_memories.py", "test_conformance.py"),
+    "view.py": (
+        "test_view.py",
+        "test_visibility.py",
+        "test_facts.py",
+        "test_memories.py",
+        "test_conformance.py",
+    ),
     "kernels": (
         "test_kernels.py",
         "test_kernel_facts.py",

@@ -1,44 +1,92 @@
-"""The position-wise layers: formula, positions apart, precision."""
+"""The feed-forward layers: formulas in float64, positions apart, dropout, biases."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.layers.feedforward import FeedForward, layer_norm
+from attnlab.layers import FEED_FORWARDS
+from attnlab.layers.feedforward import FeedForward, Gated, Relu
+from tests.layers.oracles import GATED, PLAIN, feed_forward
+
+NAMES = FEED_FORWARDS.names()
+WITH = [name for name in NAMES if name != "none"]
+
+
+def drawn(name: str, **fields: Any) -> tuple[FeedForward, Any, np.ndarray]:
+    """A layer of 7 hidden units, parameters N(0, 1), an input [2,5,4]."""
+    rng = np.random.default_rng(0)
+    module = FEED_FORWARDS.resolve(name)(hidden=7, dropout=0.0, **fields)
+    x = rng.normal(size=(2, 5, 4))
+    shapes = jax.eval_shape(module.init, jax.random.key(0), x).get("params", {})
+    return module, jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), shapes), x
 
 
 @pytest.mark.quick
-def test_feed_forward_is_the_formula_at_each_position_alone() -> None:
-    module, rng = FeedForward(7), np.random.default_rng(0)
-    x = rng.normal(size=(2, 5, 4)).astype(np.float32)
-    params = jax.tree.map(
-        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32),
-        module.init(jax.random.key(0), x)["params"],
+@pytest.mark.parametrize("name", NAMES)
+def test_feed_forward_is_the_formula_at_each_position_alone(name: str) -> None:
+    module, params, x = drawn(name)
+    expected = np.stack(
+        [[feed_forward(name, params, x[b, t]) for t in range(x.shape[1])] for b in range(len(x))]
     )
-    found = np.asarray(module.apply({"params": params}, x))
-    inner, outer = params["inner"], params["outer"]
-    for b in range(2):
-        for t in range(5):
-            hidden = np.maximum(x[b, t].astype(np.float64) @ inner["kernel"] + inner["bias"], 0.0)
-            np.testing.assert_allclose(
-                found[b, t], hidden @ outer["kernel"] + outer["bias"], atol=1e-5
-            )
-    order = rng.permutation(5)
+    single = module.apply({"params": params}, x.astype(np.float32))
+    np.testing.assert_allclose(single, expected, atol=2e-5)
+    with jax.enable_x64(True):
+        double = module.apply({"params": params}, x)
+    assert double.dtype == np.float64
+    np.testing.assert_allclose(double, expected, atol=1e-12)
+    order = np.random.default_rng(1).permutation(5)
     np.testing.assert_allclose(
-        module.apply({"params": params}, x[:, order]), found[:, order], atol=1e-6
+        module.apply({"params": params}, x[:, order].astype(np.float32)),
+        single[:, order],
+        atol=1e-5,
     )
 
 
-def test_dropout_is_after_the_rectifier_and_needs_a_stream() -> None:
-    """With all hidden units dropped only the last bias is left."""
-    module = FeedForward(64, dropout=0.5)
-    x = np.ones((1, 1, 4), np.float32)
-    params = FeedForward(64).init(jax.random.key(0), x)["params"]
+def test_every_name_has_its_formula() -> None:
+    assert {*PLAIN, *GATED, "none"} == set(NAMES)
+    assert set(GATED) == {name for name in NAMES if issubclass(FEED_FORWARDS.resolve(name), Gated)}
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_biases_are_the_papers_unless_the_field_says_otherwise(name: str) -> None:
+    """Two matrices have biases, three have none; the field turns either round."""
+    usual = name in PLAIN
+    for fields, expected in (({}, usual), ({"bias": True}, True), ({"bias": False}, False)):
+        module, params, x = drawn(name, **fields)
+        assert all(("bias" in layer) == expected for layer in params.values())
+        assert set(params) == {"inner", "outer"} | ({"gate"} if name in GATED else set())
+        np.testing.assert_allclose(
+            module.apply({"params": params}, x.astype(np.float32)),
+            feed_forward(name, params, x),
+            atol=2e-5,
+        )
+
+
+def test_a_gate_of_one_leaves_the_other_half() -> None:
+    """W_1 whose product is 1 everywhere makes swiglu the layer silu."""
+    swiglu, params, x = drawn("swiglu", bias=True)
+    params["inner"] = {"kernel": np.zeros((4, 7)), "bias": np.ones(7)}
+    silu = FEED_FORWARDS.resolve("silu")(hidden=7, dropout=0.0)
+    x = x.astype(np.float32)
+    found = silu.apply({"params": {"inner": params["gate"], "outer": params["outer"]}}, x)
+    np.testing.assert_allclose(swiglu.apply({"params": params}, x), found, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["relu", "swiglu"])
+def test_dropout_is_on_the_hidden_units_and_needs_a_stream(name: str) -> None:
+    """The mean over draws is what comes out without dropout, which only a linear layer behind it
+    gives.
+    """
+    part = FEED_FORWARDS.resolve(name)
+    module, x = part(64, 0.5), np.ones((1, 1, 4), np.float32)
+    params = part(64, 0.0).init(jax.random.key(0), x)["params"]
     quiet = module.apply({"params": params}, x)
-    np.testing.assert_array_equal(quiet, FeedForward(64).apply({"params": params}, x))
+    np.testing.assert_array_equal(quiet, part(64, 0.0).apply({"params": params}, x))
     draw = jax.jit(jax.vmap(lambda key: module.apply({"params": params}, x, rngs={"dropout": key})))
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 4000)))
     np.testing.assert_allclose(
@@ -47,38 +95,10 @@ def test_dropout_is_after_the_rectifier_and_needs_a_stream() -> None:
     assert drawn.std(axis=0).min() > 0.01
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("mean", [0.0, 100.0, 1e4])
-def test_layer_norm_keeps_its_digits_where_the_mean_is_large(mean: float) -> None:
-    """Against float64; E[x^2] - E[x]^2 in float32 would be off by whole units at a mean of 10^4."""
-    x = (np.random.default_rng(0).normal(size=(3, 8)) + mean).astype(np.float32)
-    scale, bias = (
-        np.linspace(0.5, 2, 8).astype(np.float32),
-        np.linspace(-1, 1, 8).astype(np.float32),
+def test_low_precision_stays_low() -> None:
+    module = Relu(8, 0.0)
+    x = jnp.ones((1, 2, 4), jnp.bfloat16)
+    params = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.bfloat16), module.init(jax.random.key(0), x)["params"]
     )
-    found = layer_norm().apply({"params": {"scale": scale, "bias": bias}}, x)
-    wide = x.astype(np.float64)
-    centred = wide - wide.mean(-1, keepdims=True)
-    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * scale + bias
-    np.testing.assert_allclose(found, expected, atol=2e-6 * max(1.0, mean))
-
-
-def test_layer_norm_of_a_constant_row_is_the_bias_and_bfloat16_keeps_its_type() -> None:
-    module = layer_norm("norm")
-    params = module.init(jax.random.key(0), jnp.ones((1, 4)))["params"]
-    assert module.name == "norm" and {name: leaf.tolist() for name, leaf in params.items()} == {
-        "scale": [1.0] * 4,
-        "bias": [0.0] * 4,
-    }
-    np.testing.assert_array_equal(
-        module.apply({"params": params}, jnp.full((2, 4), 3.0)), np.zeros((2, 4))
-    )
-    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 256)) + 20, jnp.bfloat16)
-    low = {"scale": jnp.ones(256, jnp.bfloat16), "bias": jnp.zeros(256, jnp.bfloat16)}
-    found = module.apply({"params": low}, x)
-    assert found.dtype == jnp.bfloat16
-    assert (
-        abs(np.asarray(found, np.float32).mean()) < 1e-2
-        and abs(np.asarray(found, np.float32).std() - 1) < 1e-2
-    )
+    assert module.apply({"params": params}, x).dtype == jnp.bfloat16

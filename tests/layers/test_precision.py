@@ -20,7 +20,7 @@ from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import MAPS
 from attnlab.attention.scores.protocol import NEVER
-from attnlab.attention.visibility import CAUSAL
+from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
 from tests.attention import (

@@ -22,7 +22,7 @@ from attnlab.attention.positions.shaw import Shaw
 from attnlab.attention.protocol import MAPS, Reading
 from attnlab.attention.scores.additive import Additive
 from attnlab.attention.scores.general import General
-from attnlab.attention.visibility import EVERYTHING
+from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
 from attnlab.layers.lstm import LSTMLayer, LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Slots

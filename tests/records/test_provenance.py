@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,120 +11,15 @@ import pytest
 
 from attnlab.records import provenance
 from attnlab.records.provenance import Changed, Code
+from tests.records.own_code import CONFIG, FILES, write
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIG = {
-    "system": {
-        "attention": {"name": "own_top:Top", "parts": [{"name": "own_pack.deep:Deep"}]},
-        "width": 8,
-    },
-    "task": "translation",
-}
-FILES = {
-    "own_top.py": "import json\nimport numpy\nfrom own_aid import SCALE\n",
-    "own_aid.py": (
-        "import importlib\nimport own_top  # a circle\nLATER ="
-        " importlib.import_module('own_later')\n"
-    ),
-    "own_later.py": (
-        "TABLE = {'one': 'own_entry:Entry', 'no': 'own_spare:Absent', 'time': '12:30'}\n"
-    ),
-    "own_entry.py": "class Entry:\n    pass\n",
-    "own_spare.py": "class Other:\n    pass\n",
-    "own_pack/__init__.py": "",
-    "own_pack/deep.py": (
-        "from . import beside\nfrom .inner.far import FAR\nfrom own_pack import *\n"
-    ),
-    "own_pack/beside.py": "def inside():\n    from .inner import near\n",
-    "own_pack/stranger.py": "X = 1\n",
-    "own_pack/inner/__init__.py": "from .given import GIVEN\n",
-    "own_pack/inner/far.py": "FAR = 1\n",
-    "own_pack/inner/given.py": "GIVEN = 1\n",
-    "own_pack/inner/near.py": "from ..beside import inside\n",
-}
-MODULES = [
-    "own_aid",
-    "own_entry",
-    "own_later",
-    "own_pack",
-    "own_pack.beside",
-    "own_pack.deep",
-    "own_pack.inner",
-    "own_pack.inner.far",
-]
-MODULES += ["own_pack.inner.given", "own_pack.inner.near", "own_top"]
-
-
-def write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files, in a folder that modules are found in."""
-    write(tmp_path / "mine", FILES)
-    monkeypatch.syspath_prepend(str(tmp_path / "mine"))
-    return tmp_path / "mine"
 
 
 def record(config: Any = CONFIG, **files: Path | None) -> provenance.Record:
     """As a manifest gives it back."""
     found: provenance.Record = json.loads(json.dumps(provenance.of(config, **files).record()))
     return found
-
-
-@pytest.mark.quick
-def test_what_a_config_names_and_what_that_imports_and_nothing_else(folder: Path) -> None:
-    """Absolute and relative imports, packages, imports within functions and by a string, tables of
-    names; no code is run for it.
-    """
-    found = provenance.of(CONFIG)
-    assert list(found.modules) == MODULES and not {*MODULES} & {*sys.modules}
-    assert found.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
-    assert (
-        provenance.of(
-            {"system": {"name": "multihead", "score": {"name": "attnlab.attention.scores.dot:Dot"}}}
-        ).modules
-        == {}
-    )
-    assert (
-        provenance.of(
-            {
-                "system": {"name": "numpy:array", "other": {"name": "json:loads"}},
-                "data": {"name": "own_absent:X"},
-            }
-        ).modules
-        == {}
-    )
-
-
-def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> None:
-    """A text may look like "module:Attribute"; a field of the user's may hold one."""
-    assert list(
-        provenance.of(
-            {"data": {"file": "own_entry:en", "languages": ("own_spare:de", "own_spare:Other")}}
-        ).modules
-    ) == ["own_spare"]
-    assert list(provenance.of({"data": {"part": "own_entry:Entry"}}).modules) == ["own_entry"]
-
-
-def test_a_component_that_a_package_hands_on(folder: Path) -> None:
-    """Its name is no word of the package's own text."""
-    write(
-        folder,
-        {
-            "own_kit/__init__.py": "from .impl import *\n",
-            "own_kit/impl.py": "class Task:\n    pass\n",
-        },
-    )
-    for config in (
-        {"task": "own_kit:Task"},
-        {"system": {"name": "own_kit:Task"}},
-        {"optimizer": "own_kit:Task"},
-    ):
-        assert list(provenance.of(config).modules) == ["own_kit", "own_kit.impl"]
 
 
 def test_code_of_a_part_is_compared_without_the_rest(folder: Path, tmp_path: Path) -> None:
@@ -221,32 +114,6 @@ def test_the_same_text_in_another_folder_is_the_same_code(
     provenance.check(before, now, tmp_path / "run")
 
 
-def test_the_order_of_the_path_decides_until_a_module_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two folders have a module of that name: the first one counts, but for a process that has the
-    other one already.
-    """
-    for name in ("one", "two"):
-        write(tmp_path / name, {"own_double.py": f"WHERE = '{name}'\n"})
-        monkeypatch.syspath_prepend(str(tmp_path / name))
-    config = {"name": "own_double:WHERE"}
-    assert provenance.of(config).modules["own_double"].file == str(
-        tmp_path / "two" / "own_double.py"
-    )
-    import own_double  # type: ignore[import-not-found]
-
-    monkeypatch.syspath_prepend(str(tmp_path / "one"))
-    try:
-        assert (
-            provenance.of(config).modules["own_double"].file
-            == own_double.__file__
-            == str(tmp_path / "two" / "own_double.py")
-        )
-    finally:
-        del sys.modules["own_double"]
-
-
 def test_the_config_file_and_what_it_imports_are_kept_but_do_not_decide(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -327,20 +194,3 @@ def test_an_old_record_says_nothing(folder: Path, tmp_path: Path) -> None:
         == []
         == provenance.changes(None, provenance.of(CONFIG))
     )
-
-
-def test_a_script_a_file_that_is_no_python_and_a_module_without_a_file(folder: Path) -> None:
-    """What is named from a script has its file; what is typed at a prompt has none."""
-    script = "from attnlab.records import provenance\nprint(provenance.of({'name': '__main__:X'}).digests)\n"
-    write(folder, {"own_broken.py": "class Own(:\n", "script.py": script})
-    assert list(provenance.of({"name": "own_broken:Own"}).modules) == ["own_broken"]
-    how: dict[str, Any] = {
-        "capture_output": True,
-        "text": True,
-        "check": True,
-        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
-    }
-    assert subprocess.run([sys.executable, str(folder / "script.py")], **how).stdout.startswith(
-        "{'__main__': '"
-    )
-    assert subprocess.run([sys.executable, "-c", script], **how).stdout == "{}\n"

@@ -25,7 +25,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.experiments.plan.candidate import Trial
+from attnlab.experiments.plan.plan import Plan
 from attnlab.records import attempts
 from attnlab.records.stream import is_held, read_records
 from tests.slurm.compare import differences, overlaps

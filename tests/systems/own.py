@@ -11,6 +11,7 @@ oracle:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -22,7 +23,9 @@ from ml_collections import ConfigDict
 
 from attnlab.attention import MECHANISMS
 from attnlab.config import to_dict, validate
+from attnlab.config.nodes import TABLES
 from attnlab.config.registry import build, fields
+from attnlab.config.schema import Node, setting
 from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
@@ -114,13 +117,20 @@ def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Alone(Node):
+    """A config of nothing but a system."""
+
+    system: str = setting("the model", table=TABLES["system"])
+
+
 def complete_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The config node of a system with all that it leaves to defaults; `UserError` for what does
     not fit.
     """
     config = ConfigDict({"system": spec})
-    complete(Place.root(config, None))
-    validate(config)
+    complete(Place(config, "", Alone))
+    validate(config, Alone)
     found: dict[str, Any] = to_dict(config)["system"]
     return found
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import asking
-from attnlab.attention.visibility import EVERYTHING
+from attnlab.attention.protocol import asking, at
+from attnlab.attention.view import EVERYTHING
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
 Note = Callable[[bool, str], None]
@@ -42,22 +42,31 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
     class Watched(mechanism):  # type: ignore[misc]
         """As its base."""
 
-        def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
+        def remember(
+            self, source: Any, valid: Any = None, capacity: Any = None, positions: Any = 0
+        ) -> Any:
             asked(
                 "remember",
                 (valid is None or need.padding, "padding=False, but it is handed `valid`"),
             )
-            return _left(inside, super().remember(source, valid, capacity))
+            return _left(inside, super().remember(source, valid, capacity, **at(positions)))
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
             asked("extend", (need.cache, "cache=False, but its memory is extended"))
             return _left(inside, super().extend(memory, source, valid))
 
         def remember_pairs(
-            self, keys: Any, values: Any, valid: Any = None, capacity: Any = None
+            self,
+            keys: Any,
+            values: Any,
+            valid: Any = None,
+            capacity: Any = None,
+            positions: Any = 0,
         ) -> Any:
             asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
-            return _left(inside, super().remember_pairs(keys, values, valid, capacity))
+            return _left(
+                inside, super().remember_pairs(keys, values, valid, capacity, **at(positions))
+            )
 
         def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
             asked(
@@ -73,20 +82,20 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             self,
             query: Any,
             memory: Any,
-            visibility: Any = EVERYTHING,
+            view: Any = EVERYTHING,
             weights: bool = False,
             so_far: Any = None,
         ) -> Any:
-            wanted = need.under(visibility.rule)
+            wanted = need.under(view.rule)
             asked(
                 "read",
                 (
                     need.dense or not wanted.dense,
-                    "dense=False, but it is given a visibility of its own",
+                    "dense=False, but it is given a rule of its own",
                 ),
                 (
                     wanted.direction == need.direction,
-                    "direction='bidirectional', but it is given a causal visibility",
+                    "direction='bidirectional', but it is given a causal view",
                 ),
                 (
                     need.stepwise or not stepping[0],
@@ -100,7 +109,7 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             )
             told = isinstance(so_far, Told)
             asks = asking(weights, so_far.own if told else so_far)
-            reading = _left(inside, super().read(query, memory, visibility, **asks))
+            reading = _left(inside, super().read(query, memory, view, **asks))
             return reading.replace(so_far=Told(reading.so_far)) if told else reading
 
         def no_looks(self, memory: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.sinusoidal import Sinusoidal
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.layers.recurrent import GRULayer
 from attnlab.systems.recurrent.rnnsearch import RNNsearch
 from attnlab.systems.transformers.transformer import Transformer
@@ -34,22 +34,22 @@ def _nothing_compiled_before() -> Iterator[None]:
 
 
 def _forget_causality(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Visibility, "mask", lambda self, queries, keys, length: None)
+    patch.setattr(View, "mask", lambda self, queries, keys, length: None)
 
 
 def _mask_one_too_late(patch: pytest.MonkeyPatch) -> None:
-    plain = Visibility.mask
+    plain = View.mask
     patch.setattr(
-        Visibility,
+        View,
         "mask",
         lambda self, queries, keys, length: plain(self, queries, keys, length + 1),
     )
 
 
 def _align_top_left(patch: pytest.MonkeyPatch) -> None:
-    plain = Visibility.mask
+    plain = View.mask
     patch.setattr(
-        Visibility, "mask", lambda self, queries, keys, length: plain(self, queries, keys, queries)
+        View, "mask", lambda self, queries, keys, length: plain(self, queries, keys, queries)
     )
 
 

@@ -18,8 +18,9 @@ from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.layers.lstm import LSTMLayer
-from attnlab.systems import SYSTEMS, attention_lm, lstmn
+from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
+from attnlab.systems.recurrent import attention_lm, lstmn
 from tests.systems.checks import check_equal, check_every_parameter_is_read
 from tests.systems.language_models import (
     CHECKS,

@@ -74,13 +74,31 @@ CASES: dict[str, dict[str, Any]] = {
         f"transformer-{norm}-{share}": {**SPECS["transformer"], "norm": norm, "share": share}
         for norm, share in itertools.product(("pre", "post"), ("all", "output", "none"))
     },
+    **{
+        f"transformer-{norm}-{normalisation}-{feed_forward}": {
+            **SPECS["transformer"],
+            "norm": norm,
+            "normalisation": normalisation,
+            "feed_forward": feed_forward,
+        }
+        for norm, normalisation, feed_forward in (
+            ("sandwich", "rms_norm", "geglu_tanh"),
+            ("res_post", "rms_norm_plus_one", "swiglu"),
+            ("parallel", "layer_norm", "gelu_tanh"),
+            ("rezero", "none", "squared_relu"),
+            ("none", "scale_norm", "relu"),
+            ("pre", "dynamic_tanh", "none"),
+        )
+    },
+    "transformer-t5": SPECS["transformer-t5"],
 }
 
 
 @functools.cache
 def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle, for 3 sentences of 6, 3 and 1 tokens."""
-    return compared(CASES[case], ORACLES[CASES[case]["name"]], {**CASES[case], "heads": 2})
+    settings = {**CASES[case], "heads": 2, **({"t5": (6, 4)} if case == "transformer-t5" else {})}
+    return compared(CASES[case], ORACLES[CASES[case]["name"]], settings)
 
 
 def test_every_system_has_an_oracle() -> None:
@@ -127,6 +145,8 @@ READ += (
     "rctm",
     "convs2s",
     "transformer-pre-all",
+    "transformer-sandwich-rms_norm-geglu_tanh",
+    "transformer-rezero-none-squared_relu",
 )
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
-from tests.systems import checks, classifiers, language_models, test_lstmn
+from tests.systems import checks, classifiers, language_models
+from tests.systems.recurrent import test_lstmn
 
 KINDS = [(kind, kind.SPECS) for kind in (checks, classifiers, language_models)] + [
     (classifiers, test_lstmn.CASES)

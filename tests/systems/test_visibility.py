@@ -12,7 +12,8 @@ import pytest
 from attnlab import config as configs
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import MAPS, Capabilities
-from attnlab.attention.visibility import VISIBILITIES, Visibility
+from attnlab.attention.view import View
+from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import made
 from attnlab.data.vocabulary import PAD
 from attnlab.errors import UserError
@@ -58,7 +59,7 @@ def test_maps_show_exactly_the_rule(rules: tuple[Any, Any]) -> None:
     _, collected = call(source, target, mutable=[MAPS])
     maps = system.maps(collected[MAPS])
     for side, node, length in (("encoder", rules[0], 6), ("decoder", rules[1], 5)):
-        seen = np.asarray(Visibility(made(VISIBILITIES, node)()).mask(length, length, length))
+        seen = np.asarray(View(made(VISIBILITIES, node)()).mask(length, length, length))
         wanted = (
             seen & (source != PAD)[:, None, None]
             if side == "encoder"

@@ -13,6 +13,7 @@ import numpy as np
 
 from attnlab.training.loop import remembered
 from attnlab.training.step import first_state, make_step
+from tests.flags import FAST
 from tests.training.hosts import ADAM, PROCESSES, STEPS
 from tests.training.toy import Trailing, points
 
@@ -26,7 +27,7 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    flags = "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=2"
+    flags = f"{FAST} --xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count=2"
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

@@ -24,6 +24,8 @@ from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
+pytestmark = pytest.mark.usefixtures("plain_steps")
+
 
 def saved(workdir: Path) -> list[int]:
     return Checkpoints(workdir / "checkpoints", 1, read_only=True).steps()
@@ -88,7 +90,7 @@ def test_records_come_in_order_with_the_loss_of_the_formula(tmp_path: Path) -> N
         np.testing.assert_allclose(value, params[name], atol=1e-5)
 
 
-@pytest.mark.parametrize("stop", [1, 3, 5, 8])
+@pytest.mark.parametrize("stop", [1, 3, pytest.param(5, marks=pytest.mark.stored_by_orbax), 8])
 def test_interrupted_and_resumed_equals_uninterrupted_byte_for_byte(
     stop: int, tmp_path: Path
 ) -> None:
@@ -258,6 +260,7 @@ def test_records_that_are_not_those_of_the_checkpoint_are_refused(
     assert run(tmp_path / "cut", config).state == "done" and path.read_bytes().startswith(good)
 
 
+@pytest.mark.stored_by_orbax
 def test_records_are_compared_with_the_checkpoint_that_the_run_falls_back_to(
     tmp_path: Path,
 ) -> None:

@@ -32,6 +32,7 @@ from tests.tasks.tiny import load
 from tests.training import toy
 from tests.training.toy import ROWS, Line, Noisy, points, settings
 
+pytestmark = pytest.mark.usefixtures("plain_steps")
 Batches = Callable[[int], dict[str, np.ndarray]]
 ADAMW = {"name": "adamw", "b1": 0.9, "b2": 0.99, "eps": 1e-6, "weight_decay": 0.1}
 
@@ -286,7 +287,7 @@ def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "stacked" / "3" / "checkpoints", 1, read_only=True).steps() == []
 
 
-@pytest.mark.parametrize("stop", [3, 5])
+@pytest.mark.parametrize("stop", [pytest.param(3, marks=pytest.mark.stored_by_orbax), 5])
 def test_stopped_together_each_goes_on_alone(stop: int, tmp_path: Path) -> None:
     """The batch of that number is asked for after that step; 3 is also a step of evaluation."""
     configs = [settings(seed=seed, training__ema=0.5) for seed in range(2)]

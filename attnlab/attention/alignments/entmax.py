@@ -34,9 +34,10 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import LOW
 from attnlab.attention.cards import Card, Cost, Sizes, sorting
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
 
@@ -58,7 +59,7 @@ class Sparsemax(Alignment):
         "sparse", 2016, "Martins, Astudillo, From Softmax to Sparsemax, ICML 2016", "T^2 log T"
     )
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         return entmax(scores, mask, 1.0, sorted_linear)
 
@@ -89,7 +90,7 @@ class Entmax(Alignment):
                 f"alignment entmax: alpha={self.alpha}, must be above 1; at 1 it is 'softmax'"
             )
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         return entmax(
             scores, mask, self.alpha - 1.0, sorted_square if self.alpha == 1.5 else bisected
@@ -126,7 +127,7 @@ class LearnedEntmax(Alignment):
             )
 
     @nn.compact
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         start = math.log((self.alpha - 1.0) / (2.0 - self.alpha))
         logit = self.param("logit", nn.initializers.constant(start), (scores.shape[1],))

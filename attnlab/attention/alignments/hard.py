@@ -19,9 +19,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import SAMPLES, Alignment, Place
+from attnlab.attention.alignments.protocol import SAMPLES, Alignment
 from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -44,7 +45,7 @@ class Hard(Alignment):
         if not 0.0 <= self.soft <= 1.0:
             raise UserError(f"alignment hard: soft={self.soft}, must be a probability, from 0 to 1")
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`; a sample is a constant, an expectation has the gradient of
         softmax.
         """
@@ -72,7 +73,7 @@ class StraightThrough(Alignment):
 
     card = Card("hard", 2013, "Bengio et al., Gradients Through Stochastic Neurons, 2013", "T^2")
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         return straight(scores, mask)
 
@@ -98,7 +99,7 @@ class Gumbel(Alignment):
         if not self.tau > 0.0:
             raise UserError(f"alignment gumbel: tau={self.tau}, must be above 0, as 1.0 is")
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         scores = widened(scores)
         noise = (

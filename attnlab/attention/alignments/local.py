@@ -25,9 +25,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.alignments.softmax import softmax
 from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
@@ -55,11 +56,11 @@ class LocalM(Alignment):
         if self.reach < 0:
             raise UserError(f"alignment local_m: reach={self.reach}, must be at least 0")
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
-        centre = jnp.minimum(place.i[:, None], last)  # [B,1,Tq,1]
-        return softmax(scores, windowed(mask, centre, self.reach, place))
+        last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
+        centre = jnp.minimum(view.rows, last)  # [B,1,Tq,1]
+        return softmax(scores, windowed(mask, centre, self.reach, view))
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -98,27 +99,27 @@ class LocalP(Alignment):
             )
 
     @nn.compact
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
-        query = widened(place.query)
+        query = widened(view.query)
         raised = jnp.tanh(
             Dense(query.shape[-1], use_bias=False, kernel_init=_small, name="w_position")(query)
         )
         v = widened(self.param("v", _small, (query.shape[-1], scores.shape[1])))
         p = (
-            self.times(place, raised.dtype)
+            self.times(view, raised.dtype)
             * jax.nn.sigmoid(raised @ v).transpose(0, 2, 1)[..., None]
         )  # [B,H,Tq,1]
-        last = jnp.maximum(place.lengths - 1, 0)[:, None, None, None]
+        last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
         centre = jnp.minimum(
             jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last
         )  # a sigmoid rounded to 1 would step off the end
-        distance = (place.j - p) / (self.reach / 2)
-        return self.weigh(scores, windowed(mask, centre, self.reach, place), distance**2 / 2)
+        distance = (view.columns - p) / (self.reach / 2)
+        return self.weigh(scores, windowed(mask, centre, self.reach, view), distance**2 / 2)
 
-    def times(self, place: Place, dtype: Any) -> jax.Array:
+    def times(self, view: View, dtype: Any) -> jax.Array:
         """What the sigmoid is multiplied with, [B,1,1,1] float32."""
-        span = place.lengths if self.span == "n" else jnp.maximum(place.lengths - 1, 0)
+        span = view.lengths if self.span == "n" else jnp.maximum(view.lengths - 1, 0)
         return span.astype(dtype)[:, None, None, None]
 
     def weigh(self, scores: jax.Array, window: jax.Array, far: jax.Array) -> jax.Array:
@@ -152,11 +153,11 @@ class RenormalisedLocalP(LocalP):
         return softmax(widened(scores) - far, window)
 
 
-def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, place: Place) -> jax.Array:
+def windowed(mask: jax.Array | None, centre: jax.Array, reach: int, view: View) -> jax.Array:
     """The mask narrowed to the keys at most `reach` away from a centre broadcastable to
     [B,H,Tq,1].
     """
-    near = abs(place.j - centre) <= reach
+    near = abs(view.columns - centre) <= reach
     return near if mask is None else near & mask
 
 

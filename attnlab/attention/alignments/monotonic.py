@@ -30,8 +30,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -63,14 +64,14 @@ class Monotonic(Alignment):
         """See `Alignment.no_looks`: a_0 [B,H,Tk], everything on the first key."""
         return jnp.zeros(shape, dtype).at[..., :1].set(1.0)
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         first = self.no_looks((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
-        return self.go_on(scores, mask, place, first)[0]
+        return self.go_on(scores, mask, view, first)[0]
 
     @nn.compact
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, place: Place, so_far: jax.Array
+        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """See `Alignment.go_on`."""
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))

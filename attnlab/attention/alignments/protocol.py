@@ -8,35 +8,15 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 
 # the variable collection to which an alignment that samples writes, while it is mutable (see
 # `reinforce`)
 SAMPLES = "samples"
-
-
-@flax.struct.dataclass
-class Place:
-    """Where queries and keys stand, for alignments that look at more than scores.
-
-    Attributes:
-      query: [B,Tq,dq], the queries as the mechanism got them.
-      i, j: [Tq] and [Tk] int32, positions of queries and keys, from 0.
-      lengths: [B] int32, real keys of each row.
-      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only a kernel that
-        hands over the keys in blocks has to give it, for a mask of one block cannot tell; None: the
-        mask is of the whole row.
-    """
-
-    query: jax.Array
-    i: jax.Array
-    j: jax.Array
-    lengths: jax.Array
-    seen: jax.Array | None = None
 
 
 class Alignment(nn.Module):
@@ -47,7 +27,7 @@ class Alignment(nn.Module):
     Attributes of the class:
       form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more
         than the keys (`extra`), so that blockwise kernels apply; "elementwise": on its own score
-        only, and on how many keys the query may see (`Place.seen`); "row": on the whole row of its
+        only, and on how many keys the query may see (`View.seen`); "row": on the whole row of its
         query; "look": on the rows of earlier queries too, so that all queries must come at once, or
         what they leave be carried from look to look (`no_looks`, `go_on`).
       sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where
@@ -63,9 +43,10 @@ class Alignment(nn.Module):
     looks_at: ClassVar[frozenset[str]] = frozenset()
     card: ClassVar[Card]
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None
-        allows all) to weights [B,H,Tq,Tk].
+        allows all) to weights [B,H,Tq,Tk]. The view tells who asks, and where queries and keys
+        stand.
 
         In float32. Masked entries get exactly 0; a row with nothing allowed is all zeros, with zero
         gradients.
@@ -79,7 +60,7 @@ class Alignment(nn.Module):
         raise NotImplementedError
 
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, place: Place, so_far: Any
+        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: Any
     ) -> tuple[jax.Array, Any]:
         """Of the form "look": as `__call__`, after the queries that left `so_far`, and what these
         leave.

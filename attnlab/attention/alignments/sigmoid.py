@@ -18,8 +18,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
 
@@ -36,18 +37,18 @@ class Sigmoid(Alignment):
     sums_to = "any"
     card = Card("element-wise", 2024, "Ramapuram et al., Sigmoid Self-Attention, 2024", "T^2")
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         allowed = whole(mask, scores.shape[-1])
         scores = widened(scores)
-        weights = jax.nn.sigmoid(scores + self.shift(allowed, place, scores.dtype))
+        weights = jax.nn.sigmoid(scores + self.shift(allowed, view, scores.dtype))
         return jnp.where(allowed, weights, 0.0)
 
-    def shift(self, allowed: jax.Array, place: Place, dtype: Any) -> jax.Array:
+    def shift(self, allowed: jax.Array, view: View, dtype: Any) -> jax.Array:
         """b, broadcastable to [B,H,Tq,1], of a mask whose last axis is Tk."""
         if self.bias is not None:
             return jnp.asarray(self.bias, dtype)
-        seen = allowed.sum(axis=-1, keepdims=True) if place.seen is None else place.seen
+        seen = allowed.sum(axis=-1, keepdims=True) if view.seen is None else view.seen
         return -jnp.log(jnp.maximum(seen, 1).astype(dtype))
 
     @nn.nowrap

@@ -18,8 +18,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
 LOW = -1e30  # finite in float32: minus infinity would give NaN on a row nobody may see
@@ -33,7 +34,7 @@ class Softmax(Alignment):
         "soft", 2015, "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015", "T^2"
     )
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         extra = self.extra(scores.shape[1])
         return softmax(scores, mask, None if extra is None else extra[:, None, None])

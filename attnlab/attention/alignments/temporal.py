@@ -22,9 +22,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place, whole
+from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
 from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
 from attnlab.layers.precision import inner_dtype, widened
 
 
@@ -51,13 +52,13 @@ class Temporal(Alignment):
         """See `Alignment.no_looks`: log b [B,H,Tk], `LOW` for keys that nobody could see."""
         return jnp.full(shape, LOW, dtype)
 
-    def __call__(self, scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
         first = self.no_looks((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
-        return self.go_on(scores, mask, place, first)[0]
+        return self.go_on(scores, mask, view, first)[0]
 
     def go_on(
-        self, scores: jax.Array, mask: jax.Array | None, place: Place, so_far: jax.Array
+        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """See `Alignment.go_on`."""
         if not scores.shape[-1]:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from attnlab.attention.kernels.blocks import Grid, taken
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import joined, split
+from attnlab.attention.view import standing
 from attnlab.layers.dense import dropped
 
 Back = Callable[[jax.Array], Any]
@@ -32,7 +33,8 @@ class Arrays:
       asked: [B,Tq,dq], what the mechanism was asked.
       extra: [H], see `Alignment.extra`, or None.
       closed: what the functions of the block close over, by their names.
-      valid: [B,Tk]; first: [], position of the first query; lengths: [B].
+      valid: [B,Tk].
+      first, start: `Where` queries and keys stand.
       key: of dropout, or None while it is off.
     """
 
@@ -44,7 +46,7 @@ class Arrays:
     closed: dict[str, list[Any]]
     valid: jax.Array
     first: jax.Array
-    lengths: jax.Array
+    start: jax.Array
     key: jax.Array | None
 
 
@@ -69,9 +71,13 @@ class Block:
     dtype: Any
 
     def places(self, arrays: Arrays, row: Any, column: Any) -> tuple[jax.Array, jax.Array]:
-        """Positions of the queries of a row and the keys of a column."""
-        i = arrays.first + row * self.grid.height + jnp.arange(self.grid.height, dtype=jnp.int32)
-        return i, column * self.grid.width + jnp.arange(self.grid.width, dtype=jnp.int32)
+        """Positions of the queries of a row and the keys of a column, [b] and [c], or [B,b] and
+        [B,c].
+        """
+        return (
+            stood(arrays.first, row, self.grid.height),
+            stood(arrays.start, column, self.grid.width),
+        )
 
     def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
         """Who may see whom, broadcastable to [B,H,b,c]; padding is seen by nobody."""
@@ -181,6 +187,13 @@ class Block:
             floats,
             weights.astype(arrays.values.dtype),
         )
+
+
+def stood(where: jax.Array, at: Any, size: int) -> jax.Array:
+    """Positions [size] or [B,size] of block `at` of tokens that stand `where`."""
+    if where.ndim == 2:
+        return standing(taken(where, at, size, 1), size)
+    return standing(where + at * size, size)
 
 
 def summed(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.kernels.plain import Look, all_valid, known
+from attnlab.attention.kernels.plain import Look
+from attnlab.attention.view import Where, known
 
 BUDGET = (
     2**19
@@ -91,20 +92,19 @@ class Grid:
         return carry
 
 
-def first_position(look: Look) -> int | None:
-    """Where the first query stands, if that is known now."""
-    offset = look.visibility.offset
-    at = known(look.memory.length if offset is None else offset)
-    if at is None or at.ndim:
-        return None
-    return int(at) - len(look.place.i) if offset is None else int(at)
+def number(where: Where | None) -> int | None:
+    """Where a sequence begins, or how long it is, if that is one number for all rows and known
+    now.
+    """
+    at = known(where)
+    return None if at is None or at.ndim else int(at)
 
 
 def cut(look: Look, block: int) -> Grid:
     """The grid of a look, with blocks of `block` queries and keys, or of our own choice if that
     is 0.
     """
-    queries, keys = len(look.place.i), len(look.place.j)
+    queries, keys = look.view.size
     height, width = (size(length, block or longest(look)) for length in (queries, keys))
     rows, columns = -(-queries // height), -(-keys // width)
     touched, full = visible(look, height, width, rows, columns)
@@ -118,17 +118,19 @@ def visible(
     mask.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
-    first, length = first_position(look), known(look.memory.length)
-    if first is None or length is None or length.ndim:
+    view = look.view
+    first, start, length = number(view.positions), number(view.keys), number(view.written)
+    if first is None or start is None or length is None:
         return touched, full
-    queries, keys = len(look.place.i), len(look.place.j)
-    written, unpadded = min(int(length), keys), all_valid(look.memory)
+    queries, keys = view.size
+    written, unpadded = min(length, keys), view.all_valid
     for row, column in np.ndindex(rows, columns):
         i0, i1 = first + row * height, first + min((row + 1) * height, queries)
         j0, j1 = column * width, min((column + 1) * width, keys)
-        touched[row, column] = j0 < written and look.visibility.touches(i0, i1, j0, j1)
+        at = i0, i1, start + j0, start + j1
+        touched[row, column] = j0 < written and view.touches(*at)
         whole = unpadded and j1 - j0 == width and touched[row, column]
-        full[row, column] = whole and look.visibility.everywhere(i0, i1, j0, j1)
+        full[row, column] = whole and view.everywhere(*at)
     return touched, full
 
 

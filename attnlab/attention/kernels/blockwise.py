@@ -14,7 +14,7 @@ e is computed again; with g the gradient of y, u = g / l and t = u . y:
     dv_j = sum_i e_ij z_ij u_i        ds_ij = e_ij (z_ij (u_i . v_j) - t_i)        d extra = -sum_i exp(extra - m_i) t_i
 
 `Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees,
-counted before (`Place.seen`). Blocks that nobody may see are not computed, in either direction;
+counted before (`View.seen`). Blocks that nobody may see are not computed, in either direction;
 blocks that all of a block may see need no mask. Axis letters: B batch, H heads, K key heads, T
 length, D and Dv widths; b and c the queries and keys of a block. Cost: forward 4, backward 10 D
 FLOPs for each visible pair of an inner product. Memory: B H b c numbers a few times, and some
@@ -28,18 +28,20 @@ is transposed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Alignment, Place
+from attnlab.attention.alignments.protocol import Alignment
 from attnlab.attention.kernels import elementwise, normalised
-from attnlab.attention.kernels.block import Arrays, Block
+from attnlab.attention.kernels.block import Arrays, Block, stood
 from attnlab.attention.kernels.blocks import cut, padded
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.kernels.tracing import hoisted, split
+from attnlab.attention.view import View, Where
 from attnlab.layers.dense import Dropout
 from attnlab.layers.precision import inner_dtype
 
@@ -87,7 +89,7 @@ class Blockwise:
         """The context [B,H,Tq,Dv]."""
         block, arrays = prepared(look, self.block)
         assert isinstance(look.align, Alignment)
-        context = FORMS[look.align.form](block, arrays)[:, :, : len(look.place.i)]
+        context = FORMS[look.align.form](block, arrays)[:, :, : look.view.size[0]]
         return context.astype(look.values.dtype)
 
 
@@ -102,13 +104,17 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
     def of(tree: Any, length: int) -> Any:
         return jax.tree.map(lambda x: of_shape((*x.shape[:2], length, *x.shape[3:]), x.dtype), tree)
 
-    i, j = (of_shape((length,), jnp.int32) for length in (grid.height, grid.width))
+    first = whole_blocks(look.view.positions, queries)
+    start = whole_blocks(look.view.keys, keys)
+    i, j = (
+        jax.eval_shape(functools.partial(stood, at=0, size=side), where)
+        for where, side in ((first, grid.height), (start, grid.width))
+    )
     q, k = of(look.queries, grid.height), of(look.keys, grid.width)
     weights = of_shape(size, look.values.dtype)
-    asked: jax.Array = look.place.query
-    lengths = jnp.asarray(look.place.lengths)
-    place = Place(of_shape((batch, grid.height, *asked.shape[2:]), asked.dtype), i, j, lengths)
-    functions: dict[str, Any] = {"rules": hoisted(look.visibility.allows, i, j)}
+    assert look.view.query is not None
+    asked, valid = look.view.query, padded(jnp.asarray(look.view.valid), 1, keys)
+    functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:
         functions["bias"] = hoisted(look.bias, q, i, j)
     if not look.product:
@@ -121,8 +127,8 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         *jax.tree.leaves(split((look.queries, look.keys, look.values, asked, extra, closed))[0])
     )
     if look.align.form == "elementwise":
-        functions["align"] = hoisted(look.align, *aligned(size, place, dtype))
-    first = look.place.i[0] if len(look.place.i) else jnp.int32(0)
+        query = of_shape((batch, grid.height, *asked.shape[2:]), asked.dtype)
+        functions["align"] = hoisted(look.align, *aligned(size, dtype, query, valid, i, j))
     arrays = Arrays(
         queries=jax.tree.map(lambda x: padded(x, 2, queries), look.queries),
         keys=jax.tree.map(lambda x: padded(x, 2, keys), look.keys),
@@ -130,9 +136,9 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         asked=padded(asked, 1, queries),
         extra=extra,
         closed={name: arrays for name, (_, arrays) in functions.items()},
-        valid=padded(jnp.asarray(look.memory.valid), 1, keys),
+        valid=valid,
         first=first,
-        lengths=lengths,
+        start=start,
         key=look.drop.key(),
     )
     return (
@@ -153,8 +159,20 @@ def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def aligned(size: tuple[int, ...], place: Place, dtype: Any) -> tuple[Any, ...]:
+def whole_blocks(where: Where | None, length: int) -> jax.Array:
+    """`Where` tokens stand, for as many as fill whole blocks."""
+    at = jnp.asarray(where)
+    return padded(at, 1, length) if at.ndim == 2 else at
+
+
+def aligned(
+    size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
+) -> tuple[Any, ...]:
     """Examples of what an elementwise alignment is called with."""
     seen = of_shape((*size[:3], 1), jnp.int32)
-    place = place.replace(seen=seen)  # type: ignore[attr-defined]
-    return of_shape(size, dtype), of_shape(size, bool), place
+
+    def viewed(query: Any, seen: Any, i: Any, j: Any) -> View:
+        return View(valid=valid, query=query, seen=seen).among(i, j)
+
+    of_block = jax.eval_shape(viewed, query, seen, i, j)
+    return of_shape(size, dtype), of_shape(size, bool), of_block

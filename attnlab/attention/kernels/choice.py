@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 
 from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
-from attnlab.attention.kernels.blocks import first_position
+from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.blockwise import Blockwise
 from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
@@ -41,10 +41,10 @@ class Auto:
     def chosen(self, look: Look) -> Any:
         """The kernel for this look."""
         blockwise = Blockwise()
-        long = min(len(look.place.i), len(look.place.j)) >= LEAST
+        long = min(look.view.size) >= LEAST
         return (
             blockwise
-            if long and first_position(look) is not None and blockwise.refuses(look) is None
+            if long and number(look.view.positions) is not None and blockwise.refuses(look) is None
             else Plain()
         )
 
@@ -69,15 +69,16 @@ def attend(
       UserError: the kernel cannot honour this look, or never has the weights that are asked for.
     """
     chosen = KERNELS.resolve(kernel)()
+    back = look.so_far is not None
     reason = WEIGHTLESS if weights and not chosen.weighs else None
     if isinstance(chosen, Auto):
-        chosen = Plain() if weights or look.so_far is not None else chosen.chosen(look)
-    if look.so_far is not None and not isinstance(chosen, Plain):
-        reason = reason or BACKWARDLESS
+        chosen = Plain() if weights or back else chosen.chosen(look)
+    if back and not isinstance(chosen, Plain):
+        reason = BACKWARDLESS
     reason = reason or chosen.refuses(look)
     if reason:
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
-    empty = not (look.values.shape[0] and len(look.place.i) and len(look.place.j))
+    empty = not (look.values.shape[0] and all(look.view.size))
     if isinstance(chosen, Plain) or module.is_initializing() or empty:
         return plain_on(look)
     context = chosen(look)

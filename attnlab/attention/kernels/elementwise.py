@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Place, whole
+from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.kernels.block import Arrays, Block
 from attnlab.attention.kernels.blocks import put, taken
 from attnlab.attention.kernels.normalised import side_by_side
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
+from attnlab.attention.view import View
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
@@ -69,9 +70,8 @@ def gain(
     ) -> jax.Array:
         here = arrays.replace(closed=joined(floats, others))  # type: ignore[attr-defined]
         scores, _ = block.scored(here, queries, keys, i, j)
-        weights = block.functions["align"](
-            here.closed["align"], scores, allowed, Place(asked, i, j, arrays.lengths, counted)
-        )
+        view = View(valid=arrays.valid, query=asked, seen=counted).among(i, j)
+        weights = block.functions["align"](here.closed["align"], scores, allowed, view)
         weights = weights if factors is None else weights * factors
         more, _ = block.relative(here, weights, i, j)
         found = block.summed_values(weights, values)

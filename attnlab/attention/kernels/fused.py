@@ -59,8 +59,8 @@ class Xla:
         query, key, value = (
             x.swapaxes(1, 2) for x in (jax.tree.leaves(look.queries)[0], look.keys, look.values)
         )
-        bias = look.bias(look.queries, look.place.i, look.place.j) if look.bias else None
-        allowed = look.allowed()
+        bias = look.bias(look.queries, look.view.i, look.view.j) if look.bias else None
+        allowed = look.view.allowed()
         shape = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
         mask = None if allowed is None else jnp.broadcast_to(allowed, shape)
         context = jax.nn.dot_product_attention(

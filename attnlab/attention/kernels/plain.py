@@ -14,11 +14,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from attnlab.attention.alignments.protocol import Alignment, Place
-from attnlab.attention.protocol import Memory
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.alignments.protocol import Alignment
+from attnlab.attention.view import View
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +28,10 @@ class Look:
       values: [B,K,Tk,Dv].
       score: `score(queries, keys, i, j)` -> [B,H,Tq,Tk] float32 for any blocks of queries and keys
         at positions i, j.
-      memory: for what is written and valid; visibility: who may see whom.
+      view: who asks, who may see whom, and which slots of the memory hold a real token; of
+        `View.onto`.
       align: the alignment, or a function of the same arguments around one, whose weights
         [B,H',Tq,Tk] may have other heads.
-      place: what it may look at.
       drop: dropout of weights.
       relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with
         values), or None.
@@ -50,10 +48,8 @@ class Look:
     keys: Any
     values: jax.Array
     score: Callable[[Any, Any, jax.Array, jax.Array], jax.Array]
-    memory: Memory
-    visibility: Visibility
-    align: Alignment | Callable[[jax.Array, jax.Array | None, Place], jax.Array]
-    place: Place
+    view: View
+    align: Alignment | Callable[[jax.Array, jax.Array | None, View], jax.Array]
     drop: Callable[[jax.Array], jax.Array]
     relative: Callable[[jax.Array, jax.Array, jax.Array], jax.Array | None] | None = None
     product: bool = False
@@ -64,16 +60,6 @@ class Look:
     def replace(self, **changes: Any) -> Look:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
-
-    def allowed(self) -> jax.Array | None:
-        """Who may see whom, padding included, broadcastable to [B,H,Tq,Tk]; None if all pairs
-        certainly may.
-        """
-        rules = self.visibility.mask(len(self.place.i), len(self.place.j), self.memory.length)
-        if all_valid(self.memory):
-            return rules
-        valid = self.memory.valid[:, None, None, :]
-        return valid if rules is None else valid & rules
 
 
 class Plain:
@@ -107,7 +93,7 @@ def plain_on(look: Look) -> tuple[jax.Array, jax.Array, Any]:
         jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
         weights.shape[1],
     )
-    more = look.relative(dropped, look.place.i, look.place.j) if look.relative else None
+    more = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
     return context if more is None else context + more.astype(context.dtype), weights, so_far
 
 
@@ -118,30 +104,20 @@ def weigh(look: Look) -> jax.Array:
 
 def weigh_on(look: Look) -> tuple[jax.Array, Any]:
     """The weights [B,H,Tq,Tk] float32, before dropout, and what the next look gets."""
-    scores = look.score(look.queries, look.keys, look.place.i, look.place.j)
+    view = look.view
+    scores = look.score(look.queries, look.keys, view.i, view.j)
     if look.so_far is None:
-        return look.align(scores, look.allowed(), look.place), None
+        return look.align(scores, view.allowed(), view), None
     past, state = look.so_far.score, look.so_far.alignment
     if state is None:
-        weights = look.align(scores, look.allowed(), look.place)
+        weights = look.align(scores, view.allowed(), view)
     else:
         assert isinstance(look.align, Alignment)
-        weights, state = look.align.go_on(scores, look.allowed(), look.place, state)
+        weights, state = look.align.go_on(scores, view.allowed(), view, state)
     if past is not None:
         assert look.after is not None
         past = look.after(past, weights[:, :, 0])
     return weights, look.so_far.replace(score=past, alignment=state)
-
-
-def known(x: Any) -> np.ndarray | None:
-    """x as a NumPy array where its value is known now; None while it is traced."""
-    return None if isinstance(x, jax.core.Tracer) else np.asarray(x)
-
-
-def all_valid(memory: Memory) -> bool:
-    """True only if certainly every slot holds a real token."""
-    valid = known(memory.valid)
-    return valid is not None and bool(valid.all())
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:

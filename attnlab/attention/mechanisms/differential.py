@@ -21,12 +21,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.precision import widened
 
@@ -62,7 +61,7 @@ class Differential(MultiHead):
                 f"differential: heads={self.heads}, key_heads={self.key_heads}; heads come in"
                 " pairs, so heads must be even and key_heads 0"
             )
-        size = self.width // self.heads
+        size = self.size()
         tenth = nn.initializers.normal(0.1)
         self.a1, self.b1, self.a2, self.b2 = (
             self.param(name, tenth, (size,)) for name in ("a1", "b1", "a2", "b2")
@@ -70,10 +69,8 @@ class Differential(MultiHead):
         self.gain = self.param("gain", nn.initializers.ones, (2 * size,))
 
     def split_values(self, x: jax.Array) -> jax.Array:
-        """See `MultiHead.split_values`: [B,T,width] to [B,H,T,2D]."""
-        return x.reshape(*x.shape[:2], self.heads // 2, 2 * self.width // self.heads).transpose(
-            0, 2, 1, 3
-        )
+        """See `MultiHead.split_values`: [B,T,2*H*D] to [B,H,T,2D]."""
+        return x.reshape(*x.shape[:2], self.heads // 2, 2 * self.size()).transpose(0, 2, 1, 3)
 
     def strength(self) -> jax.Array:
         """lam, [] float32."""
@@ -83,13 +80,13 @@ class Differential(MultiHead):
         return jnp.exp(first) - jnp.exp(second) + self.start
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
     ) -> Look:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, visibility, so_far)
+        look = super().look(query, memory, view, so_far)
 
-        def align(scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
-            weights = self.align(scores, mask, place)
+        def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+            weights = self.align(scores, mask, view)
             return weights[:, 0::2] - self.strength() * weights[:, 1::2]
 
         return look.replace(align=align)
@@ -115,7 +112,7 @@ class Differential(MultiHead):
         """See `Attention.cost`."""
         maps, norm = (
             self.heads * queries * keys,
-            5 * queries * self.width,
+            5 * queries * self.heads * self.size(),
         )  # a product and a difference for each pair of maps
-        own = Cost(6 * self.width // self.heads, maps + norm)
+        own = Cost(6 * self.size(), maps + norm)
         return super().cost(queries, keys, query_width, source_width) + own

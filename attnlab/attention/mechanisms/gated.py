@@ -26,7 +26,7 @@ class Gated(MultiHead):
     there.
 
     Attributes:
-      gate: "element" (one for each of the width) or "head" (one for each head).
+      gate: "element" (one for each number of its output) or "head" (one for each head).
     """
 
     gate: Literal["element", "head"] = "element"
@@ -37,7 +37,12 @@ class Gated(MultiHead):
 
     def setup(self) -> None:
         super().setup()
-        self.w_gate = Dense(self.width if self.gate == "element" else self.heads, use_bias=False)
+        self.w_gate = Dense(self.gates(), use_bias=False)
+
+    @nn.nowrap
+    def gates(self) -> int:
+        """How many gates a query has."""
+        return self.heads * self.size() if self.gate == "element" else self.heads
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """See `MultiHead.join`."""
@@ -49,5 +54,5 @@ class Gated(MultiHead):
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
         """See `Attention.cost`."""
-        gates = dense(queries, query_width, self.width if self.gate == "element" else self.heads)
+        gates = dense(queries, query_width, self.gates())
         return super().cost(queries, keys, query_width, source_width) + gates

@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels.plain import Look, plain_on
 from attnlab.attention.protocol import (
@@ -33,11 +32,12 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.so_far import nothing_yet
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -104,7 +104,11 @@ class Hops(Attention):
         return self.w_hops(jnp.tanh(self.w_hidden(source))).transpose(0, 2, 1)[..., None]
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> HopsMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
@@ -112,6 +116,7 @@ class Hops(Attention):
             known,
             length,
             *(with_room(x, known.shape[1]) for x in (self.scored(source), source[:, None])),
+            positions=beginning(positions, known),
         )
 
     def extend(
@@ -124,12 +129,11 @@ class Hops(Attention):
         self,
         query: jax.Array,
         memory: HopsMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
-        """See `Attention.read`; of the query only its place counts."""
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        """See `Attention.read`; of the query only its position counts."""
         batch, queries = query.shape[:2]
         look = Look(
             queries=jnp.zeros((batch, self.hops, queries, 0), query.dtype),
@@ -138,10 +142,8 @@ class Hops(Attention):
             score=lambda q, k, i, j: jnp.broadcast_to(
                 widened(k.swapaxes(2, 3)), (*q.shape[:3], k.shape[2])
             ),
-            memory=memory,
-            visibility=visibility,
+            view=view.onto(memory, query),
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             so_far=self.no_looks(memory) if so_far is None else so_far,
         )

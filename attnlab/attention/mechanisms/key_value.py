@@ -9,7 +9,7 @@ One head. States are cut in order into equal parts, nothing is projected before;
 are cut alike, so in self-attention a state asks by the part it is found by. Between two sequences
 each has its own widths, and the parts of a source beside key and value go unread, as do the parts
 of a query beside the first and the last. In the paper the parts, the hidden layer of the score and
-y have one width, and there are no biases. Who is seen is the visibility's business: the paper's
+y have one width, and there are no biases. Who is seen is the view's business: the paper's
 window holds earlier states only. Where it is empty the paper predicts from `own` alone; here, as in
 every mechanism, a query that may see nothing gets zeros. Cost and parameters: those of score and
 alignment, 2 Tq Tk (ds / n) FLOPs for the sum, and (ds + dq) / n width parameters of W_r and W_x.
@@ -25,12 +25,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.alignments.protocol import whole
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import one_by_one
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -79,22 +80,20 @@ class KeyValue(Single):
         self,
         query: jax.Array,
         memory: SingleMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, visibility, weights, so_far)
+            return one_by_one(self, query, memory, view, weights, so_far)
         asks, *_, own = self.cut(query, "query")
-        found, given, so_far = self.found(asks, query, memory, visibility, weights, so_far)
+        found, given, so_far = self.found(asks, query, memory, view, weights, so_far)
         merged = jnp.tanh(self.of_found(found) + self.of_own(own))
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
-        seen = jnp.broadcast_to(memory.valid[:, None, None], (len(query), 1, len(i), len(j)))
-        rules = visibility.allows(i, j)
-        seen = seen if rules is None else seen & rules
+        seen = whole(view.onto(memory, query).allowed(), memory.valid.shape[1])
+        sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
         return Reading(
-            jnp.where(seen.any(axis=-1)[:, 0, :, None], merged, 0),
+            jnp.where(sees[:, 0, :, None], merged, 0),
             self.capture(given, memory, weights),
             so_far=so_far,
         )

@@ -26,7 +26,6 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
@@ -38,12 +37,13 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.scores.products import inner
 from attnlab.attention.so_far import nothing_yet
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import GLOROT, Dense, Dropout
@@ -62,10 +62,11 @@ class LatentMemory(Memory):
 
 
 class Latent(Attention):
-    """H heads of width D = width / H over latents of width C.
+    """H heads of width D, by default width / H, over latents of width C.
 
     Attributes:
-      heads: H; must divide the width.
+      heads: H; must divide the width, unless `head_width` is given.
+      head_width: D; 0 for width / H.
       latent: C.
       rotary: R, channels of queries and keys that carry positions; 0 for none.
       query_latent: width of the queries' own latent; 0 for a direct projection.
@@ -76,6 +77,7 @@ class Latent(Attention):
     """
 
     heads: int = 4
+    head_width: int = 0
     latent: int = 32
     rotary: int = 0
     query_latent: int = 0
@@ -96,12 +98,14 @@ class Latent(Attention):
         return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
+        if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(f"latent: width={self.width} is not divisible by heads={self.heads}")
+        if self.head_width < 0:
+            raise UserError(f"latent: head_width={self.head_width}, must be at least 0")
         if self.latent < 1 or self.rotary < 0 or self.query_latent < 0:
             sizes = f"latent={self.latent}, rotary={self.rotary}, query_latent={self.query_latent}"
             raise UserError(f"latent: {sizes}; latent must be at least 1, the others at least 0")
-        size = self.width // self.heads
+        size = self.size()
         self.w_latent = Dense(self.latent, use_bias=False)
         self.norm_latent = nn.RMSNorm(epsilon=EPSILON, param_dtype=float)
         if self.rotary:
@@ -118,44 +122,56 @@ class Latent(Attention):
         self.scheme = made(POSITIONS, self.positions)()
         self.drop = Dropout(self.dropout)
 
-    def kept(self, source: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source whose first token stands at
-        position `first`.
+    @nn.nowrap
+    def size(self) -> int:
+        """D."""
+        return self.head_width or self.width // self.heads
+
+    def kept(self, source: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Latents [B,1,Tk,C] and turned channels [B,1,Tk,R] of a source at positions [Tk] or
+        [B,Tk].
         """
         latents = self.norm_latent(self.w_latent(source))[:, None].astype(source.dtype)
         if not self.rotary:
             return latents, latents[..., :0]
-        return latents, self.scheme.of_key(
-            self.w_turned(source)[:, None], first + jnp.arange(source.shape[1])
-        )
+        return latents, self.scheme.of_key(self.w_turned(source)[:, None], positions)
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> LatentMemory:
         """See `Attention.remember`."""
         known, length = written(source, valid, capacity)
+        made = self.kept(source, standing(positions, source.shape[1]))
         return LatentMemory(
-            known, length, *(with_room(x, known.shape[1]) for x in self.kept(source, 0))
+            known,
+            length,
+            *(with_room(x, known.shape[1]) for x in made),
+            positions=beginning(positions, known),
         )
 
     def extend(
         self, memory: LatentMemory, source: jax.Array, valid: jax.Array | None = None
     ) -> LatentMemory:
         """See `Attention.extend`."""
-        latents, turned = self.kept(source, memory.length)
+        latents, turned = self.kept(source, memory.following(source.shape[1]))
         return memory.appended(valid, latents=latents, turned=turned)
 
     def read(
         self,
         query: jax.Array,
         memory: LatentMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         so_far = self.no_looks(memory) if so_far is None else so_far
-        content, turned = self.queries(query, memory, visibility)
+        view = view.onto(memory, query)
+        content, turned = self.queries(query, view.i)
         absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
         keys, values = memory.latents, memory.latents
         if absorb:
@@ -169,25 +185,22 @@ class Latent(Attention):
         joined_queries, joined_keys = (
             jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
         )
-        look = self.look(joined_queries, joined_keys, values, query, memory, visibility)
-        context, found, so_far = attend(self, look.replace(so_far=so_far), self.kernel, weights)
+        look = self.look(joined_queries, joined_keys, values, view).replace(so_far=so_far)
+        context, found, so_far = attend(self, look, self.kernel, weights)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
-        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.width)
+        joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.heads * self.size())
         return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
 
     def no_looks(self, memory: LatentMemory) -> Any:
         """See `Attention.no_looks`."""
         return nothing_yet(self, None, self.align, memory, memory.latents, self.heads)
 
-    def queries(
-        self, query: jax.Array, memory: LatentMemory, visibility: Visibility
-    ) -> tuple[jax.Array, jax.Array]:
-        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries, times 1 / sqrt(D
-        + R).
+    def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or
+        [B,Tq], times 1 / sqrt(D + R).
         """
-        size = self.width // self.heads
-        i, _ = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        size = self.size()
         x = (
             self.norm_query(self.w_query_latent(query)).astype(query.dtype)
             if self.query_latent
@@ -200,7 +213,7 @@ class Latent(Attention):
         )
         scale = (size + self.rotary) ** -0.5
         return q[..., :size] * scale, (
-            self.scheme.of_query(q[..., size:], i) * scale if self.rotary else q[..., size:]
+            self.scheme.of_query(q[..., size:], positions) * scale if self.rotary else q[..., size:]
         )
 
     def absorbs(self, queries: int, keys: int) -> bool:
@@ -213,32 +226,21 @@ class Latent(Attention):
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
         """Multiply-adds of one head in either form, made and absorbed."""
-        size = self.width // self.heads
+        size = self.size()
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
         return made, 2 * queries * self.latent * size + queries * keys * (
             2 * self.latent + self.rotary
         )
 
-    def look(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        query: jax.Array,
-        memory: LatentMemory,
-        visibility: Visibility,
-    ) -> Look:
+    def look(self, q: jax.Array, k: jax.Array, v: jax.Array, view: View) -> Look:
         """What a kernel needs: q [B,H,Tq,A], k and v of H heads or of one."""
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         return Look(
             queries=q,
             keys=k,
             values=v,
             score=lambda q, k, i, j: unfold(inner(fold(q, k.shape[1]), k), self.heads),
-            memory=memory,
-            visibility=visibility,
+            view=view,
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             product=True,
         )
@@ -246,7 +248,7 @@ class Latent(Attention):
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
         """See `Attention.cost`."""
-        size, c, r = self.width // self.heads, self.latent, self.rotary
+        size, c, r = self.size(), self.latent, self.rotary
         wide, asks = self.heads * (size + r), self.query_latent or query_width
         first = (
             dense(queries, query_width, asks) + Cost(asks, 4 * queries * asks)
@@ -257,7 +259,7 @@ class Latent(Attention):
             queries, keys, self.heads, 1, r, r, size, self.heads, query_width
         )  # alignments do not ask how wide, schemes turn R
         made_or_absorbed = Cost(
-            2 * c * self.width, 2 * self.heads * min(self.operations(queries, keys))
+            2 * c * self.heads * size, 2 * self.heads * min(self.operations(queries, keys))
         )
         kept = dense(keys, source_width, c + r) + Cost(c, 4 * keys * c) + memory(keys, c + r)
         return (
@@ -266,5 +268,5 @@ class Latent(Attention):
             + kept
             + of_parts(self, at)
             + made_or_absorbed
-            + dense(queries, self.width, self.width)
+            + dense(queries, self.heads * size, self.width)
         )

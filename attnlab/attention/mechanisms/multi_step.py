@@ -21,8 +21,8 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.cards import Card, Cost, dense
-from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.protocol import Attention, Capabilities, Reading, Rows, asking, at
+from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense
@@ -63,10 +63,14 @@ class MultiStep(Attention):
         self.look = made(MECHANISMS, self.looks)(width=self.width)
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> Any:
         """See `Attention.remember`."""
-        return self.look.remember(source, valid, capacity)
+        return self.look.remember(source, valid, capacity, **at(positions))
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
         """See `Attention.extend`."""
@@ -76,7 +80,7 @@ class MultiStep(Attention):
         self,
         query: jax.Array,
         memory: Any,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
@@ -86,9 +90,8 @@ class MultiStep(Attention):
         losses: dict[str, jax.Array] = {}
         left = []
         for number in range(self.steps):
-            before = None if so_far is None else so_far[number]
-            asked = asking(weights, before)
-            reading = self.look.read(query + total, memory, visibility, **asked)
+            asked = asking(weights, None if so_far is None else so_far[number])
+            reading = self.look.read(query + total, memory, view, **asked)
             left.append(reading.so_far)
             total = total + reading.context
             maps.append(reading.weights)

@@ -1,7 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017), with fewer key heads if wanted (MQA, GQA), any score,
 alignment and position scheme.
 
-    q, k, v = x W_q, s W_k, s W_v      H query heads of width D = width / H;  K key and value heads
+    q, k, v = x W_q, s W_k, s W_v      H query heads of width D, by default width / H;  K key and value heads
     A_h = align(score(q_h, k_g) + position bias),  g = floor(h K / H)        y = concat_h(A_h v_g) W_o
 
 By default score = q k^T / sqrt(D) and align = softmax: the paper's. K = 1 is multi-query attention
@@ -21,32 +21,32 @@ from typing import Any
 import flax.linen as nn
 import flax.struct
 import jax
-import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
 from attnlab.attention.kernels.plain import Look, fold, unfold
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.positions.protocol import Relation
 from attnlab.attention.protocol import (
     Attention,
     Capabilities,
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.config.registry import Part, kind, made
-from attnlab.errors import UserError
+from attnlab.errors import UserError, nearest
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.precision import widened
+
+PROJECTIONS = ("query", "key", "value", "out")
 
 
 @flax.struct.dataclass
@@ -60,27 +60,30 @@ class MultiHeadMemory(Memory):
 
 
 class MultiHead(Attention):
-    """H independent heads; queries, keys, values and context are H * D = width wide, keys and
-    values K * D.
+    """H independent heads; queries are H * D wide, keys and values K * D, the context is as wide as
+    the system asks.
 
     Attributes:
-      heads: H; must divide the width.
+      heads: H; must divide the width, unless `head_width` is given.
       key_heads: K; must divide H; 0 for K = H.
+      head_width: D; 0 for width / H.
       score: how a query and a key fit.
       alignment: scores to weights.
       positions: a scheme that acts on queries and keys, scores or values ("none" for none).
       dropout: rate on the attention weights, not renormalised.
-      bias: biases on all four projections.
+      bias: which of the four projections have a bias: True for all, False for none, or the names of
+        those that do, among "query", "key", "value" and "out" (Qwen 2 has the first three).
       kernel: how it is computed; none changes the result (see `kernels`).
     """
 
     heads: int = 4
     key_heads: int = 0
+    head_width: int = 0
     score: Part = "scaled_dot"
     alignment: Part = "softmax"
     positions: Part = "none"
     dropout: float = 0.0
-    bias: bool = False
+    bias: bool | tuple[str, ...] = False
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
@@ -105,10 +108,12 @@ class MultiHead(Attention):
         return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
+        if self.head_width < 0:
+            raise UserError(f"multihead: head_width={self.head_width}, must be at least 0")
+        if self.heads < 1 or (not self.head_width and self.width % self.heads):
             raise UserError(
                 f"multihead: width={self.width} is not divisible by heads={self.heads}; heads could"
-                f" be {_near(self.width, self.heads)}"
+                f" be {_near(self.width, self.heads)}, or set head_width"
             )
         if self.key_heads < 0 or self.heads % (self.key_heads or 1):
             near = _near(self.heads, self.key_heads)
@@ -116,19 +121,34 @@ class MultiHead(Attention):
                 f"multihead: heads={self.heads} is not divisible by key_heads={self.key_heads};"
                 f" key_heads could be {near}"
             )
-        shared = (self.key_heads or self.heads) * (self.width // self.heads)
-        self.w_query = Dense(self.width, self.bias)
-        self.w_key = Dense(shared, self.bias)
-        self.w_value = Dense(shared, self.bias)
-        self.out = Dense(self.width, self.bias)
+        shared = (self.key_heads or self.heads) * self.size()
+        self.w_query = Dense(self.heads * self.size(), self.biased("query"))
+        self.w_key = Dense(shared, self.biased("key"))
+        self.w_value = Dense(shared, self.biased("value"))
+        self.out = Dense(self.width, self.biased("out"))
         self.fit = made(SCORES, self.score)()
         self.align = made(ALIGNMENTS, self.alignment)()
         self.scheme = made(POSITIONS, self.positions)()
         self.drop = Dropout(self.dropout)
 
+    @nn.nowrap
+    def size(self) -> int:
+        """D."""
+        return self.head_width or self.width // self.heads
+
+    @nn.nowrap
+    def biased(self, projection: str) -> bool:
+        """Whether the projection of this name has a bias; `UserError` for names of none."""
+        if isinstance(self.bias, bool):
+            return self.bias
+        for name in self.bias:
+            if name not in PROJECTIONS:
+                raise UserError(f"multihead: bias={name!r}; {nearest(name, PROJECTIONS)}")
+        return projection in self.bias
+
     def split(self, x: jax.Array) -> jax.Array:
         """[B,T,n*D] to heads first, [B,n,T,D]."""
-        width = self.width // self.heads
+        width = self.size()
         return x.reshape(*x.shape[:2], x.shape[-1] // width, width).transpose(0, 2, 1, 3)
 
     def split_values(self, x: jax.Array) -> jax.Array:
@@ -136,21 +156,23 @@ class MultiHead(Attention):
         return self.split(x)
 
     def key_value(
-        self, looked_at: jax.Array, taken: jax.Array, first: jax.Array | int
+        self, looked_at: jax.Array, taken: jax.Array, positions: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, the first of it at
-        position `first`.
+        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, at positions [Tk]
+        or [B,Tk].
         """
         keys = self.fit.of_key(self.split(self.w_key(looked_at)))
-        return self.scheme.of_key(keys, first + jnp.arange(looked_at.shape[1])), self.split_values(
-            self.w_value(taken)
-        )
+        return self.scheme.of_key(keys, positions), self.split_values(self.w_value(taken))
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> MultiHeadMemory:
         """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity)
+        return self.remember_pairs(source, source, valid, capacity, positions)
 
     def extend(
         self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None
@@ -164,11 +186,16 @@ class MultiHead(Attention):
         values: jax.Array,
         valid: jax.Array | None = None,
         capacity: int | None = None,
+        positions: Where = 0,
     ) -> MultiHeadMemory:
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
+        made = self.key_value(keys, values, standing(positions, keys.shape[1]))
         return MultiHeadMemory(
-            known, length, *(with_room(x, known.shape[1]) for x in self.key_value(keys, values, 0))
+            known,
+            length,
+            *(with_room(x, known.shape[1]) for x in made),
+            positions=beginning(positions, known),
         )
 
     def extend_pairs(
@@ -179,22 +206,22 @@ class MultiHead(Attention):
         valid: jax.Array | None = None,
     ) -> MultiHeadMemory:
         """See `Attention.extend_pairs`."""
-        more_keys, more_values = self.key_value(keys, values, memory.length)
+        more_keys, more_values = self.key_value(keys, values, memory.following(keys.shape[1]))
         return memory.appended(valid, keys=more_keys, values=more_values)
 
     def read(
         self,
         query: jax.Array,
         memory: MultiHeadMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         so_far = self.no_looks(memory) if so_far is None else so_far
         if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, visibility, weights, so_far)
-        look = self.look(query, memory, visibility, so_far)
+            return one_by_one(self, query, memory, view, weights, so_far)
+        look = self.look(query, memory, view, so_far)
         context, found, so_far = attend(self, look, self.kernel, weights)
         joined = self.join(context, query)
         return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
@@ -212,11 +239,11 @@ class MultiHead(Attention):
         )
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
     ) -> Look:
         """What a kernel needs to know of a query [B,Tq,dq] and a memory, and of earlier looks."""
         pairs = pairs_of(self.fit, so_far)
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
+        view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
         scale, width = self.fit.scale(q.shape[-1]), q.shape[-1]
         raised = self.fit.of_query(q, width)
@@ -231,26 +258,18 @@ class MultiHead(Attention):
         def bias(
             queries: tuple[jax.Array, jax.Array], i: jax.Array, j: jax.Array
         ) -> jax.Array | None:
-            return self.scheme.bias(
-                queries[1], Relation(i, j, visibility.is_causal, scale, visibility.trees)
-            )
+            return self.scheme.bias(queries[1], view.among(i, j), scale)
 
         def relative(weights: jax.Array, i: jax.Array, j: jax.Array) -> jax.Array | None:
-            return self.scheme.values(
-                weights,
-                Relation(i, j, visibility.is_causal, scale, visibility.trees),
-                memory.values.shape[-1],
-            )
+            return self.scheme.values(weights, view.among(i, j), memory.values.shape[-1])
 
         return Look(
-            queries=(self.scheme.of_query(raised, i) * scale, q),
+            queries=(self.scheme.of_query(raised, view.i) * scale, q),
             keys=memory.keys,
             values=memory.values,
             score=score,
-            memory=memory,
-            visibility=visibility,
+            view=view,
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             relative=relative if "value" in self.scheme.hooks else None,
             product=self.fit.product,
@@ -262,7 +281,7 @@ class MultiHead(Attention):
     @nn.nowrap
     def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
         """What the parts meet."""
-        size = self.width // self.heads
+        size = self.size()
         return Sizes(
             queries,
             keys,
@@ -280,14 +299,15 @@ class MultiHead(Attention):
         """See `Attention.cost`."""
         at = self.sizes(queries, keys, query_width)
         size, shared = at.key_width, at.key_heads
-        asked = dense(queries, query_width, self.width, self.bias) + dense(
-            queries, self.width, self.width, self.bias
+        asked = dense(queries, query_width, at.heads * size, self.biased("query")) + dense(
+            queries, at.heads * size, self.width, self.biased("out")
         )
         kept = made(SCORES, self.score)(parent=None).kept(size)
-        both = dense(keys, source_width, 2 * shared * size, self.bias) + memory(
-            keys, shared * (kept + size)
+        both = dense(keys, source_width, shared * size, self.biased("key")) + dense(
+            keys, source_width, shared * size, self.biased("value")
         )
-        return asked + both + of_parts(self, at) + Cost(flops=2 * at.pairs * size)
+        room = memory(keys, shared * (kept + size))
+        return asked + both + room + of_parts(self, at) + Cost(flops=2 * at.pairs * size)
 
 
 def _near(number: int, wanted: int) -> str:

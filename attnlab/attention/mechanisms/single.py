@@ -20,7 +20,6 @@ import flax.struct
 import jax
 
 from attnlab.attention.alignments import ALIGNMENTS
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost, Sizes, memory, of_parts
 from attnlab.attention.kernels import KernelName
 from attnlab.attention.kernels.choice import attend
@@ -31,12 +30,13 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    beginning,
     with_room,
     written,
 )
 from attnlab.attention.scores import SCORES
 from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
-from attnlab.attention.visibility import EVERYTHING, Visibility
+from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dropout
@@ -102,10 +102,14 @@ class Single(Attention):
         return keys[:, None], values[:, None]
 
     def remember(
-        self, source: jax.Array, valid: jax.Array | None = None, capacity: int | None = None
+        self,
+        source: jax.Array,
+        valid: jax.Array | None = None,
+        capacity: int | None = None,
+        positions: Where = 0,
     ) -> SingleMemory:
         """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity)
+        return self.remember_pairs(source, source, valid, capacity, positions)
 
     def extend(
         self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None
@@ -119,12 +123,14 @@ class Single(Attention):
         values: jax.Array,
         valid: jax.Array | None = None,
         capacity: int | None = None,
+        positions: Where = 0,
     ) -> SingleMemory:
         """See `Attention.remember_pairs`."""
         known, length = written(keys, valid, capacity)
         keys, values = self.keys_and_values(keys, values)
         scored, taken = (with_room(x, known.shape[1]) for x in (self.fit.of_key(keys), values))
-        return SingleMemory(known, length, scored, taken, keys.shape[-1])
+        stands = beginning(positions, known)
+        return SingleMemory(known, length, scored, taken, keys.shape[-1], positions=stands)
 
     def extend_pairs(
         self,
@@ -141,14 +147,14 @@ class Single(Attention):
         self,
         query: jax.Array,
         memory: SingleMemory,
-        visibility: Visibility = EVERYTHING,
+        view: View = EVERYTHING,
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
         if self.fit.looks_back and query.shape[1] != 1:
-            return one_by_one(self, query, memory, visibility, weights, so_far)
-        found, given, so_far = self.found(query, query, memory, visibility, weights, so_far)
+            return one_by_one(self, query, memory, view, weights, so_far)
+        found, given, so_far = self.found(query, query, memory, view, weights, so_far)
         return Reading(found, self.capture(given, memory, weights), so_far=so_far)
 
     def no_looks(self, memory: SingleMemory) -> Any:
@@ -160,7 +166,7 @@ class Single(Attention):
         asks: jax.Array,
         query: jax.Array,
         memory: SingleMemory,
-        visibility: Visibility,
+        view: View,
         weights: bool,
         so_far: Any,
     ) -> tuple[jax.Array, jax.Array | None, Any]:
@@ -169,17 +175,14 @@ class Single(Attention):
         """
         so_far = self.no_looks(memory) if so_far is None else so_far
         pairs = pairs_of(self.fit, so_far)
-        i, j = visibility.positions(query.shape[1], memory.valid.shape[1], memory.length)
         q = asks[:, None]
         look = Look(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,
             score=lambda q, k, i, j: pairs(q, k, j),
-            memory=memory,
-            visibility=visibility,
+            view=view.onto(memory, query),
             align=self.align,
-            place=Place(query, i, j, memory.valid.sum(axis=1)),
             drop=self.drop,
             product=self.fit.product,
             so_far=so_far,

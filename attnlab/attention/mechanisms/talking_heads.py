@@ -19,12 +19,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention.alignments.protocol import Place
 from attnlab.attention.cards import Card, Cost
 from attnlab.attention.kernels.plain import Look
 from attnlab.attention.mechanisms.multihead import MultiHead, MultiHeadMemory
 from attnlab.attention.protocol import Rows
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
 
@@ -57,14 +56,14 @@ class TalkingHeads(MultiHead):
         self.mix_weights = self.param("mix_weights", identity, (self.heads, self.heads))
 
     def look(
-        self, query: jax.Array, memory: MultiHeadMemory, visibility: Visibility, so_far: Any = None
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
     ) -> Look:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, visibility, so_far)
+        look = super().look(query, memory, view, so_far)
 
-        def align(scores: jax.Array, mask: jax.Array | None, place: Place) -> jax.Array:
+        def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
             mixed = jnp.einsum("bhqk,hl->blqk", scores, widened(self.mix_scores))
-            weights = self.align(mixed, mask, place)
+            weights = self.align(mixed, mask, view)
             return jnp.einsum("blqk,lm->bmqk", weights, widened(self.mix_weights))
 
         return look.replace(align=align)

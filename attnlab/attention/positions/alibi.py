@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import View
 from attnlab.layers.precision import inner_dtype
 
 
@@ -33,12 +34,11 @@ class Alibi(PositionScheme):
     hooks = frozenset({"score"})
     card = Card("relative", 2022, "Press et al., Train Short, Test Long, ICLR 2022", "T^2")
 
-    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
-        """See `PositionScheme.bias`: -m_h |i - j|, float32 [1,H,Tq,Tk]."""
+    def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
+        """See `PositionScheme.bias`: -m_h |i - j|, float32 [1 or B,H,Tq,Tk]."""
         slope = jnp.asarray(slopes(q.shape[1]), inner_dtype(q))[:, None, None] * self.strength
-        return -(slope * jnp.abs(relation.i[:, None] - relation.j[None, :]).astype(slope.dtype))[
-            None
-        ]
+        apart = jnp.abs(view.rows - view.columns)
+        return -(slope * apart.astype(slope.dtype))
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

@@ -9,32 +9,13 @@ Generalization in Transformers", NeurIPS 2023.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import ClassVar
 
 import flax.linen as nn
 import jax
 
 from attnlab.attention.cards import Card, Cost, Sizes
-
-
-@dataclasses.dataclass(frozen=True)
-class Relation:
-    """How the queries of a look stand to its keys, for the hooks that act on pairs.
-
-    Attributes:
-      i, j: positions of queries [Tq] and keys [Tk], int32, from 0; any block of either.
-      causal: no query sees a later key (a scheme may spend its range on the past).
-      scale: what the score multiplies inner products with; a bias that is one of query and key
-        parts wants it too.
-      trees: see `Visibility.trees`.
-    """
-
-    i: jax.Array
-    j: jax.Array
-    causal: bool = False
-    scale: float = 1.0
-    trees: jax.Array | None = None
+from attnlab.attention.view import View
 
 
 class PositionScheme(nn.Module):
@@ -64,22 +45,29 @@ class PositionScheme(nn.Module):
         return x
 
     def of_query(self, q: jax.Array, i: jax.Array) -> jax.Array:
-        """Hook "query_key": unscaled q [B,H,Tq,D] at positions i [Tq] to [B,H,Tq,D]."""
+        """Hook "query_key": unscaled q [B,H,Tq,D] at positions i, [Tq] or [B,Tq], to [B,H,Tq,D]."""
         return q
 
     def of_key(self, k: jax.Array, j: jax.Array) -> jax.Array:
-        """Hook "query_key": k [B,K,Tk,D] at positions j [Tk] to [B,K,Tk,D]; it is what a memory
-        keeps.
+        """Hook "query_key": k [B,K,Tk,D] at positions j, [Tk] or [B,Tk], to [B,K,Tk,D]; it is what
+        a memory keeps.
         """
         return k
 
-    def bias(self, q: jax.Array, relation: Relation) -> jax.Array | None:
+    def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array | None:
         """Hook "score": q [B,H,Tq,D], unscaled and before `of_query`, to a bias broadcastable to
         [B,H,Tq,Tk]; None for none.
+
+        Args:
+          q: queries of any block of a look.
+          view: where they and the keys stand; whether no query sees a later key (a scheme may spend
+            its range on the past); trees.
+          scale: what the score multiplies inner products with; a bias that is one of query and key
+            parts wants it too.
         """
         return None
 
-    def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
+    def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
         """Hook "value": weights [B,H,Tq,Tk] to what is added to the context [B,H,Tq,width]; None
         for none.
         """

@@ -67,12 +67,13 @@ class Rope(PositionScheme):
         return self.turned(k, j)
 
     def turned(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """x [B,n,T,D] at positions [T]; angles, sines and products in float32, the result in the
-        dtype of x.
+        """x [B,n,T,D] at positions [T] or [B,T]; angles, sines and products in float32, the result
+        in the dtype of x.
         """
         count = self.channels(x.shape[-1])
         frequencies = jnp.asarray(self.scaled.frequencies(self.base, count), inner_dtype(x))
-        angle = positions.astype(frequencies.dtype)[:, None] * frequencies
+        angle = positions.astype(frequencies.dtype)[..., None] * frequencies
+        angle = angle[:, None] if positions.ndim == 2 else angle  # the same for all heads
         cosine, sine = (self.scaled.temperature * wave for wave in (jnp.cos(angle), jnp.sin(angle)))
         shape, axis = (
             ((count // 2, 2), -1) if self.layout == "interleaved" else ((2, count // 2), -2)

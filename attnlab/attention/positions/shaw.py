@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import GLOROT
 from attnlab.layers.precision import inner_dtype, widened
@@ -59,21 +60,21 @@ class Shaw(PositionScheme):
         """The table "keys" or "values", [2k+1, width]."""
         return jnp.asarray(self.param(name, GLOROT, (2 * self.clip + 1, width)))
 
-    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
+    def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """See `PositionScheme.bias`: scale * q_i . a^K[r(i,j)], float32 [B,H,Tq,Tk]."""
-        return relation.scale * key_part(q, self.table("keys", q.shape[-1]), self.rows(relation))
+        return scale * key_part(q, self.table("keys", q.shape[-1]), self.rows(view))
 
-    def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
+    def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
         """See `PositionScheme.values`: sum_j w_ij a^V[r(i,j)], float32 [B,H,Tq,width]."""
         return (
-            value_part(weights, self.table("values", width), self.rows(relation))
+            value_part(weights, self.table("values", width), self.rows(view))
             if self.sides == "both"
             else None
         )
 
-    def rows(self, relation: Relation) -> jax.Array:
-        """r [Tq,Tk], int32."""
-        return clipped(relation.j[None, :] - relation.i[:, None], self.clip)
+    def rows(self, view: View) -> jax.Array:
+        """r, int32 [Tq,Tk], or [B,Tq,Tk] where rows differ."""
+        return clipped(view.distance, self.clip)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -92,15 +93,21 @@ def clipped(distance: jax.Array, clip: int) -> jax.Array:
 
 
 def key_part(q: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """q_i . table[rows_ij]: q [...,Tq,D], table [R,D], rows [Tq,Tk] to float32 [...,Tq,Tk]."""
+    """q_i . table[rows_ij]: q [B,H,Tq,D], table [R,D], rows [Tq,Tk] or [B,Tq,Tk] to float32
+    [B,H,Tq,Tk].
+    """
+    if rows.ndim == 3:
+        return jax.vmap(key_part, (0, None, 0))(q, table, rows)
     products = jnp.einsum("...qd,rd->...qr", q, table, preferred_element_type=inner_dtype(q, table))
     return products.at[..., jnp.arange(rows.shape[0])[:, None], rows].get(mode="promise_in_bounds")
 
 
 def value_part(weights: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
-    """sum_j weights_ij table[rows_ij]: weights [...,Tq,Tk], table [R,Dv], rows [Tq,Tk] to float32
-    [...,Tq,Dv].
+    """sum_j weights_ij table[rows_ij]: weights [B,H,Tq,Tk], table [R,Dv], rows [Tq,Tk] or [B,Tq,Tk]
+    to float32 [B,H,Tq,Dv].
     """
+    if rows.ndim == 3:
+        return jax.vmap(value_part, (0, None, 0))(weights, table, rows)
     sums = jnp.zeros((*weights.shape[:-1], table.shape[0]), inner_dtype(weights))
     sums = sums.at[..., jnp.arange(rows.shape[0])[:, None], rows].add(
         widened(weights), mode="promise_in_bounds"

@@ -9,7 +9,7 @@ The trees come as the index of each word's head, so all functions here are pure 
 arrays. `tree_distance` is the number of edges between two words, beside the paper's signed form.
 
 The relative form is Shaw's once more with another distance: its vectors are added to those of the
-place in the sentence. The distances of a batch come with the visibility, `Visibility(rule,
+place in the sentence. The distances of a batch come with the view, `View(rule,
 trees=structural_distance(heads, valid))`, and are looked up by position, so that they cover the
 whole sequence in cached decoding too. Where none are given, as beyond them, all words hang from the
 one root: distance 0.
@@ -32,9 +32,11 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
-from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.positions.shaw import Shaw, clipped, key_part, value_part
 from attnlab.attention.positions.sinusoidal import sinusoid
+from attnlab.attention.view import View
+from attnlab.attention.visibility.given import looked_up
 from attnlab.errors import UserError
 from attnlab.layers.dense import GLOROT, matmul
 from attnlab.layers.precision import inner_dtype, widened
@@ -104,36 +106,29 @@ class SyntaxRelative(Shaw):
         "T^2 + T k D",
     )
 
-    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
+    def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """See `PositionScheme.bias`: scale * q_i . (a^K of the sentence + b^K of the tree), float32
         [B,H,Tq,Tk].
         """
-        of_tree = jax.vmap(key_part, (0, None, 0))(
-            q, self.table("tree_keys", q.shape[-1]), self.tree_rows(relation, len(q))
-        )
-        return super().bias(q, relation) + relation.scale * of_tree
+        rows = self.tree_rows(view, len(q))
+        of_tree = key_part(q, self.table("tree_keys", q.shape[-1]), rows)
+        return super().bias(q, view, scale) + scale * of_tree
 
-    def values(self, weights: jax.Array, relation: Relation, width: int) -> jax.Array | None:
+    def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
         """See `PositionScheme.values`: sum_j w_ij (a^V + b^V), float32 [B,H,Tq,width]."""
-        of_sentence = super().values(weights, relation, width)
+        of_sentence = super().values(weights, view, width)
         if of_sentence is None:
             return None
-        rows = self.tree_rows(relation, len(weights))
-        return of_sentence + jax.vmap(value_part, (0, None, 0))(
-            weights, self.table("tree_values", width), rows
-        )
+        rows = self.tree_rows(view, len(weights))
+        return of_sentence + value_part(weights, self.table("tree_values", width), rows)
 
-    def tree_rows(self, relation: Relation, batch: int) -> jax.Array:
+    def tree_rows(self, view: View, batch: int) -> jax.Array:
         """The rows of the tables [B,Tq,Tk], int32."""
-        shape = (batch, len(relation.i), len(relation.j))
-        if relation.trees is None:
+        shape = (batch, *view.size)
+        if view.trees is None:
             return jnp.full(shape, self.clip)
-        known = jnp.pad(
-            relation.trees, ((0, 0), (0, 1), (0, 1))
-        )  # beyond its end the last entry, 0
-        picked = jnp.take(
-            jnp.take(known, relation.i, axis=1, mode="clip"), relation.j, axis=2, mode="clip"
-        )
+        known = jnp.pad(view.trees, ((0, 0), (0, 1), (0, 1)))  # beyond its end the last entry, 0
+        picked, _ = looked_up(looked_up(known, view.i, axis=1)[0], view.j, axis=2)
         return jnp.broadcast_to(clipped(picked, self.clip), shape)
 
     @nn.nowrap

@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 
 
@@ -61,21 +62,16 @@ class T5(PositionScheme):
             )
 
     @nn.compact
-    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
-        """See `PositionScheme.bias`: b_h[bucket(j - i)], [1,H,Tq,Tk]."""
+    def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
+        """See `PositionScheme.bias`: b_h[bucket(j - i)], [1 or B,H,Tq,Tk]."""
         heads, width = q.shape[1], q.shape[3]
         table = jnp.asarray(
             self.param(
                 "table", nn.initializers.normal((heads * width) ** -0.5), (self.buckets, heads)
             )
         )
-        rows = bucket(
-            relation.j[None, :] - relation.i[:, None],
-            relation.causal,
-            self.buckets,
-            self.max_distance,
-        )
-        return table.T[:, rows][None]
+        rows = bucket(view.distance, view.is_causal, self.buckets, self.max_distance)
+        return table.T[:, rows][None] if rows.ndim == 2 else table.T[:, rows].swapaxes(0, 1)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:

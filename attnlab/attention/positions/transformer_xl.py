@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.cards import Card, Cost, Sizes
-from attnlab.attention.positions.protocol import PositionScheme, Relation
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import View
 from attnlab.layers.dense import GLOROT
 from attnlab.layers.precision import inner_dtype, widened
 
@@ -59,17 +60,20 @@ class TransformerXL(PositionScheme):
         u, _, _ = self.weights(q.shape[1], q.shape[3])
         return q + u[:, None].astype(q.dtype)
 
-    def bias(self, q: jax.Array, relation: Relation) -> jax.Array:
+    def bias(self, q: jax.Array, view: View, scale: float = 1.0) -> jax.Array:
         """See `PositionScheme.bias`: scale * (q_i + w) . (R_{i-j} W_r), float32 [B,H,Tq,Tk]."""
         _, w, projection = self.weights(q.shape[1], q.shape[3])
         frequency = jnp.asarray(
             self.base ** -(np.arange(0, projection.shape[0], 2) / projection.shape[0]),
             inner_dtype(q, projection),
         )
-        if not (len(relation.i) and len(relation.j)):
-            return jnp.zeros((*q.shape[:3], len(relation.j)), frequency.dtype)
-        whole = _consecutive(relation.i) & _consecutive(relation.j)
+        i, j = view.i, view.j
+        if not (i.size and j.size):
+            return jnp.zeros((*q.shape[:3], view.size[1]), frequency.dtype)
         asked = widened(q) + w[:, None]
+        if i.ndim == 2 or j.ndim == 2:
+            return scale * by_pairs(asked, widened(projection), frequency, i, j)
+        whole = _consecutive(i) & _consecutive(j)
         both = jax.lax.cond(
             whole,
             by_diagonals,
@@ -77,10 +81,10 @@ class TransformerXL(PositionScheme):
             asked,
             widened(projection),
             frequency,
-            relation.i,
-            relation.j,
+            i,
+            j,
         )
-        return relation.scale * both
+        return scale * both
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -119,8 +123,8 @@ def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
 def by_pairs(
     asked: jax.Array, projection: jax.Array, frequency: jax.Array, i: jax.Array, j: jax.Array
 ) -> jax.Array:
-    """The same for any i and j, by sin(i-j) = sin i cos j - cos i sin j and cos(i-j) = cos i cos j
-    + sin i sin j; no [Tq,Tk,D].
+    """The same for any i and j, [Tq] and [Tk] or [B,Tq] and [B,Tk], by sin(i-j) = sin i cos j - cos
+    i sin j and cos(i-j) = cos i cos j + sin i sin j; no [Tq,Tk,D].
     """
     of_sines, of_cosines = jnp.split(
         jnp.einsum("bhqd,ehd->bhqe", asked, projection), [len(frequency)], axis=-1
@@ -128,14 +132,15 @@ def by_pairs(
     of_cosines = jnp.pad(
         of_cosines, [(0, 0)] * 3 + [(0, len(frequency) - of_cosines.shape[-1])]
     )  # an odd d has one cosine fewer
-    sine, cosine = jnp.sin(i[:, None] * frequency), jnp.cos(i[:, None] * frequency)
+    angle = i[..., None] * frequency
+    angle = angle[:, None] if i.ndim == 2 else angle  # the same for all heads
+    sine, cosine = jnp.sin(angle), jnp.cos(angle)
     turned = jnp.concatenate(
         [of_cosines * sine - of_sines * cosine, of_sines * sine + of_cosines * cosine], axis=-1
     )
-    angle = j[:, None] * frequency
-    return jnp.einsum(
-        "bhqe,ke->bhqk", turned, jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
-    )
+    angle = j[..., None] * frequency
+    table = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+    return jnp.einsum("bhqe,ke->bhqk" if j.ndim == 1 else "bhqe,bke->bhqk", turned, table)
 
 
 def _consecutive(positions: jax.Array) -> jax.Array:

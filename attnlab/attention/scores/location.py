@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes, dense
 from attnlab.attention.scores.protocol import NEVER, Score, at_least
+from attnlab.attention.visibility.given import looked_up
 from attnlab.layers.dense import Dense
 from attnlab.layers.precision import widened
 
@@ -60,8 +61,8 @@ class Location(Score):
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """See `Score.pairs`."""
-        scores = widened(jnp.take(q, j, axis=-1, mode="clip"))
-        return jnp.where(j < self.limit, scores, NEVER)
+        scores, known = looked_up(q, j, axis=3)
+        return jnp.where(known, widened(scores), NEVER)
 
     @nn.nowrap
     def kept(self, key_width: int) -> int:

@@ -60,8 +60,8 @@ class Score(nn.Module):
         return 1.0
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
-        """Scaled q [B,H,Tq,A] against k [B,H,Tk,A] whose keys stand at positions j [Tk]: e
-        [B,H,Tq,Tk], float32.
+        """Scaled q [B,H,Tq,A] against k [B,H,Tk,A] whose keys stand at positions j, [Tk]
+        or [B,Tk]: e [B,H,Tq,Tk], float32.
 
         Kernels call it on blocks of either side: an entry may depend on its own query, key and
         position only.

@@ -1,12 +1,12 @@
 """Who may see whom: rules that combine with `&` and `|`, kept as structure and turned into a mask
 only where a kernel wants one.
 
-    CAUSAL & Window(256)        CAUSAL & (Local(64) | Global((0,)))        Visibility(longformer(512, marked))
+    CAUSAL & Window(256)        CAUSAL & (Local(64) | Global((0,)))        View(longformer(512, marked))
 
-A rule is a statement about the absolute positions of a query and a key; a `Visibility`, which is
-what mechanisms take, is a rule together with where the queries stand. `CAUSAL` and `EVERYTHING` are
-visibilities, and so is whatever is combined with one. Key padding is the memory's own business and
-not here. A config names a rule by `VISIBILITIES`: a new one is one line there.
+A rule is a statement about the absolute positions of a query and a key; a `View` (`view.py`), which
+is what mechanisms take, is a rule together with where the tokens stand and which of them are real.
+`CAUSAL` and `EVERYTHING` are views, and so is whatever is combined with one. A config names a rule
+by `VISIBILITIES`: a new one is one line there.
 """
 
 from attnlab.attention.visibility.bands import Causal, Stride, Window, dilated
@@ -20,12 +20,9 @@ from attnlab.attention.visibility.sparse_transformer import (
     sparse_fixed,
     sparse_strided,
 )
-from attnlab.attention.visibility.whole import CAUSAL, EVERYTHING, Visibility
 from attnlab.config.registry import Table
 
 __all__ = [
-    "CAUSAL",
-    "EVERYTHING",
     "VISIBILITIES",
     "AllOf",
     "AnyOf",
@@ -41,7 +38,6 @@ __all__ = [
     "Segments",
     "Stride",
     "Summary",
-    "Visibility",
     "Window",
     "bigbird",
     "dilated",

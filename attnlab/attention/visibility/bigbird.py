@@ -56,7 +56,10 @@ class RandomBlocks(Rule):
         """See `Rule.allows`."""
         drawn = self._drawn()
         rows, columns = (jnp.clip(at // self.block, 0, drawn.shape[1] - 1) for at in (i, j))
-        return jnp.take(jnp.take(jnp.asarray(drawn), rows, axis=1), columns, axis=2)[None]
+        if i.ndim == j.ndim == 1:
+            return jnp.take(jnp.take(jnp.asarray(drawn), rows, axis=1), columns, axis=2)[None]
+        picked = jnp.asarray(drawn)[:, rows[..., :, None], columns[..., None, :]]
+        return picked.swapaxes(0, 1)
 
     def touches(self, i0: int, i1: int, j0: int, j1: int) -> bool:
         """See `Rule.touches`."""

@@ -110,10 +110,15 @@ def looked_up(
 ) -> tuple[jax.Array, jax.Array]:
     """The entries of x at positions [t] along an axis, whose first entry stands at `first`; and
     which are known, broadcastable to them.
+
+    Positions may be [B,t], others for each row: of x [B or 1,...], whose first axis is the rows'.
     """
     x = jnp.asarray(x)
     index = at - first
     known = (index >= 0) & (index < x.shape[axis])
-    return jnp.take(x, index, axis=axis, mode="clip"), known.reshape(
-        [-1 if a == axis else 1 for a in range(x.ndim)]
-    )
+    shape = [-1 if a == axis else 1 for a in range(x.ndim)]
+    if index.ndim == 1:
+        return jnp.take(x, index, axis=axis, mode="clip"), known.reshape(shape)
+    shape[0] = len(index)
+    found = jnp.take_along_axis(x, index.reshape(shape), axis=axis, mode="clip")
+    return found, known.reshape(shape)

@@ -57,8 +57,9 @@ class Global(Rule):
         return known.issuperset(range(i0, i1)) or known.issuperset(range(j0, j1))
 
     def _globals(self, at: jax.Array) -> jax.Array:
-        """[B or 1,t], whether the tokens at positions [t] are global."""
-        listed = jnp.any(at[:, None] == np.array(self.positions, np.int32), axis=1)[None]
+        """[B or 1,t], whether the tokens at positions [t] or [B,t] are global."""
+        listed = jnp.any(at[..., None] == np.array(self.positions, np.int32), axis=-1)
+        listed = listed if at.ndim == 2 else listed[None]
         if self.marked is None:
             return listed
         marks, known = looked_up(self.marked, at, axis=1)

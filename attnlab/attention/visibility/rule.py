@@ -26,8 +26,10 @@ class Rule:
     """
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
-        """Whether queries at positions i [tq] may see keys at positions j [tk]: boolean [1 or B, 1
-        or H, 1 or tq, 1 or tk].
+        """Whether queries at positions i may see keys at positions j, [tq] and [tk], or [B,tq] and
+        [B,tk] where rows stand elsewhere: boolean [1 or B, 1 or H, 1 or tq, 1 or tk].
+
+        `grid` makes the two broadcast to every pair.
         """
         raise NotImplementedError
 
@@ -180,8 +182,20 @@ class PerHead(Rule):
 
 
 def grid(i: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Positions [tq] and [tk] as [1,1,tq,1] and [1,1,1,tk], which broadcast to every pair."""
-    return i[None, None, :, None], j[None, None, None, :]
+    """Positions [tq] and [tk], or [B,tq] and [B,tk], as [1 or B,1,tq,1] and [1 or B,1,1,tk], which
+    broadcast to every pair.
+    """
+    return rows_of(i), columns_of(j)
+
+
+def rows_of(i: jax.Array) -> jax.Array:
+    """Positions of queries [tq] or [B,tq] as [1 or B,1,tq,1]."""
+    return i[:, None, :, None] if i.ndim == 2 else i[None, None, :, None]
+
+
+def columns_of(j: jax.Array) -> jax.Array:
+    """Positions of keys [tk] or [B,tk] as [1 or B,1,1,tk]."""
+    return j[:, None, None, :] if j.ndim == 2 else j[None, None, None, :]
 
 
 def distances(i0: int, i1: int, j0: int, j1: int) -> tuple[int, int]:

@@ -18,9 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from attnlab.config import call_file
+from attnlab.config import stated
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define.axes import grid
 from attnlab.experiments.define.search import Range, Search, choice, integers, log_uniform, uniform
@@ -128,8 +126,7 @@ class Words:
 
     def _scores(self) -> tuple[tuple[str, str], tuple[str, str]]:
         """Measure and selection."""
-        stated = call_file(self.config, "get_config", "config file")
-        task = stated.get("task", "") if isinstance(stated, ConfigDict) else ""
+        task = stated(self.config).get("task", "")
         select = ("accuracy", "max") if task == "classification" else ("loss", "min")
         name, _, mode = self.measure.partition(",")
         if mode not in ("", "min", "max"):

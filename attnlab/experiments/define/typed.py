@@ -2,8 +2,8 @@
 identities hash values, not how they are spelt.
 
 Needs no jax: what a component's own field is called and defaults to is for planning to say. A text
-whose place neither the experiment nor its config file gives a value becomes one where that cannot
-change what it means, and stays a text elsewhere.
+whose place neither the experiment nor its config file nor a default gives a value becomes one where
+that cannot change what it means, and stays a text elsewhere.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from attnlab.config import call_file, flat
-from attnlab.config.checks import read_value
+from attnlab.config import flat, stated
+from attnlab.config.nodes import known_defaults
+from attnlab.config.values import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import text
 
 
 def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """Texts as values of the types that their places have.
+    """Texts as values of the types that their places have, in the experiment, in its config file, or
+    by the default of a setting.
 
     Args:
       settings: dotted name to text.
@@ -33,10 +33,9 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
     """
     if not settings:
         return {}
-    stated = call_file(config, "get_config", "config file")
-    known = flat(stated) if isinstance(stated, ConfigDict) else {}
+    places = (base, {**known_defaults(), **flat(stated(config))})
     return {
-        name: _value(name, given, [place[name] for place in (base, known) if name in place])
+        name: _value(name, given, [place[name] for place in places if name in place])
         for name, given in settings.items()
     }
 

@@ -5,7 +5,8 @@ this room; imports no jax.
 what it writes.
 """
 
+from attnlab.experiments.plan.candidate import Candidate, Trial
 from attnlab.experiments.plan.client import draft, ensure, grow
-from attnlab.experiments.plan.plan import Candidate, Plan, Trial, locked
+from attnlab.experiments.plan.plan import Plan, locked
 
 __all__ = ["Candidate", "Plan", "Trial", "draft", "ensure", "grow", "locked"]

@@ -11,7 +11,14 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from attnlab.errors import UserError
+from ml_collections import ConfigDict
+
+from attnlab import config as configs
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.plan.building import Builder
+from attnlab.experiments.plan.candidate import Wanted
+from attnlab.experiments.plan.kinds import Met
+from attnlab.experiments.plan.plan import Plan
 
 Count = Callable[[int], float]
 
@@ -92,3 +99,63 @@ def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
         return max(below + step, math.ceil(min(guess, 8 * below) / step) * step)
     nearest = min(max(round(guess / step) * step, below + step), above - step)
     return nearest if len(seen) % 3 else (below + above) // (2 * step) * step
+
+
+def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
+    """`Candidate.budget`: the knob solved so that the count is that of the variant to match, with
+    the same tuned settings.
+    """
+    assert plan.budget is not None
+    knob, to, what = (
+        plan.budget["knobs"].get(wanted.variant, plan.budget["knob"]),
+        plan.budget["to"],
+        plan.budget["match"],
+    )
+    own = (
+        wanted.variant in plan.budget["knobs"]
+    )  # it may say where the search for its own knob begins
+    if knob in wanted.tuned or (
+        wanted.variant != to and not own and knob in plan.variants[wanted.variant]
+    ):
+        raise UserError(
+            f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another"
+            " knob"
+        )
+    goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
+    start = _whole(builder.config(wanted.overrides), knob)
+    if wanted.variant == to:
+        return {
+            "wanted": goal,
+            "reached": goal,
+            "knob": knob,
+            "value": start,
+            "matched": True,
+            "note": "the others are matched to it",
+        }
+    solution = solve(
+        lambda value: builder.count(builder.resolved({**wanted.overrides, knob: value}), what),
+        start,
+        goal,
+    )
+    matched = abs(solution.reached / goal - 1) <= plan.budget["within"]
+    note = "" if matched else solution.note
+    return {
+        "wanted": goal,
+        "reached": solution.reached,
+        "knob": knob,
+        "value": solution.value,
+        "matched": matched,
+        "note": note,
+    }
+
+
+def _whole(config: ConfigDict, knob: str) -> int:
+    """The value of the knob in a config."""
+    settings = configs.flat(config)
+    if knob not in settings:
+        raise UserError(f"budget.knob {knob!r}: no such setting; {nearest(knob, settings)}")
+    if type(settings[knob]) is not int or settings[knob] < 1:
+        raise UserError(
+            f"budget.knob {knob!r} is {settings[knob]!r}; a whole number of at least 1 is needed"
+        )
+    return int(settings[knob])

@@ -20,8 +20,9 @@ from attnlab.experiments.define import (
     definition_hash,
     load_experiment,
 )
+from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.growth import FLAG, check_code, check_growth, planned_before
-from attnlab.experiments.plan.plan import Candidate, Plan
+from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
 
 _PACKAGE = Path(__file__).resolve().parents[3]

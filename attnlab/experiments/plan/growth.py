@@ -11,7 +11,8 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.experiments.define import spelt, text
-from attnlab.experiments.plan.plan import Candidate, Plan
+from attnlab.experiments.plan.candidate import Candidate
+from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest, differences
 from attnlab.records.sealed import CHOICE

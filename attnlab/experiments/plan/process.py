@@ -19,19 +19,17 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from attnlab import config as configs
-from attnlab.errors import UserError, nearest, show_traceback, told, users_code
+from attnlab.errors import UserError, show_traceback, told, users_code
 from attnlab.experiments.define import (
     AS_IT_IS,
     Changes,
-    check_derived,
     definition,
     definition_hash,
-    forms,
-    is_derived,
     load_experiment,
 )
-from attnlab.experiments.plan.budgets import solve
+from attnlab.experiments.plan.budgets import matched
 from attnlab.experiments.plan.building import Builder, naming
+from attnlab.experiments.plan.candidate import Candidate, Counted, Wanted, with_code
 from attnlab.experiments.plan.growth import (
     FLAG,
     begun,
@@ -41,11 +39,10 @@ from attnlab.experiments.plan.growth import (
     check_kept,
     planned_before,
 )
-from attnlab.experiments.plan.kinds import Met
-from attnlab.experiments.plan.plan import Candidate, Counted, Plan, Wanted, locked, with_code
+from attnlab.experiments.plan.metrics import check_metrics
+from attnlab.experiments.plan.plan import Plan, locked
 from attnlab.records import provenance
 from attnlab.records.files import timestamp
-from attnlab.records.measures import declared
 from attnlab.records.sealed import CHOICE
 
 
@@ -215,7 +212,7 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
     for one in wanted[:1]:
         with naming(one.variant, one.tuned):
             task = builder.task(resolved[one.id])
-        _check_metrics(plan, task)
+        check_metrics(plan, task)
     return [_candidate(plan, one, builder) for one in wanted]
 
 
@@ -243,7 +240,7 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
     with naming(wanted.variant, wanted.tuned):
         overrides, budget = dict(wanted.overrides), None
         if plan.budget is not None:
-            budget = _matched(plan, wanted, builder)
+            budget = matched(plan, wanted, builder)
             if wanted.variant != plan.budget["to"]:
                 overrides[budget["knob"]] = budget["value"]
         config = builder.config(overrides)
@@ -324,66 +321,6 @@ def _files(plan: Plan) -> provenance.Code:
     )
 
 
-def _matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
-    """`Candidate.budget`: the knob solved so that the count is that of the variant to match, with
-    the same tuned settings.
-    """
-    assert plan.budget is not None
-    knob, to, what = (
-        plan.budget["knobs"].get(wanted.variant, plan.budget["knob"]),
-        plan.budget["to"],
-        plan.budget["match"],
-    )
-    own = (
-        wanted.variant in plan.budget["knobs"]
-    )  # it may say where the search for its own knob begins
-    if knob in wanted.tuned or (
-        wanted.variant != to and not own and knob in plan.variants[wanted.variant]
-    ):
-        raise UserError(
-            f"{knob!r} is set, but the budget solves for it; leave it to the budget or take another"
-            " knob"
-        )
-    goal = builder.count(builder.config(plan.want(to, wanted.tuned).overrides), what)
-    start = _whole(builder.config(wanted.overrides), knob)
-    if wanted.variant == to:
-        return {
-            "wanted": goal,
-            "reached": goal,
-            "knob": knob,
-            "value": start,
-            "matched": True,
-            "note": "the others are matched to it",
-        }
-    solution = solve(
-        lambda value: builder.count(builder.resolved({**wanted.overrides, knob: value}), what),
-        start,
-        goal,
-    )
-    matched = abs(solution.reached / goal - 1) <= plan.budget["within"]
-    note = "" if matched else solution.note
-    return {
-        "wanted": goal,
-        "reached": solution.reached,
-        "knob": knob,
-        "value": solution.value,
-        "matched": matched,
-        "note": note,
-    }
-
-
-def _whole(config: ConfigDict, knob: str) -> int:
-    """The value of the knob in a config."""
-    settings = configs.flat(config)
-    if knob not in settings:
-        raise UserError(f"budget.knob {knob!r}: no such setting; {nearest(knob, settings)}")
-    if type(settings[knob]) is not int or settings[knob] < 1:
-        raise UserError(
-            f"budget.knob {knob!r} is {settings[knob]!r}; a whole number of at least 1 is needed"
-        )
-    return int(settings[knob])
-
-
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) -> None:
     """No two candidates are the same once resolved: a setting may name what stands there anyway."""
     seen: dict[str, Wanted] = {}
@@ -394,52 +331,6 @@ def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) 
             raise UserError(
                 f"two candidates have the same settings, {' and '.join(names)}; leave one out"
             )
-
-
-def _check_metrics(plan: Plan, task: Any) -> None:
-    """Selection and measure are scores that the task has of its data, the right way up; a pruner
-    has the selection's while trials train.
-    """
-    measures = {name: one.better for name, one in declared(task).items()}
-    for contrast in plan.claim["contrasts"] if plan.claim else ():
-        check_derived("claim", contrast.get("on", ""), measures, task.evaluated)
-    for name, asked in (("select", plan.select), ("measure", plan.measure)):
-        metric, mode = asked["metric"], asked["mode"]
-        if name == "measure" and is_derived(metric):
-            check_derived(name, metric, measures, task.evaluated)
-            if mode != "min":
-                raise UserError(
-                    f"{name}=({metric!r}, {mode!r}): of {metric!r}, less is better; write"
-                    f" ({metric!r}, 'min')"
-                )
-            continue
-        if measures and metric not in measures:
-            known = measures if name == "select" else {*measures, *forms()}
-            raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, known)}")
-        if measures and mode != measures[metric]:
-            raise UserError(
-                f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
-                f" ({metric!r}, {measures[metric]!r})"
-            )
-    if plan.search is not None and plan.search["pruner"] is not None:
-        _check_pruned(plan, task)
-
-
-def _check_pruned(plan: Plan, task: Any) -> None:
-    """A trial is scored often enough while it trains, and by what candidates are chosen by."""
-    known = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
-    if plan.select["metric"] not in task.evaluated:
-        raise UserError(
-            "search.pruner needs a score that is known while a trial trains, not"
-            f" {plan.select['metric']!r}; choose from: {', '.join(known)}"
-        )
-    steps, every = task.config.training.steps, task.config.training.evaluate_every
-    if not every or 3 * every > steps:
-        raise UserError(
-            "search.pruner cuts a training at a third of its evaluations, and"
-            f" training.evaluate_every={every} of {steps} steps makes fewer than three; set it to"
-            f" {max(1, steps // 3)} or less"
-        )
 
 
 def _write(plan: Plan, directory: str) -> None:

@@ -13,6 +13,7 @@ from attnlab.experiments.report.collect import Records, collect
 from attnlab.experiments.report.comparison import Comparison, compare
 from attnlab.experiments.report.environment import Environment, environment
 from attnlab.experiments.report.environment import tables as environment_tables
+from attnlab.experiments.report.tuning import tried
 from attnlab.experiments.report.verdict import Verdict, judge
 from attnlab.experiments.report.warnings import Warned, found
 from attnlab.experiments.run import counts
@@ -99,7 +100,7 @@ class Contents:
     @functools.cached_property
     def further(self) -> list[Table]:
         """What is compared, tuning, what it took, trials, environment."""
-        tuning = tables.tuning(self.records, self.comparison.method)
+        tuning = tried(self.records, self.comparison.method)
         drawn = sampling.table(self.comparison, self.records.plan.baseline)
         known = [
             *([] if drawn is None else [drawn]),

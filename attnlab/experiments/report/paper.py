@@ -9,6 +9,7 @@ from attnlab.errors import UserError, nearest
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import Records
 from attnlab.experiments.report.comparison import Comparison, Row
+from attnlab.experiments.report.notes import score_notes
 from attnlab.pages.tables import NONE, Table, interval, number, p_value, signed
 
 
@@ -33,7 +34,7 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
         return (
             chosen
             if set(columns) & set(tables.COSTS)
-            else dataclasses.replace(chosen, notes=tables.score_notes(records, comparison))
+            else dataclasses.replace(chosen, notes=score_notes(records, comparison))
         )
     heads: tuple[str, ...] = (
         "variant",
@@ -42,7 +43,7 @@ def paper(records: Records, comparison: Comparison, columns: Sequence[str] = ())
     )
     heads = heads if comparison.basis.split == "test" else heads[:2]
     rows = tuple((row.name, _mean(row), _difference(row))[: len(heads)] for row in comparison.rows)
-    places, notes = frozenset(range(1, len(heads))), tables.score_notes(records, comparison)
+    places, notes = frozenset(range(1, len(heads))), score_notes(records, comparison)
     return dataclasses.replace(whole, columns=heads, rows=rows, numbers=places, notes=notes)
 
 

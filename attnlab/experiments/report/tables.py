@@ -9,16 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.experiments.define import is_derived, is_timed, text
+from attnlab.experiments.define import is_derived, text
 from attnlab.experiments.plan import Candidate
 from attnlab.experiments.report.collect import Record, Records
-from attnlab.experiments.report.comparison import Basis, Comparison, Row, scale, settings
-from attnlab.experiments.report.derived import side_by_side
+from attnlab.experiments.report.comparison import Basis, Comparison, Row
 from attnlab.experiments.report.equality import Differing, differing, other_test_data, several
-from attnlab.experiments.report.statistics import CHANCE, Difference, Family
+from attnlab.experiments.report.notes import cost_notes, score_notes
+from attnlab.experiments.report.statistics import Difference
 from attnlab.experiments.report.verdict import Judged, Verdict, hint
-from attnlab.experiments.report.wide import asked
-from attnlab.experiments.run import counts
 from attnlab.pages.tables import (
     NONE,
     Table,
@@ -51,7 +49,7 @@ def results(records: Records, comparison: Comparison) -> Table:
         numbers=frozenset(range(1, len(COLUMNS) - 2)),
         strong=frozenset(place for place, row in enumerate(comparison.rows) if row.best),
         weak=frozenset(place for place, row in enumerate(comparison.rows) if row.missing),
-        notes=(*score_notes(records, comparison), *_cost_notes(records)),
+        notes=(*score_notes(records, comparison), *cost_notes(records)),
     )
     counted = any(row.candidate.counted.transcendentals is not None for row in comparison.rows)
     left_out = {
@@ -139,160 +137,6 @@ def _difference(row: Row, baseline: str, found: Difference | None) -> tuple[str,
         p_value(found.p),
         NONE if found.effect is None else f"{found.effect:+.2f}",
     )
-
-
-def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
-    """What a reader must know to read means and differences."""
-    plan = records.plan
-    notes = [f"Intervals: 95 %, over seeds, {_how(comparison)}"]
-    if comparison.basis.split == "test":
-        notes.append(
-            f"Differences: to {plan.baseline}, by Dunnett's test: its intervals hold together, at"
-            f" {100 * (1 - comparison.alpha):.4g} %, and one that leaves out 0 is one with an"
-            f" adjusted p below {comparison.alpha:.3g}. Effect size: Hedges' g, in standard"
-            " deviations of one run."
-        )
-        notes += _no_best(comparison) if len(plan.seeds) > 1 else []
-        notes += _could_find(comparison, plan.baseline)
-    else:
-        notes.append(
-            "The test split has not been read: these are validation scores, for following the work"
-            " and not for comparing."
-        )
-    return (*notes, *_time_notes(records, comparison))
-
-
-def _time_notes(records: Records, comparison: Comparison) -> list[str]:
-    """What else the machine did, where the answer rests on times."""
-    timed = [
-        name
-        for name in dict.fromkeys((comparison.basis.metric, *asked(records.plan)))
-        if is_timed(name)
-    ]
-    if not timed:
-        return []
-    most = side_by_side(records.trials)
-    if most < 2:
-        return [
-            f"Times ({', '.join(timed)}): the trials of this sweep ran one at a time on their"
-            " machine."
-        ]
-    return [
-        f"Times ({', '.join(timed)}) are noisy: up to {most} trials of this sweep were at work side"
-        " by side on one machine and slowed one another. To compare times, run the sweep with"
-        " --slots=1 on a machine that does nothing else."
-    ]
-
-
-def _how(comparison: Comparison) -> str:
-    """How the intervals of means were made."""
-    if comparison.method == "bootstrap":
-        return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
-    one = (
-        "one spread, in units of that of drawing the test examples,"
-        if comparison.basis.scale.count
-        else "one variance"
-    )
-    kind = {
-        "pooled": f"with {one} for all variants",
-        "separate": "with a variance for each variant, for they differ by more than chance",
-        "blocked": (
-            f"with {one} for all variants, and the seeds taken out as a block, for they explain"
-            " much"
-        ),
-    }[comparison.family.model.kind]
-    scale = comparison.basis.scale
-    inside = " They stay within the bounds of the measure." if scale.bounded else ""
-    counted = (
-        f" It is a share of {scale.count:,}: no variance is smaller than that of drawing so many."
-        if scale.count
-        else ""
-    )
-    return f"{kind}; none where nothing gives a variance.{inside}{counted}"
-
-
-def _no_best(comparison: Comparison) -> list[str]:
-    """Why no variant is marked as the best, where one could have been."""
-    if len(comparison.rows) < 2 or any(row.best for row in comparison.rows):
-        return []
-    if comparison.apart.other:
-        return [
-            "No best variant is marked, because not every row was scored on the same test examples."
-        ]
-    if any(row.missing for row in comparison.rows):
-        return ["No best variant is marked, because not every row has every seed."]
-    return [
-        "No best variant is marked: none is ahead of all others by Tukey's test of all pairs at"
-        f" {comparison.alpha:.3g}."
-    ]
-
-
-def _could_find(comparison: Comparison, baseline: str) -> list[str]:
-    """What the seeds could have found, where a difference is not decided."""
-    rows = [
-        row
-        for row in comparison.rows
-        if row.difference is not None and row.difference.p is not None
-    ]
-    if all(
-        row.difference is not None and (row.difference.p or 0.0) < comparison.alpha for row in rows
-    ):
-        return []
-    found = [
-        one for row in rows if (one := comparison.family.detectable(row.name, baseline)) is not None
-    ]
-    return (
-        [f"With these seeds a difference of {max(found):.2g} is found with probability {CHANCE:g}."]
-        if found
-        else []
-    )
-
-
-def _cost_notes(records: Records) -> list[str]:
-    """Where the costs come from, and whether budgets were held equal."""
-    notes = [
-        "FLOPs: XLA's count of one training step as lowered for the CPU, before it is optimised,"
-        " loops counted in full, on a batch of mean size. ms per step: median, as timed in this"
-        " sweep beside its other trials. Peak memory: of the process, on the host."
-    ]
-    plan = records.plan
-    if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
-        notes.append(
-            "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"
-            " an element; they are no FLOPs."
-        )
-    if plan.budget is None:
-        sizes = [candidate.parameters for candidate in plan.candidates]
-        least = min(sizes, default=0)
-        wide = max(sizes) / least - 1 if least else 0.0
-        return [
-            *notes,
-            "Budgets were not held equal"
-            + (f": parameters differ by up to {100 * wide:.3g} %." if wide >= 0.0005 else "."),
-        ]
-    held = {"parameters": "parameters", "flops": "FLOPs per step"}[plan.budget["match"]]
-    knobs = ", ".join(
-        dict.fromkeys(candidate.budget["knob"] for candidate in plan.candidates if candidate.budget)
-    )
-    unequal = [one.name for one in differing(records) if one.kind == "unequal"]
-    besides = f" Not held equal: {several(unequal)}." if unequal else ""
-    notes.append(
-        f"Budget: {held} held to those of {plan.budget['to'] or plan.baseline} by {knobs}.{besides}"
-    )
-    return [
-        *notes,
-        *dict.fromkeys(
-            _short_of(candidate)
-            for candidate in plan.candidates
-            if candidate.budget and candidate.budget["note"]
-        ),
-    ]
-
-
-def _short_of(candidate: Candidate) -> str:
-    """Why a budget could not be matched."""
-    assert candidate.budget is not None
-    return f"{candidate.variant}: {candidate.budget['note']}."
 
 
 def budget(candidate: Candidate) -> str:
@@ -387,103 +231,6 @@ def _solved(records: Records, variant: str) -> str:
 
 def _written(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={text(value)}" for key, value in values.items())
-
-
-def tuning(records: Records, method: str) -> Table | None:
-    """What was tried for each variant on the validation split, with intervals as those of the
-    comparison; None where nothing was tuned.
-    """
-    plan, metric = records.plan, records.plan.select["metric"]
-    if all(len(plan.of(variant)) < 2 for variant in plan.variants):
-        return None
-    scored = {
-        one.id: {record.seed: record.scores["valid"].get(metric) for record in records.of(one)}
-        for one in plan.candidates
-    }
-    first = (
-        plan.seeds[:1] if plan.search is not None else plan.seeds
-    )  # a search looks at the first seed alone
-    values = {
-        identity: {seed: one for seed, one in seeds.items() if one is not None and seed in first}
-        for identity, seeds in scored.items()
-    }
-    known = [
-        record.measures["valid"][metric]
-        for record in records.trials
-        if metric in record.measures["valid"]
-    ]
-    family = Family(values, plan.select["mode"], scale(known))
-    rows: list[tuple[str, ...]] = []
-    strong: set[int] = set()
-    for candidate in (candidate for variant in plan.variants for candidate in plan.of(variant)):
-        chosen = (
-            records.choice is not None
-            and records.choice.candidate(candidate.variant) == candidate.id
-        )
-        strong |= {len(rows)} if chosen else set()
-        found = family.mean(candidate.id, method)
-        cells = (
-            f"{found.n}",
-            number(found.mean),
-            interval(found.interval),
-            "chosen" if chosen else "",
-        )
-        rows.append((candidate.variant, settings(candidate.tuned), *cells))
-    tried = {len(plan.of(variant)) for variant in plan.variants}
-    note = "Each variant had " + (
-        f"{tried.pop()} settings tried."
-        if len(tried) == 1
-        else "NOT the same number of settings tried."
-    )
-    if plan.search is not None:
-        how = settings(
-            {
-                name: plan.search[name]
-                for name in ("sampler", "trials", "pruner")
-                if plan.search.get(name)
-            }
-        )
-        note += (
-            f" They were searched for ({how}) with the first seed; the best of each variant was"
-            " trained with all. Of them, "
-        )
-        note += "; ".join(_searched(records, variant) for variant in plan.variants) + "."
-    columns = ("variant", "settings", "n", f"{metric}, validation", "95 % interval", "")
-    notes = (note, *_lost_settings(records))
-    return Table(
-        "Tuning, on the validation split",
-        columns,
-        tuple(rows),
-        frozenset((2, 3, 4)),
-        frozenset(strong),
-        notes=notes,
-    )
-
-
-def _lost_settings(records: Records) -> list[str]:
-    """What the choice was made without: trials that failed, or were stopped by request."""
-    notes = []
-    for variant, one in records.choice.chosen.items() if records.choice is not None else ():
-        if accepted := one.get("accepted"):
-            without = ", ".join(f"{name} ({why})" for name, why in accepted.items())
-            notes.append(
-                f"{variant}: {one.get('trained')} of {one.get('settings')} settings trained; chosen"
-                f" without {without}."
-            )
-    return notes
-
-
-def _searched(records: Records, variant: str) -> str:
-    """What became of the settings that were searched for a variant: "additive: 4 done, 12 pruned,
-    3,400 steps".
-    """
-    found = [
-        one.seen
-        for one in records.trials
-        if one.candidate.variant == variant and one.seed == records.plan.seeds[0]
-    ]
-    states = [f"{number} {state}" for state, number in counts(found).items()]
-    return f"{variant}: {', '.join([*states, f'{sum(seen.step for seen in found):,} steps'])}"
 
 
 def trials(records: Records) -> Table:

@@ -43,7 +43,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
 from attnlab.layers.dense import Dropout
@@ -122,7 +122,7 @@ class DecoderLayer(nn.Module):
         """
         u, window = self.convolution.causal(h, before)
         query = HALF * (self.asks(u) + g)
-        found = looked(self, self.attention.read(query, attended, Visibility(offset=first)))
+        found = looked(self, self.attention.read(query, attended, View(positions=first)))
         u = HALF * (self.takes(found * scale[:, None, None]) + u)
         return HALF * (u + h), window
 

@@ -37,7 +37,8 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention
-from attnlab.attention.visibility import Causal, Rule, Visibility, Window
+from attnlab.attention.view import View
+from attnlab.attention.visibility import Causal, Rule, Window
 from attnlab.attention.visibility import Dense as Allowed
 from attnlab.config.registry import kind, made
 from attnlab.errors import UserError
@@ -183,7 +184,7 @@ class AttentionLanguageModel(LanguageModel):
                 self.look.read(
                     outputs,
                     self.look.remember(slots[:, :-1]),
-                    Visibility(_sight(size, filled[:, :-1])),
+                    View(_sight(size, filled[:, :-1])),
                 ),
             )
         asks, slots, filled = (
@@ -192,7 +193,7 @@ class AttentionLanguageModel(LanguageModel):
         )
         memory, seen = (
             self.look.remember(_neighbours(slots, size)),
-            Visibility(_sight(size, _neighbours(filled, size)), offset=size - 1),
+            View(_sight(size, _neighbours(filled, size)), positions=size - 1),
         )
         found = self.look.read(asks.reshape(-1, size, self.state), memory, seen).context
         return found.reshape(len(outputs), length + more, -1)[:, :length]

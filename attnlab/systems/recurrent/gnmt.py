@@ -38,7 +38,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -214,7 +214,7 @@ class GNMT(Seq2Seq):
     def _look(self, query: jax.Array, attended: Any, state: Lowest) -> tuple[jax.Array, Any]:
         """query [B,H] to a context [B,M], and what the look leaves to the next."""
         reading = self.search.read(
-            query[:, None], attended, Visibility(offset=state.fed), **asking(False, state.looks)
+            query[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
         )
         return looked(self, reading)[:, 0], reading.so_far
 

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -140,7 +140,7 @@ class TwoReaders(nn.Module):
         """z [B,t,H] of the target's states, the first of them after `fed` others."""
         if self.fusion == "deep":
             return states
-        contexts = looked(self, self.search.read(states, source.attended, Visibility(offset=fed)))
+        contexts = looked(self, self.search.read(states, source.attended, View(positions=fed)))
         return jnp.tanh(self.merge(jnp.concatenate([states, contexts], axis=-1)))
 
 

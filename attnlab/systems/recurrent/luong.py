@@ -39,7 +39,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.config.registry import holds
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -191,6 +191,6 @@ class Luong(Seq2Seq):
         """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
         words and `looks`; and what these looks leave.
         """
-        reading = self.search.read(tops, attended, Visibility(offset=fed), **asking(False, looks))
+        reading = self.search.read(tops, attended, View(positions=fed), **asking(False, looks))
         both = jnp.concatenate([looked(self, reading), tops], axis=-1)
         return jnp.tanh(self.combine(both)), reading.so_far

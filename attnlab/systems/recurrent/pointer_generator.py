@@ -54,7 +54,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -248,7 +248,7 @@ class PointerGenerator(Seq2Seq):
         reading = self.search.read(
             following.h[:, None],
             self._attended(memory, state.covered),
-            Visibility(offset=state.fed),
+            View(positions=state.fed),
             **asking(True, state.looks),
         )
         assert reading.weights is not None  # the slot asks for them

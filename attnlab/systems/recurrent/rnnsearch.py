@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
-from attnlab.attention.visibility import Visibility
+from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
@@ -170,7 +170,7 @@ class RNNsearch(Seq2Seq):
         ):  # Update with the last context (there is none before the first word), then Look
             s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
         reading = self.search.read(
-            s[:, None], attended, Visibility(offset=state.fed), **asking(False, state.looks)
+            s[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
         )
         context, looks = looked(self, reading)[:, 0], reading.so_far
         if self.readout == "released":

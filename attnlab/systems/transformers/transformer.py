@@ -4,17 +4,22 @@
     encoder     x = sub(x, self-attention);  x = sub(x, feed-forward)                                      N times
     decoder     y = sub(y, causal self-attention);  y = sub(y, attention to the encoder);  y = sub(y, feed-forward)
     logits      y E^T, E the target embedding (or an own matrix)
-    sub(x, f)   "post": LN(x + dropout(f(x))), the paper;  "pre": x + dropout(f(LN(x))), and one more LN on top of each stack
+    sub(x, f)   "post": LN(x + dropout(f(x))), the paper;  "pre": x + dropout(f(LN(x))), and one more LN on top of each stack;
+                other placements: `layers/block.py`
 
 Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), sections 3
 and 5.4. Pre-LN is that of the authors' later code and of Xiong et al. 2020. Beyond the paper:
-dropout inside the feed-forward layer, as in the authors' code.
+dropout inside the feed-forward layer, as in the authors' code. Norm, feed-forward and placement are
+fields, so that later models are settings of this one. T5 (Raffel et al. 2020), say:
+norm=pre, normalisation=rms_norm, feed_forward.bias=false, scaled_embedding=false, positions=none,
+share_positions=true, and self-attentions with score=dot and positions=t5.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, d model width.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -29,88 +34,31 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
-from attnlab.attention.visibility import CAUSAL, VISIBILITIES, Rule, Visibility
+from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import FEED_FORWARDS, NORMS
+from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.dense import Dense, Dropout, matmul
-from attnlab.layers.feedforward import FeedForward, layer_norm
 from attnlab.layers.initial import Embed
 from attnlab.systems.protocol import PAD, Card, Seq2Seq, Sequence, looked
 
 Factory = Callable[..., Attention]
 
 
-class Sublayer(nn.Module):
-    """Residual connection, dropout and norm around any function of x [B,T,d].
+class EncoderLayer(Block):
+    """Self-attention, then feed-forward: x [B,S,d] to [B,S,d]. The fields are those of `Block`."""
 
-    Attributes:
-      norm: "pre" or "post", see the top of this file.
-      dropout: rate on the function's output.
+    def read(self, x: jax.Array, view: View, valid: jax.Array) -> jax.Array:
+        """x [B,S,d] and valid [B,S] to [B,S,d]; `view` is the self-attention's."""
+        return self(x, lambda x: looked(self, self.self_attention(x, x, view, valid)))
+
+
+class DecoderLayer(Block):
+    """Causal self-attention, attention to the source, feed-forward: y [B,T,d] to [B,T,d]. The
+    fields are those of `Block`.
     """
-
-    norm: Literal["pre", "post"]
-    dropout: float
-
-    def setup(self) -> None:
-        self.scale = layer_norm()
-        self.drop = Dropout(self.dropout)
-
-    def __call__(self, x: jax.Array, function: Callable[[jax.Array], jax.Array]) -> jax.Array:
-        """x [B,T,d] to [B,T,d]."""
-        if self.norm == "pre":
-            return x + self.drop(function(self.scale(x)))
-        return self.scale(x + self.drop(function(x)))
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward: x [B,S,d] to [B,S,d].
-
-    Attributes:
-      attention: factory of the self-attention.
-      hidden: width of the feed-forward layer.
-      norm, dropout: see `Sublayer`.
-    """
-
-    attention: Factory
-    hidden: int
-    norm: Literal["pre", "post"]
-    dropout: float
-
-    @nn.compact
-    def __call__(self, x: jax.Array, visibility: Visibility, valid: jax.Array) -> jax.Array:
-        """x [B,S,d] and valid [B,S] to [B,S,d]; `visibility` is the self-attention's."""
-        attention = self.attention(width=x.shape[-1], name="self_attention")
-        feed_forward = FeedForward(self.hidden, self.dropout, name="feed_forward")
-        x = Sublayer(self.norm, self.dropout, name="around_self")(
-            x, lambda x: looked(self, attention(x, x, visibility, valid))
-        )
-        return Sublayer(self.norm, self.dropout, name="around_feed_forward")(x, feed_forward)
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, feed-forward: y [B,T,d] to [B,T,d].
-
-    Attributes:
-      self_factory, cross_factory: factories of the two attentions.
-      width: d.
-      hidden: width of the feed-forward layer.
-      norm, dropout: see `Sublayer`.
-    """
-
-    self_factory: Factory
-    cross_factory: Factory
-    width: int
-    hidden: int
-    norm: Literal["pre", "post"]
-    dropout: float
-
-    def setup(self) -> None:
-        self.self_attention = self.self_factory(width=self.width)
-        self.cross_attention = self.cross_factory(width=self.width)
-        self.feed_forward = FeedForward(self.hidden, self.dropout)
-        self.around_self = Sublayer(self.norm, self.dropout)
-        self.around_cross = Sublayer(self.norm, self.dropout)
-        self.around_feed_forward = Sublayer(self.norm, self.dropout)
 
     def look_up(self, states: jax.Array, valid: jax.Array) -> Any:
         """The cross-attention's memory of the encoder states [B,S,d]."""
@@ -122,15 +70,15 @@ class DecoderLayer(nn.Module):
             jnp.zeros((batch, 0, self.width), dtype), capacity=length
         )
 
-    def __call__(
+    def write(
         self,
         y: jax.Array,
         source: Any,
-        visibility: Visibility,
+        view: View,
         first: jax.Array | int = 0,
         cache: Any = None,
     ) -> tuple[jax.Array, Any]:
-        """y [B,T,d] from position `first` on, with self-attention under `visibility`, to y and the
+        """y [B,T,d] from position `first` on, with self-attention under `view`, to y and the
         grown cache.
 
         `source` is the source's memory, `cache`, in decoding, the self-attention's of what came
@@ -141,14 +89,12 @@ class DecoderLayer(nn.Module):
         def itself(y: jax.Array) -> jax.Array:
             attention = self.self_attention
             grown.append(attention.remember(y) if cache is None else attention.extend(cache, y))
-            return looked(self, attention.read(y, grown[0], visibility))
+            return looked(self, attention.read(y, grown[0], view))
 
-        y = self.around_self(y, itself)
-        y = self.around_cross(
-            y,
-            lambda y: looked(self, self.cross_attention.read(y, source, Visibility(offset=first))),
-        )
-        return self.around_feed_forward(y, self.feed_forward), grown[0]
+        def across(y: jax.Array) -> jax.Array:
+            return looked(self, self.cross_attention.read(y, source, View(positions=first)))
+
+        return self(y, itself, across), grown[0]
 
 
 @flax.struct.dataclass
@@ -171,7 +117,13 @@ class Transformer(Seq2Seq):
       width: d.
       layers: N, of encoder and decoder alike.
       hidden: width of the feed-forward layers.
-      norm: "post" (the paper) or "pre".
+      norm: where norms and sums stand around attentions and feed-forwards: "post" (the paper),
+        "pre", "sandwich", "res_post", "parallel", "rezero" or "none" (see `layers/block.py`).
+      normalisation: the norm itself.
+      feed_forward: the feed-forward layers; each gets `hidden` and `dropout`.
+      share_positions: whether the position scheme inside the self-attentions of a stack is one for
+        all its layers, as in T5, or every layer has its own.
+      scaled_embedding: whether embeddings are multiplied with sqrt(d).
       dropout: rate on embeddings, sub-layer outputs and inside the feed-forward layers.
       share: which matrices are one: "all" (source, target, output; needs one vocabulary), "output"
         (target and output), "none".
@@ -186,7 +138,11 @@ class Transformer(Seq2Seq):
     width: int = 128
     layers: int = 2
     hidden: int = 512
-    norm: Literal["pre", "post"] = "pre"
+    norm: Placement = "pre"
+    normalisation: Part = "layer_norm"
+    feed_forward: Part = "relu"
+    share_positions: bool = False
+    scaled_embedding: bool = True
     dropout: float = 0.1
     share: Literal["all", "output", "none"] = "all"
 
@@ -197,6 +153,8 @@ class Transformer(Seq2Seq):
         "positions": POSITIONS,
         "encoder_visibility": VISIBILITIES,
         "decoder_visibility": VISIBILITIES,
+        "normalisation": NORMS,
+        "feed_forward": FEED_FORWARDS,
     }
     needs = {
         "encoder_attention": Need(role="self"),
@@ -239,23 +197,25 @@ class Transformer(Seq2Seq):
                 " self-attentions"
             )
         self.drop = Dropout(self.dropout)
+        encoder, decoder = self.encoder_attention, self.decoder_attention
+        if self.share_positions:
+            encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
+            decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
+        looks = (("self_attention", decoder), ("cross_attention", self.cross_attention))
+        make = made(FEED_FORWARDS, self.feed_forward)
+        block: dict[str, Any] = {
+            "feed_forward_factory": functools.partial(make, self.hidden, self.dropout),
+            "norm": made(NORMS, self.normalisation),
+            "placement": self.norm,
+            "dropout": self.dropout,
+        }
         self.encoder = [
-            EncoderLayer(self.encoder_attention, self.hidden, self.norm, self.dropout)
+            EncoderLayer(self.width, (("self_attention", encoder),), **block)
             for _ in range(self.layers)
         ]
-        self.decoder = [
-            DecoderLayer(
-                self.decoder_attention,
-                self.cross_attention,
-                self.width,
-                self.hidden,
-                self.norm,
-                self.dropout,
-            )
-            for _ in range(self.layers)
-        ]
-        if self.norm == "pre":
-            self.top_encoder, self.top_decoder = layer_norm(), layer_norm()
+        self.decoder = [DecoderLayer(self.width, looks, **block) for _ in range(self.layers)]
+        if self.norm in TOPPED:
+            self.top_encoder, self.top_decoder = block["norm"](), block["norm"]()
 
     def encode(self, source: jax.Array) -> list[Any]:
         """See `Seq2Seq.encode`: one memory for each decoder layer."""
@@ -266,15 +226,15 @@ class Transformer(Seq2Seq):
             jnp.arange(source.shape[1]),
         )
         for layer in self.encoder:
-            x = layer(x, Visibility(_rule(self.encoder_visibility)), valid)
-        x = self.top_encoder(x) if self.norm == "pre" else x
+            x = layer.read(x, View(_rule(self.encoder_visibility)), valid)
+        x = self.top_encoder(x) if self.norm in TOPPED else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
         y = self._embed(self.embed_target, target_in, jnp.arange(target_in.shape[1]))
         for layer, source in zip(self.decoder, memory, strict=True):
-            y, _ = layer(y, source, CAUSAL & _rule(self.decoder_visibility))
+            y, _ = layer.write(y, source, CAUSAL & _rule(self.decoder_visibility))
         return self._logits(y)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
@@ -292,7 +252,9 @@ class Transformer(Seq2Seq):
         y = self._embed(self.embed_target, tokens[:, None], state.fed[None])
         caches = []
         for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
-            y, grown = layer(y, source, CAUSAL & _rule(self.decoder_visibility), state.fed, cache)
+            y, grown = layer.write(
+                y, source, CAUSAL & _rule(self.decoder_visibility), state.fed, cache
+            )
             caches.append(grown)
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches)
 
@@ -307,12 +269,27 @@ class Transformer(Seq2Seq):
 
     def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """tokens [B,T] at positions [T] to [B,T,d]."""
-        return self.drop(self.scheme.embed(table(tokens) * math.sqrt(self.width), positions))
+        words = table(tokens) * math.sqrt(self.width) if self.scaled_embedding else table(tokens)
+        return self.drop(self.scheme.embed(words, positions))
 
     def _logits(self, y: jax.Array) -> jax.Array:
         """y [B,T,d] to [B,T,V]."""
-        y = self.top_decoder(y) if self.norm == "pre" else y
+        y = self.top_decoder(y) if self.norm in TOPPED else y
         return self.out(y) if self.share == "none" else matmul(y, self.embed_target.embedding.T)
+
+
+def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
+    """A factory of mechanisms that have one position scheme in common, and that scheme; for
+    `setup`.
+    """
+    if "positions" not in getattr(kind(factory), "parts", {}):
+        raise UserError(
+            f"transformer: share_positions=true, but {kind(factory).__name__} of {slot} has no"
+            " positions; choose 'multihead'"
+        )
+    part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
+    scheme = made(POSITIONS, part)()
+    return functools.partial(factory, positions=lambda: scheme), scheme
 
 
 def _rule(part: Part) -> Rule:

@@ -64,7 +64,8 @@ def gated(
     weights = weights_of(params, config, config["heads"], scores, query, mask)
     gates = 1 / (1 + np.exp(-affine(params["w_gate"], query)))
     if config.get("gate") == "head":
-        gates = np.repeat(gates, query.shape[-1] // config["heads"], axis=-1)
+        size = len(params["out"]["kernel"]) // config["heads"]
+        gates = np.repeat(gates, size, axis=-1)
     return affine(params["out"], heads_values(params, config, source, weights) * gates), weights
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from attnlab import config as configs
-from attnlab.config.checks import read_value
+from attnlab.config.nodes import Buckets, Training
+from attnlab.config.schema import Node
+from attnlab.config.values import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import Point, cross, flattened, grid, rows, text, zipped
 
@@ -97,13 +100,25 @@ def test_the_text_of_a_value_reads_back_as_that_value(value: Any) -> None:
     assert text([1, [2, 3]]) == "(1, (2, 3))"  # as JSON gives tuples back
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Numbers(Node):
+    """A config of numbers alone."""
+
+    training: Training
+    batch: Buckets
+
+
 def test_values_reach_the_config_as_if_typed() -> None:
     overrides = flattened({"training": {"clip": 2, "ema": 0.5}, "batch.buckets": [8, 32]}, "")
     config = configs.prepare(
-        configs.from_dict({"training": {"clip": 1.0, "ema": 0.0}, "batch": {"buckets": (16,)}}),
+        configs.from_dict(
+            {"training": {"steps": 1}, "batch": {"buckets": (16,), "max_length": 32}}
+        ),
         [f"{key}={text(value)}" for key, value in overrides.items()],
+        Numbers,
     )
-    assert configs.flat(config) == {
+    values = configs.flat(config)
+    assert {name: values[name] for name in ("training.clip", "training.ema", "batch.buckets")} == {
         "training.clip": 2.0,
         "training.ema": 0.5,
         "batch.buckets": (8, 32),

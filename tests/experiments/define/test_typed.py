@@ -12,7 +12,7 @@ import pytest
 from attnlab.experiments.define import definition
 from attnlab.experiments.define.loading import Changes
 from attnlab.experiments.define.typed import same, spelt
-from attnlab.experiments.plan.plan import candidate_id
+from attnlab.experiments.plan.candidate import candidate_id
 from tests.experiments.plans import CONFIG, EXPERIMENT, FILE
 
 

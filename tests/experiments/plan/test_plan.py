@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.experiments import grid, rows
-from attnlab.experiments.plan.plan import Candidate, Counted, Plan, Trial, candidate_id, with_code
+from attnlab.experiments import grid
+from attnlab.experiments.plan.candidate import Candidate, Counted
+from attnlab.experiments.plan.plan import Plan
 from tests.experiments.plans import plan
 
 CONFIG = "configs/translation.py:rnnsearch"
@@ -64,58 +65,6 @@ def test_a_trial_that_is_not_in_the_plan() -> None:
         plan().want("generel", {})
 
 
-@pytest.mark.quick
-def test_an_id_depends_on_the_settings_and_on_nothing_else() -> None:
-    one = candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 3)}, ("b=1, d=2x3", ""))
-    assert one == candidate_id(CONFIG, {"c.d": [2, 3], "a.b": 1}, ("d=2x3, b=1",))
-    assert one == "b-1-d-2x3-9d1ce85f"  # a folder that a user has on disk
-    others = [
-        candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 4)}, ("b=1, d=2x3", "")),
-        candidate_id(CONFIG, {"a.b": 1.0, "c.d": (2, 3)}, ("b=1, d=2x3", "")),
-        candidate_id(CONFIG, {"a.b": 1, "c.d": (2, 3), "e": None}, ("b=1, d=2x3", "")),
-        candidate_id(
-            "configs/translation.py:transformer", {"a.b": 1, "c.d": (2, 3)}, ("b=1, d=2x3", "")
-        ),
-    ]
-    assert len({one, *others}) == 5
-
-
-def test_an_id_is_a_folder_name() -> None:
-    for name in ("../..", "a/b\\c", "ä", "", "." * 300, "x" * 300, "my.file:Mechanism"):
-        found = candidate_id(CONFIG, {}, (name,))
-        assert (
-            len(found) <= 69
-            and "/" not in found
-            and "\\" not in found
-            and not found.startswith((".", "-"))
-            and found.isascii()
-        )
-
-
-def test_ids_stay_when_an_experiment_grows_or_is_put_in_another_order() -> None:
-    """Variants, seeds and tuned values come and go; what a candidate is stays."""
-    small = plan(tune=grid({"schedule.peak": (1e-3,)}))
-    variants = {
-        "general": {"system.attention.score": "general"},
-        "dot": {"system.attention.score": "dot"},
-        "additive": {},
-    }
-    large = plan(
-        compare=rows(variants),
-        tune=grid({"schedule.peak": (3e-3, 1e-3)}),
-        seeds=(5, 0),
-        baseline="dot",
-        question="Why?",
-    )
-    assert {one.id for one in small.candidates} < {one.id for one in large.candidates}
-    assert len(large.candidates) == 6
-    swapped = [
-        plan(tune=grid(dict(order)))
-        for order in ([("a.b", (1, 2)), ("c", (3,))], [("c", (3,)), ("a.b", (1, 2))])
-    ]
-    assert {one.id for one in swapped[0].candidates} == {one.id for one in swapped[1].candidates}
-
-
 def test_settings_found_by_a_search_have_the_id_of_a_listed_point() -> None:
     listed = plan(tune=grid({"schedule.peak": (1e-3,)})).candidates
     assert plan().want("general", {"schedule.peak": 1e-3}).id == listed[1].id
@@ -161,31 +110,6 @@ def test_a_damaged_plan_is_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json is (damaged|of version 9)"):
         Plan.read(tmp_path)
-
-
-def test_a_trial_keeps_its_config_apart_from_the_candidate() -> None:
-    candidate = plan().candidates[0]
-    Trial(candidate, 1).config["seed"] = 9
-    assert candidate.config == {"seed": 0, "training": {"steps": 12}}
-
-
-def test_code_of_the_users_own_is_part_of_an_id() -> None:
-    """Which modules and what is in them; without such code an id is what it was before that was
-    kept.
-    """
-    code = {"mine": "a" * 64, "mine.aid": "b" * 64}
-    ids = {
-        with_code("a-b-12345678", one)
-        for one in (code, {"mine": "a" * 64}, {**code, "mine": "c" * 64}, {"other": "a" * 64})
-    }
-    assert len(ids) == 4 and all(
-        one.startswith("a-b-") and len(one) == len("a-b-12345678") for one in ids
-    )
-    assert (
-        with_code("a-b-12345678", dict(reversed(code.items()))) in ids
-        and with_code("a-b-12345678", {}) == "a-b-12345678"
-    )
-    assert with_code("a-b-12345679", code) not in ids
 
 
 def test_a_plan_of_before_code_was_kept_can_be_read(tmp_path: Path) -> None:

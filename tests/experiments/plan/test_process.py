@@ -5,7 +5,6 @@ that leave nothing behind.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import json
 import re
@@ -18,52 +17,13 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments.define.loading import Changes, definition, definition_hash, load_experiment
-from attnlab.experiments.plan import building
 from attnlab.experiments.plan import process as planning
-from attnlab.experiments.plan.building import Builder
-from attnlab.experiments.plan.flops import Work
 from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.plan.process import made
 from attnlab.records import provenance
 from attnlab.records.manifest import Manifest
+from tests.experiments.plan.planning import SCORES, SEARCH, WIDER, WIDEST, planned, refused
 from tests.experiments.plans import experiment_file
-
-SCORES = "compare=rows({'additive': {}, 'general': {'system.attention.score': 'general'}})"
-WIDER = "compare=rows({'additive': {}, 'wide': {'system.encoder': 10}})"
-WIDEST = "compare=rows({'additive': {}, 'widest': {'system.encoder': 40}})"
-SEARCH = "from attnlab.experiments.define.search import Search, choice, log_uniform"
-
-
-shared_builder = functools.cache(Builder)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOPs without lowering anything (`test_flops` has them), and builders that the tests
-    share.
-    """
-    flops = lambda config, task: 1000.0 * config.system.decoder + 50.0 * config.system.encoder
-    monkeypatch.setattr(building, "step_flops", flops)
-    monkeypatch.setattr(
-        building,
-        "step_work",
-        lambda config, task: Work(flops(config, task), 70.0, 1, ("decoder/idle",)),
-    )
-    monkeypatch.setattr(planning, "Builder", shared_builder)
-
-
-def planned(tmp_path: Path, *lines: str, imports: str = "") -> Plan:
-    """Plan an experiment file in `tmp_path/sweep` and write the plan there."""
-    plan = made(experiment_file(tmp_path / "which.py", *lines, imports=imports), tmp_path / "sweep")
-    plan.write(tmp_path / "sweep")
-    return plan
-
-
-def refused(tmp_path: Path, *lines: str, imports: str = "") -> str:
-    """The message of a file that cannot be planned; nothing is written."""
-    with pytest.raises(UserError) as caught:
-        planned(tmp_path, *lines, imports=imports)
-    return str(caught.value)
 
 
 @pytest.mark.quick
@@ -370,25 +330,6 @@ def test_the_process_writes_or_prints_a_plan(
     assert Plan.read(directory) == found
 
 
-def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_trained(
-    tmp_path: Path,
-) -> None:
-    """Plain text does not tell which words can be recalled."""
-    for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
-    text = (
-        f"{{'data': 'text', 'data.directory': {str(tmp_path)!r}, 'system.width': 4,"
-        " 'system.embedding': 4}"
-    )
-    (tmp_path / "recall.py").write_text(
-        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n "
-        "   return Experiment(question='?', config='configs/language_modelling.py:lstm',"
-        f" compare=rows({{'a': {{}}}}), base={text}, measure=('recall', 'max'))\n"
-    )
-    with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
-        made(str(tmp_path / "recall.py"), tmp_path / "sweep")
-
-
 OWN = (
     "from attnlab.attention.mechanisms.single import Single\nfrom own_plan_aid import *\n\n\nclass"
     " Own(Single):\n    pass\n"
@@ -490,67 +431,6 @@ def test_a_plan_that_kept_no_code_goes_on_as_it_is(own: Path, tmp_path: Path) ->
     assert [one.id for one in planned(tmp_path, VARIANTS).candidates] == [one.id for one in old]
     grown = planned(tmp_path, VARIANTS, "seeds=(0, 1)")
     assert [(one.id, one.code) for one in grown.candidates] == [(old[0].id, {}), (old[1].id, None)]
-
-
-PRUNED = (
-    "search=Search({'schedule.peak': choice(1e-3, 3e-3)}, sampler='random', trials=2,"
-    " pruner='halving')"
-)
-
-
-@pytest.mark.parametrize(
-    ("config", "base", "metric"),
-    [
-        (
-            "configs/classification.py",
-            {"data.examples": 60, "data.valid": 8, "system.width": 4},
-            "macro_f1",
-        ),
-        (
-            "configs/language_modelling.py:lstm",
-            {"data.examples": 60, "data.valid": 8, "system.width": 4},
-            "recall",
-        ),
-        (
-            "configs/language_modelling.py:lstm",
-            {"data.examples": 60, "data.valid": 8, "system.width": 4},
-            "bits_per_character",
-        ),
-    ],
-)
-def test_a_pruner_looks_at_any_score_known_while_training(
-    config: str, base: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
-    mode = "min" if metric.startswith("bits") else "max"
-    (tmp_path / "which.py").write_text(
-        f"from attnlab.experiments import Experiment, rows\n{SEARCH}\n\n\ndef"
-        f" get_experiment(argument=''):\n    return Experiment(question='?', config={config!r},"
-        f" compare=rows({{'a': {{}}}}), base={base!r}, select=({metric!r}, {mode!r}), {PRUNED})\n"
-    )
-    plan = made(str(tmp_path / "which.py"), tmp_path / "sweep")
-    assert (
-        plan.search is not None
-        and plan.search["pruner"] == "halving"
-        and plan.select["metric"] == metric
-    )
-
-
-def test_a_pruner_is_refused_a_score_that_only_decoding_gives(tmp_path: Path, quick: None) -> None:
-    words = (
-        "search.pruner needs a score that is known while a trial trains, not 'exact'; choose from:"
-        " accuracy, loss, perplexity"
-    )
-    assert words in refused(tmp_path, SCORES, PRUNED, "select=('exact', 'max')", imports=SEARCH)
-    assert not (tmp_path / "sweep").exists()
-
-
-def test_a_pruner_needs_three_evaluations(tmp_path: Path, quick: None) -> None:
-    words = (
-        "search.pruner cuts a training at a third of its evaluations, and training.evaluate_every=6"
-        " of 12 steps makes fewer than three"
-    )
-    assert f"{words}; set it to 4 or less" in refused(tmp_path, SCORES, PRUNED, imports=SEARCH)
 
 
 def begin_all(plan: Plan, directory: Path) -> None:

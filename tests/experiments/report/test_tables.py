@@ -7,29 +7,19 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from attnlab.experiments.plan.plan import Candidate
+from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.report import tables
 from attnlab.experiments.report.collect import collect
 from attnlab.experiments.report.comparison import compare
-from attnlab.experiments.report.contents import gather
 from attnlab.experiments.report.verdict import judge
-from attnlab.pages.tables import Table, memory, milliseconds
-from tests.experiments.synthetic import CLAIM, SCORES, lines, sweep, workdir, write
+from attnlab.pages.tables import memory, milliseconds
+from tests.experiments.report.tabled import cells, results
+from tests.experiments.synthetic import CLAIM, SCORES, sweep, write
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def results(directory: Path, scores: Any = SCORES, **changes: Any) -> Table:
-    records = collect(sweep(directory, scores, **changes))
-    return tables.results(records, compare(records))
-
-
-def cells(table: Table, row: int) -> dict[str, str]:
-    return dict(zip(table.columns, table.rows[row], strict=True))
 
 
 @pytest.mark.quick
@@ -139,36 +129,6 @@ def test_a_partial_row_is_marked_and_the_best_one_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.quick
-def test_why_no_variant_is_best(tmp_path: Path) -> None:
-    """The reason that is given is the true one; with one seed or one variant there is no best one
-    to speak of.
-    """
-    lost = {
-        "a": (0.90, 0.92, math.nan, 0.91),
-        "b": (0.10, 0.11, 0.12, 0.13),
-    }  # as far apart as can be, but for the lost seed
-    reasons = {
-        "like": SCORES,
-        "lost": lost,
-        "one seed": {"a": (0.9,), "b": (0.1,)},
-        "one variant": {"a": (0.9, 0.8)},
-    }
-    found = {
-        name: [note for note in results(tmp_path / name, scores).notes if "No best" in note]
-        for name, scores in reasons.items()
-    }
-    assert found == {
-        "like": [
-            "No best variant is marked: none is ahead of all others by Tukey's test of all pairs at"
-            " 0.05."
-        ],
-        "lost": ["No best variant is marked, because not every row has every seed."],
-        "one seed": [],
-        "one variant": [],
-    }
-
-
-@pytest.mark.quick
 def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     """What the baseline lost is missing from every difference, and not from the n of the row."""
     table = results(
@@ -184,39 +144,6 @@ def test_a_difference_over_fewer_seeds_says_so(tmp_path: Path) -> None:
     assert (
         cells(table, 1)["remark"] == "1 seed in common with a"
         and cells(table, 1)["difference"] == "-0.7500"
-    )
-
-
-@pytest.mark.quick
-def test_costs_of_trials_that_share_a_program_say_so(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.1, 0.2, 0.3), "c": (0.1, 0.2, 0.3)})
-    for seed in range(3):  # all of a share each step, of b the step in the middle stands alone
-        for variant, counts in (("a", (4, 4, 4)), ("b", (1, 1, 3))):
-            pace = [
-                {"step": 3 + i, "step_seconds": 0.01 * (1 + i), "together": number}
-                for i, number in enumerate(counts)
-            ]
-            lines(workdir(directory, variant, seed) / "timing.jsonl", pace)
-    records = collect(directory)
-    found = [cells(tables.results(records, compare(records)), row) for row in range(3)]
-    assert [row["ms per step"] for row in found] == ["20 (share of a step of 4)", "20", "20"]
-    assert [row["peak memory"] for row in found] == [
-        "300 MiB (of 4 trials)",
-        "300 MiB (of 3 trials)",
-        "300 MiB",
-    ]
-
-
-def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
-    table = results(tmp_path, final=False)
-    assert table.title == "loss on the validation split, lower is better"
-    assert (
-        not set(tables.DIFFERENCES) & set(table.columns)
-        and table.columns[-1] == "remark"
-        and cells(table, 0)["budget"] == "-"
-    )
-    assert any("The test split has not been read" in note for note in table.notes) and not any(
-        "Dunnett" in note for note in table.notes
     )
 
 
@@ -331,59 +258,6 @@ def test_contrasts_of_the_claim(tmp_path: Path) -> None:
     assert tables.contrasts(verdict).rows == (cells_,)
 
 
-def test_tuning_lists_every_setting_and_the_chosen_one(tmp_path: Path) -> None:
-    table = tables.tuning(
-        collect(sweep(tmp_path / "tuned", tuned={0.001: 0.5, 0.003: 0.0})), "model"
-    )
-    assert (
-        table is not None
-        and table.strong == {1, 3, 5}
-        and table.notes == ("Each variant had 2 settings tried.",)
-    )
-    assert [row[:4] for row in table.rows[:2]] == [
-        ("additive", "peak=0.001", "4", "1.575"),
-        ("additive", "peak=0.003", "4", "1.075"),
-    ]
-    assert [row[-1] for row in table.rows] == ["", "chosen"] * 3
-    assert tables.tuning(collect(sweep(tmp_path / "plain")), "model") is None
-
-
-def test_tuning_says_how_many_settings_trained(tmp_path: Path) -> None:
-    directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
-    choice = json.loads((directory / "choice.json").read_text())
-    choice["chosen"]["general"] |= {
-        "settings": 2,
-        "trained": 1,
-        "accepted": {"general-1/seed0": "OSError: no space left"},
-    }
-    choice["chosen"]["additive"] |= {"settings": 2, "trained": 2, "accepted": {}}
-    write(directory / "choice.json", choice)
-    table = tables.tuning(collect(directory), "t")
-    assert table is not None and table.notes == (
-        "Each variant had 2 settings tried.",
-        (
-            "general: 1 of 2 settings trained; chosen without general-1/seed0 (OSError: no space"
-            " left)."
-        ),
-    )
-
-
-def test_tuning_makes_its_intervals_like_the_rest(tmp_path: Path) -> None:
-    """Of the validation losses of additive, 1.075 on average: a bootstrap interval stays inside
-    them, that of t does not.
-    """
-    directory = sweep(tmp_path, tuned={0.001: 0.5, 0.003: 0.0})
-    for method, expected in (("model", "[1.0506, 1.0994]"), ("bootstrap", "[1.0650, 1.0850]")):
-        tuning = gather(directory, method).further[1]
-        assert tuning.title.startswith("Tuning") and tuning.rows[1][:5] == (
-            "additive",
-            "peak=0.003",
-            "4",
-            "1.075",
-            expected,
-        )
-
-
 def test_variants_say_what_they_are(tmp_path: Path) -> None:
     records = collect(
         sweep(
@@ -401,33 +275,6 @@ def test_variants_say_what_they_are(tmp_path: Path) -> None:
         ("general", "system.attention.score=general, system.heads=4"),
     )
     assert table.notes == ("All: configs/translation.py:rnnsearch with training.steps=12.",)
-
-
-def test_a_search_is_described(tmp_path: Path) -> None:
-    """Before the end of a search only its first seeds are trials, and a sweep without any candidate
-    yet has empty tables.
-    """
-    search = {"sampler": "tpe", "trials": 2, "pruner": None, "at_once": 2, "seed": 0, "space": {}}
-    records = collect(
-        sweep(tmp_path / "some", tuned={0.001: 0.5, 0.003: 0.0}, search=search, final=False)
-    )
-    assert {record.seed for record in records.trials} == {0} and len(records.trials) == 6
-    table = tables.tuning(records, "model")
-    assert (
-        table is not None
-        and "searched for (sampler=tpe, trials=2" in table.notes[0]
-        and {row[2] for row in table.rows} == {"1"}
-    )
-    assert table.notes[0].endswith(
-        "Of them, additive: 2 done, 24 steps; general: 2 done, 24 steps; location: 2 done, 24"
-        " steps."
-    )
-    records = collect(sweep(tmp_path / "none", search=search, candidates=[]))
-    comparison = compare(records)
-    assert (
-        comparison.rows == ()
-        and tables.results(records, comparison).rows == tables.trials(records).rows == ()
-    )
 
 
 def test_trials_show_their_state_and_why(tmp_path: Path) -> None:

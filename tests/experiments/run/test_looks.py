@@ -12,7 +12,8 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import rows
-from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.experiments.plan.candidate import Trial
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import looks, scoring, selection
 from attnlab.experiments.run.looks import looked
 from attnlab.experiments.run.selection import Choice, freeze

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from attnlab.experiments.define.search import Search, log_uniform, uniform
-from attnlab.experiments.plan.plan import Candidate, Plan, Trial
+from attnlab.experiments.plan.candidate import Candidate, Trial
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import searching
 from attnlab.experiments.run.board import Board
 from attnlab.experiments.run.jobs import Job

@@ -11,7 +11,8 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.experiments import grid
-from attnlab.experiments.plan.plan import Plan, Trial
+from attnlab.experiments.plan.candidate import Trial
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run.selection import Choice, freeze, validation_score, wanted
 from tests.experiments import stub
 

@@ -14,7 +14,8 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.experiments.plan.plan import Candidate, Plan, Trial
+from attnlab.experiments.plan.candidate import Candidate, Trial
+from attnlab.experiments.plan.plan import Plan
 from attnlab.experiments.run import training
 from attnlab.experiments.run.jobs import group
 from attnlab.experiments.run.process import named

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.plan.plan import Trial
+from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.run.slots import Slot
 from attnlab.experiments.run.state import counts, look, look_at_all, recorded
 from attnlab.records import attempts

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.experiments.plan.plan import Trial
+from attnlab.experiments.plan.candidate import Trial
 from attnlab.experiments.run import process, scoring, unchanged
 from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.slots import Slot

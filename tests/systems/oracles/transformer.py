@@ -2,107 +2,131 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from tests.attention.oracles import part
+from tests.attention.position_oracles import POSITIONS
+from tests.layers.oracles import feed_forward, norm_of
 from tests.systems.oracles.parts import Tree, softmax
 
 
 def transformer(
     params: Tree, settings: dict[str, Any], source: np.ndarray, target_in: np.ndarray
 ) -> np.ndarray:
-    """Vaswani et al. 2017: `settings` has "norm" ("pre" or "post"), "share", "layers" and
-    "heads".
+    """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and "heads".
+
+    And where they are not the paper's "normalisation" and "feed_forward" by name,
+    "scaled_embedding", and "t5": the (buckets, largest distance) of relative biases that all layers
+    of a stack share.
     """
     target_table = params["embed_target"]["embedding"]
     source_table = (
-        target_table if settings["share"] == "all" else params["embed_source"]["embedding"]
+        target_table
+        if settings.get("share", "all") == "all"
+        else params["embed_source"]["embedding"]
     )
-    final = params["out"]["kernel"] if settings["share"] == "none" else target_table.T
-    pre, heads = settings["norm"] == "pre", settings["heads"]
-    logits = np.zeros((*target_in.shape, final.shape[1]))
+    final = params["out"]["kernel"] if settings.get("share", "all") == "none" else target_table.T
+    heads, norm = settings["heads"], settings.get("normalisation", "layer_norm")
+    forward = part(settings, "feed_forward", "relu")[0]
+    logits, divided = np.zeros((*target_in.shape, final.shape[1])), "t5" not in settings
+
+    def layer(stack: str, number: int, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
+        own = params[f"{stack}_{number}"]
+        shared = params.get(f"{stack}_positions")
+        bias = _distances(shared, settings, len(x), memory is not None)
+        functions = {
+            "self": lambda x: _heads(
+                own["self_attention"], heads, x, x, memory is not None, bias, divided
+            ),
+            "cross": lambda x: _heads(own["cross_attention"], heads, x, memory, divided=divided),
+            "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
+        }
+        if memory is None:
+            del functions["cross"]
+        if settings.get("norm", "pre") == "parallel":
+            normed = norm_of(norm, own["shared_norm"], x, 1e-6)
+            return x + sum(function(normed) for function in functions.values())
+        for name, function in functions.items():
+            x = _around(
+                own.get(f"around_{name}", {}), settings.get("norm", "pre"), norm, x, function
+            )
+        return x
+
+    def top(stack: str, x: np.ndarray) -> np.ndarray:
+        on_top = params.get(f"top_{stack}")
+        return x if on_top is None else norm_of(norm, on_top, x, 1e-6)
+
     for b in range(len(source)):
-        x = _embedded(source_table, source[b][source[b] != 0])
+        x = _embedded(source_table, source[b][source[b] != 0], settings)
         for number in range(settings["layers"]):
-            layer = params[f"encoder_{number}"]
-            x = _around(
-                layer["around_self"],
-                pre,
-                x,
-                lambda x, layer=layer: _heads(layer["self_attention"], heads, x, x),
-            )
-            x = _around(
-                layer["around_feed_forward"],
-                pre,
-                x,
-                lambda x, layer=layer: _feed_forward(layer["feed_forward"], x),
-            )
-        memory = _norm(params["top_encoder"], x) if pre else x
-        y = _embedded(target_table, target_in[b])
+            x = layer("encoder", number, x, None)
+        memory = top("encoder", x)
+        y = _embedded(target_table, target_in[b], settings)
         for number in range(settings["layers"]):
-            layer = params[f"decoder_{number}"]
-            y = _around(
-                layer["around_self"],
-                pre,
-                y,
-                lambda y, layer=layer: _heads(layer["self_attention"], heads, y, y, causal=True),
-            )
-            y = _around(
-                layer["around_cross"],
-                pre,
-                y,
-                lambda y, layer=layer: _heads(layer["cross_attention"], heads, y, memory),  # noqa: B023
-            )
-            y = _around(
-                layer["around_feed_forward"],
-                pre,
-                y,
-                lambda y, layer=layer: _feed_forward(layer["feed_forward"], y),
-            )
-        logits[b] = (_norm(params["top_decoder"], y) if pre else y) @ final
+            y = layer("decoder", number, y, memory)
+        logits[b] = top("decoder", y) @ final
     return logits
 
 
-def _embedded(table: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def _embedded(table: np.ndarray, tokens: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
     """sqrt(d) E[token] + PE[position], with PE[p, 2i] = sin(p / 10000^(2i/d)) and PE[p, 2i+1] = cos
     of the same.
     """
     width = table.shape[1]
     rows = []
     for position, token in enumerate(tokens):
-        row = np.sqrt(width) * table[token]
-        for column in range(width):
+        row = (np.sqrt(width) if settings.get("scaled_embedding", True) else 1.0) * table[token]
+        for column in range(width) if "t5" not in settings else ():
             angle = position / 10000.0 ** (2 * (column // 2) / width)
             row[column] += np.sin(angle) if column % 2 == 0 else np.cos(angle)
         rows.append(row)
     return np.array(rows)
 
 
-def _around(params: Tree, pre: bool, x: np.ndarray, function: Any) -> np.ndarray:
-    """x + f(LN(x)), or LN(x + f(x))."""
-    return (
-        x + function(_norm(params["scale"], x)) if pre else _norm(params["scale"], x + function(x))
+def _around(params: Tree, placement: str, norm: str, x: np.ndarray, function: Any) -> np.ndarray:
+    """One function in its residual connection, see `layers/block.py`."""
+    normed = functools.partial(norm_of, norm, params.get("scale"), epsilon=1e-6)
+    found: dict[str, Any] = {
+        "post": lambda: normed(x + function(x)),
+        "pre": lambda: x + function(normed(x)),
+        "sandwich": lambda: x + norm_of(norm, params["scale_out"], function(normed(x)), 1e-6),
+        "res_post": lambda: x + normed(function(x)),
+        "rezero": lambda: x + params["strength"] * function(x),
+        "none": lambda: function(normed(x)),
+    }
+    return found[placement]()
+
+
+def _distances(
+    params: Tree | None, settings: dict[str, Any], length: int, causal: bool
+) -> np.ndarray | float:
+    """T5's bias [H,Tq,Tk] from one table for a stack; 0 without."""
+    if params is None:
+        return 0.0
+    buckets, largest = settings["t5"]
+    scheme = POSITIONS["t5"](
+        params, {"buckets": buckets, "max_distance": largest}, settings["heads"], 1, causal
     )
-
-
-def _norm(params: Tree, x: np.ndarray) -> np.ndarray:
-    """(x - mean) / sqrt(variance + 1e-6) * g + b, each row alone, the variance over d."""
-    rows = [(row - row.mean()) / np.sqrt(((row - row.mean()) ** 2).mean() + 1e-6) for row in x]
-    return np.array(rows) * params["scale"] + params["bias"]
-
-
-def _feed_forward(params: Tree, x: np.ndarray) -> np.ndarray:
-    """max(0, x W_1 + b_1) W_2 + b_2."""
-    inner = x @ params["inner"]["kernel"] + params["inner"]["bias"]
-    return np.where(inner > 0, inner, 0.0) @ params["outer"]["kernel"] + params["outer"]["bias"]
+    shape = (settings["heads"], length, length)
+    nothing = np.zeros(1)
+    biases = [scheme.bias(h, nothing, nothing, i, j) for h, i, j in np.ndindex(shape)]
+    return np.array(biases).reshape(shape)
 
 
 def _heads(
-    params: Tree, heads: int, x: np.ndarray, memory: np.ndarray, causal: bool = False
+    params: Tree,
+    heads: int,
+    x: np.ndarray,
+    memory: np.ndarray,
+    causal: bool = False,
+    bias: np.ndarray | float = 0.0,
+    divided: bool = True,
 ) -> np.ndarray:
     """concat_h(softmax(q_h k_h^T / sqrt(D)) v_h) W_o; `causal`: position i sees the positions up
-    to i.
+    to i. `bias` [H,Tq,Tk] is added to the scores; T5 does not divide them by sqrt(D).
     """
     query, key, value = (
         x @ params["w_query"]["kernel"],
@@ -110,13 +134,15 @@ def _heads(
         memory @ params["w_value"]["kernel"],
     )
     width = query.shape[1] // heads
+    divisor = np.sqrt(width) if divided else 1.0
+    added = np.broadcast_to(bias, (heads, len(x), len(memory)))
     joined = np.zeros_like(query)
     for h in range(heads):
         part = slice(h * width, (h + 1) * width)
         for i in range(len(x)):
             seen = range(i + 1 if causal else len(memory))
             weights = softmax(
-                np.array([query[i, part] @ key[j, part] / np.sqrt(width) for j in seen])
+                np.array([query[i, part] @ key[j, part] / divisor + added[h, i, j] for j in seen])
             )
             for weight, j in zip(weights, seen, strict=True):
                 joined[i, part] += weight * value[j, part]

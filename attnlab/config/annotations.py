@@ -1,0 +1,107 @@
+"""What the annotations of fields say: which types a value may be of."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from attnlab.errors import UserError, nearest
+
+
+def hints(component: Any) -> dict[str, Any]:
+    """The annotations of a component's parameters; what only a type checker can resolve is left
+    out, and so goes unchecked.
+    """
+    with contextlib.suppress(Exception):  # an annotation may raise anything
+        return typing.get_type_hints(component)
+    found: dict[str, Any] = {}
+    inner = component.func if isinstance(component, functools.partial) else component
+    for one in reversed(getattr(inner, "__mro__", (inner,))):
+        names = (
+            vars(sys.modules[one.__module__])
+            if getattr(one, "__module__", None) in sys.modules
+            else {}
+        )
+        names = getattr(inspect.unwrap(one), "__globals__", names)
+        for field, annotation in (
+            vars(one).get("__annotations__") or getattr(one, "__annotations__", {})
+        ).items():
+            found.pop(field, None)
+            if not isinstance(annotation, str):
+                found[field] = annotation  # its inner names may stay unknown, its form is not
+            with contextlib.suppress(Exception):
+                found[field] = typing.get_type_hints(
+                    types.SimpleNamespace(__annotations__={field: annotation}), names
+                )[field]
+    return found
+
+
+def kinds(hint: Any) -> set[Any]:
+    """The classes an annotation allows: those of a union, of a Literal's values, the origin of a
+    generic.
+    """
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return set().union(*map(kinds, typing.get_args(hint)))
+    if origin is typing.Literal:
+        return {type(value) for value in typing.get_args(hint)}
+    return {origin or hint}
+
+
+def check_type(value: Any, hint: Any, where: str) -> None:
+    """Raise `UserError` unless `value` fits an annotation made of int, float, bool, str, None,
+    tuple, Literal and unions of them.
+
+    An int fits a float, a list fits a tuple, only a function the Callable of a union; anything else
+    in an annotation is not checked.
+    """
+    if not _fits(value, hint):
+        wanted = " or ".join(_named(hint))
+        words = [one for one in typing.get_args(hint) if isinstance(one, str)]
+        if words and isinstance(value, str):
+            raise UserError(f"{where}={value!r}; {nearest(value, words)}")
+        raise UserError(f"{where}={value!r} is of type {type(value).__name__}, expected {wanted}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        args = typing.get_args(hint)
+        if any(
+            typing.get_origin(one) is Callable for one in args
+        ):  # "a mask or a function of one": a config can hold neither
+            return callable(value) or any(
+                _fits(value, one)
+                for one in args
+                if one is not Any and typing.get_origin(one) is not Callable
+            )
+        return any(_fits(value, one) for one in args)
+    if origin is typing.Literal:
+        return any(value == one and type(value) is type(one) for one in typing.get_args(hint))
+    kind = origin or hint
+    if kind is None or kind is type(None):
+        return value is None
+    accepted: Any = {bool: bool, int: int, float: (int, float), str: str, tuple: (tuple, list)}.get(
+        kind
+    )
+    return accepted is None or (
+        isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
+    )
+
+
+def _named(hint: Any) -> list[str]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [name for one in typing.get_args(hint) for name in _named(one)]
+    if typing.get_origin(hint) is typing.Literal:
+        return [repr(one) for one in typing.get_args(hint)]
+    return [
+        "None"
+        if hint in (None, type(None))
+        else getattr(typing.get_origin(hint) or hint, "__name__", str(hint))
+    ]

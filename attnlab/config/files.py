@@ -1,0 +1,172 @@
+"""Files that a user may name: found, run, and what they hold when they are configs.
+
+A config file defines `get_config(argument: str)`, which returns a mapping or a `ConfigDict`;
+`configs/translation.py:rnnsearch` calls it with "rnnsearch". It says only what differs from the
+defaults, in layers that `merge` lays over one another.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pathlib
+import runpy
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError, nearest, own_file, place, said, short
+
+_INSIDE = pathlib.Path(__file__).parents[1] / "_shipped"
+SHIPPED = _INSIDE if _INSIDE.is_dir() else pathlib.Path(__file__).parents[2]
+"""Where attnlab's own `configs/` and `experiments/` are: inside an installed package, beside it in a clone."""
+
+Choice = TypeVar("Choice")
+
+
+def stated(path_and_argument: str) -> ConfigDict:
+    """The config of a file as it stands there, nothing filled in.
+
+    Args:
+      path_and_argument: "configs/translation.py:rnnsearch"; a path that is not below the current
+        folder is looked for among attnlab's own files too. Without a colon `get_config` gets its
+        own default, or "".
+
+    Raises:
+      UserError: no such file, no `get_config`, an error inside it (with its line), or it returns
+        something else.
+    """
+    config = call_file(path_and_argument, "get_config", "config file")
+    path = path_and_argument.partition(":")[0]
+    if not isinstance(config, (Mapping, ConfigDict)):
+        raise UserError(
+            f"{path}: get_config returned {type(config).__name__}, expected a dict or"
+            " ml_collections.ConfigDict"
+        )
+    if strangers := [key for key in _keys(config) if not isinstance(key, str)]:
+        raise UserError(f"{path}: get_config returned the key {strangers[0]!r}, expected a text")
+    return config if isinstance(config, ConfigDict) else ConfigDict(config)
+
+
+def call_file(path_and_argument: str, function: str, kind: str) -> Any:
+    """What `function` of a Python file returns for the argument behind the colon.
+
+    Args:
+      path_and_argument: see `stated`.
+      function: its name; it takes one argument, or none.
+      kind: what such a file is called in messages.
+
+    Raises:
+      UserError: no such file, no such function, or an error inside it (with its line).
+    """
+    path, colon, argument = path_and_argument.partition(":")
+    found = find_file(path, kind)
+    own_file(found)
+    try:
+        called = runpy.run_path(str(found)).get(function)
+        if not callable(called):
+            raise UserError(f"{path}: no function {function}(argument) in this file")
+        needs_one = any(p.default is p.empty for p in inspect.signature(called).parameters.values())
+        return called(*([argument] if colon or needs_one else []))
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a user's file may raise anything, and leave
+        raise UserError(f"{path}{_line(error, found)}: {said(error)}") from error
+
+
+def _keys(config: Mapping[Any, Any] | ConfigDict) -> Iterator[Any]:
+    """All keys, of the nodes below too."""
+    for key, value in _items(config):
+        yield key
+        if isinstance(value, (Mapping, ConfigDict)):
+            yield from _keys(value)
+
+
+def merge(*layers: Mapping[str, Any] | ConfigDict) -> ConfigDict:
+    """Layers of settings as one config, each laid over those before it.
+
+    Groups of settings are merged, at any depth; any other value replaces what stood there. A group
+    that names another component ("name") replaces it with all of its settings, and one that names
+    none adds settings to it: {"schedule": {"name": "cosine", "warmup": 50}} and
+    {"schedule": {"peak": 1e-3}} are one schedule, {"schedule": {"name": "constant"}} is another.
+
+    >>> merge({"training": {"steps": 100, "clip": 1.0}}, {"training": {"steps": 200}}).training.clip
+    1.0
+    """
+    return ConfigDict(_merged(*layers))
+
+
+def _merged(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in _items(layer):
+            if isinstance(value, (Mapping, ConfigDict)):
+                old = found.get(key)
+                old = {"name": old} if isinstance(old, str) else old
+                same = isinstance(old, dict) and value.get("name", old.get("name")) == old.get(
+                    "name"
+                )
+                value = _merged(old, value) if same and isinstance(old, dict) else _merged(value)
+            found[key] = value
+    return found
+
+
+def _items(layer: Mapping[str, Any] | ConfigDict) -> Any:
+    if isinstance(layer, ConfigDict):
+        return layer.items(preserve_field_references=True)
+    return layer.items()
+
+
+def choose(name: str, table: Mapping[str, Choice], file: str) -> Choice:
+    """The entry of a config file's table that its argument names.
+
+    Raises:
+      UserError: there is none, with the near names.
+    """
+    if name not in table:
+        raise UserError(f"{file} has no system {name!r}; {nearest(name, table)}")
+    return table[name]
+
+
+def find_file(path: str, kind: str) -> pathlib.Path:
+    """A config file or the like: as given, or among attnlab's own.
+
+    Raises:
+      UserError: there is none, with the near names.
+    """
+    tried = [pathlib.Path(path), SHIPPED / path]
+    for file in tried:
+        if file.is_file():
+            return file
+    folders = [file for file in tried if path and file.is_dir()]
+    if folders:
+        raise UserError(
+            f"{kind} {path!r} is a folder;"
+            f" {nearest(path, {f'{path}/{file.name}' for file in folders[0].glob('*.py')})}"
+        )
+    folders = [file.parent for file in tried if file.parent.is_dir()]
+    if not folders:
+        raise UserError(f"{kind} {path!r}: no such folder {str(tried[0].parent)!r}")
+    names = {
+        str(pathlib.Path(path).parent / file.name)
+        for folder in folders
+        for file in folder.glob("*.py")
+    }
+    raise UserError(f"no {kind} {path!r}; {nearest(path, names)}")
+
+
+def _line(error: BaseException, path: pathlib.Path) -> str:
+    """The line of the config file an exception came through, as ":12", with that of what it imports
+    behind it; "" where it came to none.
+    """
+    inner = place(error)
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f":{error.lineno}"
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(path)
+    ]
+    elsewhere = f": {inner}" if inner and inner.rpartition(":")[0] != short(str(path)) else ""
+    return f":{lines[-1]}{elsewhere}" if lines else elsewhere

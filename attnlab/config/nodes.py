@@ -1,0 +1,349 @@
+"""The nodes of the configs of this package, and the config of each kind of task as a whole.
+
+A task says by its attribute `schema` which of the whole configs its own is: `Classification`,
+`Translation`, `Pronunciation`, `LanguageModelling`, or a class derived from one of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attnlab.config.schema import (
+    ABOVE_ZERO,
+    AT_LEAST_ZERO,
+    COUNT,
+    RATE,
+    SEED,
+    SHARE,
+    Node,
+    Range,
+    between,
+    described,
+    imported,
+    is_node,
+    setting,
+    whole,
+)
+from attnlab.errors import UserError
+
+STEPS = 10**9
+LONGEST = 2**20  # tokens of a sequence, and the size of any part of a system
+
+TABLES: Mapping[str, str] = {
+    "system": "attnlab.systems:SYSTEMS",
+    "data": "attnlab.data:SOURCES",
+    "optimizer": "attnlab.training.optimizers:OPTIMIZERS",
+    "schedule": "attnlab.training.optimizers:SCHEDULES",
+}
+"""Which table the components at the top of a config come from; below them, a component's `parts` say it."""
+
+LIMITS: Mapping[str, Range] = {
+    "schedule.peak": ABOVE_ZERO,
+    "schedule.warmup": whole(0, STEPS),
+    "schedule.hold": whole(0, STEPS),
+    "schedule.every": whole(1, STEPS),
+}
+"""Ranges of fields that components have, by full name."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vocabulary(Node):
+    """What texts are cut into."""
+
+    kind: Literal["bpe", "word", "spaced", "char"] = setting(
+        "the pieces: learned by byte-pair encoding, words and signs, what stands between spaces,"
+        " or characters",
+        "bpe",
+    )
+    size: int = setting("most pieces, specials included", 8000, within=whole(1, 10**7))
+    min_frequency: int = setting("pieces seen less often are left out", 2, within=COUNT)
+    lowercase: bool = setting("all texts are lower-cased", False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairVocabulary(Vocabulary):
+    """What the texts of both sides are cut into."""
+
+    shared: bool = setting("one vocabulary for both sides, or one of this size for each", True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TwoVocabularies(PairVocabulary):
+    """What the texts of both sides are cut into, each in its own way."""
+
+    target_kind: Literal["", "bpe", "word", "spaced", "char"] = setting(
+        "the pieces of the target; '' for those of the source", ""
+    )
+
+    def check(self) -> None:
+        """One vocabulary has one kind of pieces."""
+        if self.shared and self.target_kind not in ("", self.kind):
+            raise UserError(
+                f"config.vocabulary.kind={self.kind!r} and target_kind={self.target_kind!r}: a"
+                " shared vocabulary has one kind; set vocabulary.shared=false"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batch(Node):
+    """What goes into an update."""
+
+    size: int = setting("rows of a batch, or tokens", 64, within=whole(1, 2**24))
+    max_length: int = setting("tokens of the longest text, or of a piece", within=whole(1, LONGEST))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Buckets(Batch):
+    """Batches of texts of about one length; longer texts than max_length are left out."""
+
+    unit: Literal["sentences", "tokens"] = setting("what the size counts", "sentences")
+    buckets: tuple[int, ...] = setting("the widths of batches in tokens, increasing")
+
+    def check(self) -> None:
+        """The bucket lengths are whole numbers, at least 1, each longer than the one before."""
+        counts = self.buckets and all(
+            type(length) is int and 1 <= length <= LONGEST for length in self.buckets
+        )
+        if not counts or list(self.buckets) != sorted(set(self.buckets)):
+            raise UserError(
+                f"config.batch.buckets={self.buckets!r}: expected increasing whole numbers of at"
+                " least 1, such as 16,32,64"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lanes(Batch):
+    """Batches of running text: rows are texts, or lanes of one stream."""
+
+    texts: Literal["joined", "in_turn", "apart"] = setting(
+        "'apart': each text is a row; 'joined': lanes of one stream, read piece by piece;"
+        " 'in_turn': the same, but nothing is known at the beginning of a text",
+        "apart",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(Node):
+    """How long and how it is trained."""
+
+    steps: int = setting("updates of the whole run", within=whole(1, STEPS))
+    accumulate: int = setting(
+        "parts of a batch, one after another, whose gradients are one", 1, within=whole(1, 2**16)
+    )
+    clip: float = setting(
+        "norm to which longer gradients are scaled down; 0: none", 1.0, within=AT_LEAST_ZERO
+    )
+    label_smoothing: float = setting("probability spread over all other answers", 0.0, within=RATE)
+    ema: float = setting("decay of a moving average of the parameters; 0: none", 0.0, within=RATE)
+    compute: Literal["float32", "bfloat16"] = setting(
+        "what the loss is computed in; parameters stay float32", "float32"
+    )
+    log_every: int = setting("updates between two records", 50, within=COUNT)
+    evaluate_every: int = setting(
+        "updates between two evaluations on the validation split; 0: only at the end",
+        250,
+        within=whole(0),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenTraining(Training):
+    """How long and how it is trained, where tokens are predicted."""
+
+    per: Literal["token", "sentence"] = setting("what the summed loss is divided by", "token")
+    output_bias: Literal["unigram", "zeros"] = setting(
+        "the bias of the last layer starts at how often each token is, or as the system has it",
+        "zeros",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint(Node):
+    """Which states of a run are kept."""
+
+    every: int = setting("updates between two; 0: only at the end", 250, within=whole(0))
+    keep: int = setting("the latest so many, beside the best", 2, within=COUNT)
+    by: str = setting("the score on the validation split of which the best is used", "loss")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parallel(Node):
+    """On which devices it is trained."""
+
+    backend: Literal["auto", "pmap", "mesh"] = setting(
+        "a copy of the state on each device (pmap), or one program over all (mesh)", "auto"
+    )
+    devices: int = setting("how many; 0: all there are", 0, within=whole(0, 2**16))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Auxiliary(Node):
+    """Weights of losses that attention hands out, by name; None leaves one out on purpose."""
+
+    further = (float | None, AT_LEAST_ZERO)
+    hops: float | None = setting("keeps several hops apart", 0.0, within=AT_LEAST_ZERO)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairAuxiliary(Auxiliary):
+    """Weights of losses that attention hands out, by name; None leaves one out on purpose."""
+
+    doubly_stochastic: float | None = setting(
+        "every source position is looked at once over all target positions",
+        0.0,
+        within=AT_LEAST_ZERO,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reinforce(Node):
+    """How choices that attention samples are trained; it acts where an alignment samples."""
+
+    reward: Literal["to_go", "total"] = setting(
+        "the log-likelihood of the words from the choice on, or of the whole sentence", "to_go"
+    )
+    weight: float = setting(
+        "of the reward; 0 leaves the choices untrained", 1.0, within=AT_LEAST_ZERO
+    )
+    entropy: float = setting(
+        "weight of the entropy of the choices, which keeps them open", 0.01, within=AT_LEAST_ZERO
+    )
+    decay: float = setting("of the baseline, the moving average of rewards", 0.9, within=RATE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Decoding(Node):
+    """How target sequences are searched for or drawn."""
+
+    method: Literal["beam", "greedy", "sample"] = setting("how they are found", "beam")
+    batch: int = setting("texts that are decoded at once", 64, within=whole(1, 2**16))
+    n_best: int = setting(
+        "hypotheses of each text (beam), or samples (sample)", 1, within=whole(1, 2**12)
+    )
+    beam: int = setting("hypotheses that are followed", 5, within=whole(1, 2**12))
+    length_penalty: float = setting("alpha of GNMT's score", 0.6, within=between(0, 100))
+    coverage: float = setting("beta of GNMT's score; 0: none", 0.0, within=between(0, 10**6))
+    temperature: float = setting(
+        "of samples: scores are divided by it", 1.0, within=between(0, 10**6)
+    )
+    top_k: int = setting("samples are of the most likely so many; 0: of all", 0, within=whole(0))
+    top_p: float = setting(
+        "samples are of the most likely that have this probability together", 1.0, within=SHARE
+    )
+    seed: int = setting("of samples", 0, within=SEED)
+    max_ratio: float = setting(
+        "at most max_ratio x source tokens + max_extra are written", 2.0, within=between(0, 10**4)
+    )
+    max_extra: int = setting("see max_ratio", 10, within=whole(0, 2**20))
+
+    def check(self) -> None:
+        """As many hypotheses as are wanted are followed."""
+        if self.method == "beam" and self.n_best > self.beam:
+            raise UserError(
+                f"config.decoding.n_best={self.n_best} is more than decoding.beam={self.beam};"
+                " raise the beam or lower n_best"
+            )
+        if self.method == "greedy" and self.n_best > 1:
+            raise UserError(
+                f"config.decoding.n_best={self.n_best}: greedy search finds one hypothesis; set"
+                " n_best=1 or method 'beam' or 'sample'"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Node):
+    """What every config has."""
+
+    task: str = setting("what is learned; 'list tasks' shows all")
+    seed: int = setting("of parameters, order of the data and dropout", 0, within=SEED)
+    system: str = setting("the model; 'list systems' shows all", table=TABLES["system"])
+    data: str = setting("where texts come from; 'list data' shows all", table=TABLES["data"])
+    vocabulary: Vocabulary
+    batch: Batch
+    optimizer: str = setting("'list optimizers' shows all", "adam", table=TABLES["optimizer"])
+    schedule: str = setting(
+        "of the learning rate; 'list schedules' shows all", table=TABLES["schedule"]
+    )
+    training: Training
+    checkpoint: Checkpoint
+    parallel: Parallel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classification(Run):
+    """Texts, or pairs of them, to answers."""
+
+    batch: Buckets
+    auxiliary: Auxiliary
+    reinforce: Reinforce
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Translation(Run):
+    """Texts to texts."""
+
+    vocabulary: PairVocabulary
+    batch: Buckets
+    training: TokenTraining
+    auxiliary: PairAuxiliary
+    reinforce: Reinforce
+    decoding: Decoding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pronunciation(Translation):
+    """Texts to texts that are cut into other pieces."""
+
+    vocabulary: TwoVocabularies
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageModelling(Run):
+    """Texts, token by token."""
+
+    batch: Lanes
+    training: TokenTraining
+    decoding: Decoding
+
+
+def schema_of(config: Mapping[str, Any]) -> type[Node]:
+    """The class that describes a config as a whole, by its task.
+
+    Raises:
+      UserError: it names no task, or one that is not known, or one whose `schema` is no such class.
+    """
+    tasks = imported("attnlab.tasks:TASKS")
+    name = config.get("task")
+    if name is None:
+        raise UserError(f"config.task is missing; choose from: {', '.join(tasks.names())}")
+    try:
+        task = tasks.resolve(name)
+    except UserError as error:
+        raise UserError(f"config.task: {error}") from error
+    found = task.schema
+    if not is_node(found):
+        raise UserError(
+            f"config.task={name}: its schema is {found!r}; expected a class derived from"
+            f" {Run.__module__}.{Run.__name__}"
+        )
+    return found
+
+
+def known_defaults() -> dict[str, Any]:
+    """The default of every setting of our own nodes by its full name, with no component and
+    nothing that must be set; imports no table.
+    """
+    found: dict[str, Any] = {}
+    for whole_config in (Classification, Translation, Pronunciation, LanguageModelling):
+        for key, one in described(whole_config).items():
+            below = described(one.hint) if is_node(one.hint) else {}
+            named = {f"{key}.{name}": inner.default for name, inner in below.items()}
+            found |= named or {key: one.default}
+    components = {key for key in found if key in TABLES}
+    return {
+        name: value
+        for name, value in found.items()
+        if value is not dataclasses.MISSING and name not in components
+    }

@@ -1,0 +1,186 @@
+"""How the nodes of a config are described: a dataclass for each, with the default, the type, the
+range and the meaning of every setting, each said once.
+
+    class Training(Node):
+        "How long and how it is trained."
+        steps: int = setting("updates of the whole run", within=whole(1, 10**9))
+        compute: Literal["float32", "bfloat16"] = setting("precision of the loss", "float32")
+
+A setting without a default must be set. The annotation says the type; a `typing.Literal` says the
+choices. What files and flags are checked against, what fills in what they leave out, and what
+`launch.py show` prints are all read off these classes. `attnlab.config.nodes` has ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import math
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from attnlab.config.annotations import hints
+from attnlab.config.registry import Table
+from attnlab.errors import UserError
+
+_MOST = 2**31 - 1  # what an int32 holds
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which numbers a setting may be.
+
+    Attributes:
+      text: in words, "a whole number of at least 1".
+      holds: whether a number is one of them.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+    def check(self, value: Any, where: str) -> None:
+        """Raise `UserError` unless `value` is None (a setting that is off) or a number in the
+        range.
+        """
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (number and self.holds(value)):
+            raise UserError(f"{where}={value!r}: expected {self.text}")
+
+
+def whole(least: int, most: int = _MOST) -> Range:
+    """The whole numbers between two bounds, both included; the upper one is named where it is a
+    choice.
+    """
+    text = f"a whole number of at least {least}" + (
+        f" and at most {most:,}" if most < _MOST or least == 0 else ""
+    )
+    return Range(text, lambda x: isinstance(x, int) and least <= x <= most)
+
+
+def between(least: float, most: float) -> Range:
+    """The numbers between two bounds, both included."""
+    return Range(
+        f"a number of at least {least:g} and at most {most:g}", lambda x: least <= x <= most
+    )
+
+
+COUNT = whole(1)
+SEED = whole(0, 2**32 - 1)
+AT_LEAST_ZERO = Range("a number of at least 0", lambda x: 0 <= x < math.inf)
+ABOVE_ZERO = Range("a number above 0", lambda x: 0 < x < math.inf)
+RATE = Range("a number of at least 0 and below 1", lambda x: 0 <= x < 1)
+SHARE = Range("a number above 0 and at most 1", lambda x: 0 < x <= 1)
+
+
+def setting(
+    help: str,
+    default: Any = dataclasses.MISSING,
+    *,
+    within: Range | None = None,
+    table: Table | str | None = None,
+) -> Any:
+    """A field of a `Node`.
+
+    Args:
+      help: what it means, in one line.
+      default: what it is where nobody sets it; without one it must be set.
+      within: which numbers it may be.
+      table: where the name of the component comes from that the field holds; a `Table`, or
+        "module:attribute" of one, imported on first use.
+    """
+    return dataclasses.field(
+        default=default, metadata={"help": help, "within": within, "table": table}
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Node:
+    """The base of all classes that describe a node of a config; a subclass is a dataclass with
+    `kw_only=True` and fields by `setting`, or annotated with another `Node`, which lies below.
+
+    Attributes:
+      further: what keys may hold that are no fields; None where there are no others.
+    """
+
+    further: ClassVar[tuple[Any, Range] | None] = None
+
+    def check(self) -> None:
+        """Raise `UserError` where settings of this node do not go together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A setting as its class describes it.
+
+    Attributes:
+      default: `dataclasses.MISSING` where it must be set.
+      hint: its annotation.
+      help: what it means; of a node below, the first line of its docstring.
+      within: its range, or None.
+      choices: of a `typing.Literal`; () for any other.
+      below: the names of the settings of a node below; () for a value.
+    """
+
+    default: Any
+    hint: Any
+    help: str
+    within: Range | None
+    choices: tuple[Any, ...]
+    below: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """The range or the choices in words; "" where only the type counts."""
+        if self.choices:
+            return "one of: " + ", ".join(
+                repr(one) if one == "" else str(one) for one in self.choices
+            )
+        return self.within.text if self.within else ""
+
+
+def is_node(kind: Any) -> bool:
+    """Whether an annotation, or a component, is a class that describes a node."""
+    return isinstance(kind, type) and issubclass(kind, Node)
+
+
+@functools.cache
+def described(kind: type[Node]) -> Mapping[str, Described]:
+    """The settings of a node by name, in order."""
+    annotations = hints(kind)
+    found = {}
+    for field in dataclasses.fields(kind):
+        hint = annotations[field.name]
+        below = is_node(hint)
+        found[field.name] = Described(
+            default=field.default,
+            hint=hint,
+            help=summary(hint.__doc__) if below else field.metadata.get("help", ""),
+            within=field.metadata.get("within"),
+            choices=typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else (),
+            below=tuple(one.name for one in dataclasses.fields(hint)) if below else (),
+        )
+    return found
+
+
+@functools.cache
+def tables(kind: type[Node]) -> Mapping[str, Table]:
+    """The settings of a node that hold components, with the table each comes from; imports them."""
+    named = {field.name: field.metadata.get("table") for field in dataclasses.fields(kind)}
+    return {
+        name: imported(table) if isinstance(table, str) else table
+        for name, table in named.items()
+        if table is not None
+    }
+
+
+def imported(path: str) -> Any:
+    """The object at "module:attribute"."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def summary(text: str | None) -> str:
+    """The first paragraph of a docstring as one line."""
+    return " ".join((text or "").strip().partition("\n\n")[0].split())

@@ -1,0 +1,141 @@
+"""Text of a command line, read as the value of a setting."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from attnlab.config.annotations import kinds as kinds_of
+from attnlab.config.tree import is_plain
+from attnlab.errors import UserError
+
+
+def read_value(text: str, old: Any, hint: Callable[[], Any], where: str) -> Any:
+    """The value that `text` means in the place of `old`.
+
+    int, float (also "3" and "1e-3"; finite), bool ("true", "false"), str, tuple ("16,32" or "(16,
+    32)", its items of the type of the old ones); "None" where the old value is None or the
+    annotation allows it.
+
+    Args:
+      old: the value that stands there; `dataclasses.MISSING` where none does yet.
+      hint: gives the annotation of the field; asked only when the type of `old` does not settle it.
+
+    Raises:
+      UserError: `text` is none of the types allowed, naming the place, the text and the types.
+    """
+    same = set() if text == "None" else {type(old)} - {type(None), type(dataclasses.MISSING)}
+    for value in _readings(text, old, same):
+        return value
+    kinds = ({type(old)} | kinds_of(hint())) - {type(dataclasses.MISSING)}
+    for value in _readings(text, old, kinds):
+        return value
+    if kinds <= {type(None), Any}:
+        return _frozen_literal(text)
+    names = " or ".join(_spoken(kind, old) for kind in _READERS if kind in kinds)
+    now = "" if old is dataclasses.MISSING else f" (now {old!r})"
+    raise UserError(f"{where}={text!r}: expected {names}{now}")
+
+
+def _readings(text: str, old: Any, kinds: set[Any]) -> Iterator[Any]:
+    """What `text` means as each of the types that can read it, the strictest type first."""
+    for kind, reader in _READERS.items():
+        if kind in kinds:
+            with contextlib.suppress(ValueError):
+                yield reader(text, old)
+
+
+def _literal(text: str) -> Any:
+    """A Python literal, or the text itself where it is none."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def _frozen_literal(text: str) -> Any:
+    """A literal for a place of unknown type: lists become tuples, what a config cannot hold
+    stays text.
+    """
+    value = _literal(text)
+    value = tuple(value) if isinstance(value, list) else value
+    return value if is_plain(value) else text
+
+
+def _read_none(text: str, old: Any) -> None:
+    if text != "None":
+        raise ValueError
+
+
+def _read_bool(text: str, old: Any) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def _read_int(text: str, old: Any) -> int:
+    value = _literal(text)
+    if type(value) is not int:
+        raise ValueError
+    return value
+
+
+def _read_float(text: str, old: Any) -> float:
+    value = _literal(text)
+    if type(value) not in (int, float) or not math.isfinite(number := _as_float(value)):
+        raise ValueError
+    return number
+
+
+def _as_float(value: float) -> float:
+    """The number as a float, infinite where it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
+    kinds = {type(item) for item in old} if isinstance(old, tuple) else set()
+    kind = kinds.pop() if len(kinds) == 1 else None
+    value = _literal(text)
+    if isinstance(value, str) or (kind is str and text[:1] not in "(["):
+        value = tuple(item.strip() for item in text.split(","))
+    value = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if kind is float:
+        value = tuple(_as_float(item) if type(item) is int else item for item in value)
+    if not is_plain(value) or any(kind not in (None, type(item)) for item in value):
+        raise ValueError
+    return value
+
+
+def _read_str(text: str, old: Any) -> str:
+    value = _literal(text) if text[:1] in ("'", '"') else text
+    return value if isinstance(value, str) else text
+
+
+_READERS: Mapping[type, Callable[[str, Any], Any]] = {
+    type(None): _read_none,
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+    tuple: _read_tuple,
+    str: _read_str,
+}
+
+
+def _spoken(kind: type, old: Any) -> str:
+    """How a message calls a type: "true or false", "tuple of int", "int"."""
+    items = (
+        {type(item).__name__ for item in old} if kind is tuple and isinstance(old, tuple) else set()
+    )
+    names = {
+        bool: "true or false",
+        type(None): "None",
+        tuple: f"tuple of {items.pop()}" if len(items) == 1 else "tuple",
+    }
+    return names.get(kind, kind.__name__)

@@ -1,0 +1,168 @@
+"""What is trained: a candidate before and after its config is resolved, a trial of it, and their ids.
+
+Needs neither jax nor numpy."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlab.experiments.plan.kinds import (
+    Met,
+    Resolved,
+)
+from attnlab.records.json_kinds import Finite, FolderName, Natural
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """A training step beside its FLOPs.
+
+    Attributes:
+      transcendentals: exponentials, logarithms, tanh, roots and the like; None in plans that did
+        not count them.
+      loops: places in the step that repeat until a condition holds: counted once each, so that
+        these and the FLOPs are too low.
+      idle: paths of the parameters that get no gradient, whatever the data is.
+      examples: the mean over an epoch; None for running text, which has none, and in plans that did
+        not count them.
+    """
+
+    transcendentals: Finite | None = None
+    loops: Natural = 0
+    idle: tuple[str, ...] = ()
+    examples: Finite | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A variant with one choice of the tuned settings, as it will be trained.
+
+    Attributes:
+      id: see `candidate_id`; also the name of its folder.
+      variant: the row of the report it is a candidate for.
+      tuned: the tuned settings by their full names; empty where nothing is tuned.
+      overrides: all that is laid over the config: base, variant, tuned and what the budget solver
+        set.
+      config: the whole resolved config, with the first seed.
+    """
+
+    id: FolderName
+    variant: str
+    tuned: Mapping[str, Any] = dataclasses.field(hash=False)
+    overrides: Mapping[str, Any] = dataclasses.field(hash=False)
+    config: Resolved = dataclasses.field(hash=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate(Setting):
+    """A setting and what is known of it before it is trained.
+
+    Attributes:
+      parameters: their number.
+      flops: of one training step, see `attnlab.experiments.plan.flops`.
+      budget: how near it came; None where there is no budget.
+      code: the user's own code that the config names, module to hash (see
+        `attnlab.records.provenance`); None in plans that did not keep it.
+      wanted: the id of the `Wanted` it was made from; "" where that is its own, as it is without
+        such code.
+      promoted: with a search, whether it is the one of its variant that is trained with all seeds,
+        not only with the first.
+      counted: what else was counted of a training step.
+      until: with a pruner, the step at which its first trial waits for the others of its round, 0
+        before that is known; None for its end.
+    """
+
+    parameters: Natural
+    flops: Finite
+    budget: Met | None = dataclasses.field(default=None, hash=False)
+    promoted: bool = False
+    code: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
+    wanted: str = ""
+    counted: Counted = Counted()
+    until: Natural | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A candidate before its config is resolved.
+
+    Attributes:
+      id: see `candidate_id`.
+      variant: its variant.
+      tuned: its tuned settings.
+      overrides: base, variant and tuned settings together.
+    """
+
+    id: str
+    variant: str
+    tuned: Mapping[str, Any]
+    overrides: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A candidate and a seed.
+
+    Attributes:
+      candidate: what is trained.
+      seed: of parameters, order of the data and dropout.
+    """
+
+    candidate: Candidate
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """ "additive-3f2a9c1b/seed0"."""
+        return f"{self.candidate.id}/seed{self.seed}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The candidate's config with this seed, nested plain values; `attnlab.config.from_dict`
+        makes a config of it.
+        """
+        return {**self.candidate.config, "seed": self.seed}
+
+    def workdir(self, directory: str | Path) -> Path:
+        """Where it is trained, in the sweep folder `directory`."""
+        return Path(directory) / "trials" / self.candidate.id / f"seed{self.seed}"
+
+
+def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]) -> str:
+    """A readable and stable name: slug of `names`, and 8 hex digits of what decides the training
+    apart from the seed.
+
+    Neither the order of the overrides nor that of the settings within a name changes it, nor what
+    else the experiment holds.
+
+    Args:
+      config: config file and argument.
+      overrides: base, variant and tuned settings together, without what a budget solver finds.
+      names: of the variant and of the tuned settings; "" is left out.
+    """
+    canonical = json.dumps(
+        {"config": config, "overrides": overrides}, sort_keys=True, separators=(",", ":")
+    )
+    words = [word for name in names for word in sorted(name.split(", ")) if word]
+    slug = (
+        re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(words)).strip("-.")[:60].rstrip("-.")
+        or "candidate"
+    )
+    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
+def with_code(identity: str, code: Mapping[str, str]) -> str:
+    """An id in which the hashes of the user's own code (module to hash) are a part; the same one
+    where there is no such code.
+    """
+    if not code:
+        return identity
+    slug, _, digits = identity.rpartition("-")
+    canonical = json.dumps([digits, code], sort_keys=True, separators=(",", ":"))
+    return f"{slug}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"

@@ -1,0 +1,60 @@
+"""Whether the scores that an experiment chooses and reports by are scores that its task has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlab.errors import UserError, nearest
+from attnlab.experiments.define import (
+    check_derived,
+    forms,
+    is_derived,
+)
+from attnlab.experiments.plan.plan import Plan
+from attnlab.records.measures import declared
+
+
+def check_metrics(plan: Plan, task: Any) -> None:
+    """Selection and measure are scores that the task has of its data, the right way up; a pruner
+    has the selection's while trials train.
+    """
+    measures = {name: one.better for name, one in declared(task).items()}
+    for contrast in plan.claim["contrasts"] if plan.claim else ():
+        check_derived("claim", contrast.get("on", ""), measures, task.evaluated)
+    for name, asked in (("select", plan.select), ("measure", plan.measure)):
+        metric, mode = asked["metric"], asked["mode"]
+        if name == "measure" and is_derived(metric):
+            check_derived(name, metric, measures, task.evaluated)
+            if mode != "min":
+                raise UserError(
+                    f"{name}=({metric!r}, {mode!r}): of {metric!r}, less is better; write"
+                    f" ({metric!r}, 'min')"
+                )
+            continue
+        if measures and metric not in measures:
+            known = measures if name == "select" else {*measures, *forms()}
+            raise UserError(f"{name}: unknown metric {metric!r}; {nearest(metric, known)}")
+        if measures and mode != measures[metric]:
+            raise UserError(
+                f"{name}=({metric!r}, {mode!r}): of {metric!r}, {measures[metric]} is better; write"
+                f" ({metric!r}, {measures[metric]!r})"
+            )
+    if plan.search is not None and plan.search["pruner"] is not None:
+        _check_pruned(plan, task)
+
+
+def _check_pruned(plan: Plan, task: Any) -> None:
+    """A trial is scored often enough while it trains, and by what candidates are chosen by."""
+    known = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
+    if plan.select["metric"] not in task.evaluated:
+        raise UserError(
+            "search.pruner needs a score that is known while a trial trains, not"
+            f" {plan.select['metric']!r}; choose from: {', '.join(known)}"
+        )
+    steps, every = task.config.training.steps, task.config.training.evaluate_every
+    if not every or 3 * every > steps:
+        raise UserError(
+            "search.pruner cuts a training at a third of its evaluations, and"
+            f" training.evaluate_every={every} of {steps} steps makes fewer than three; set it to"
+            f" {max(1, steps // 3)} or less"
+        )

@@ -1,0 +1,168 @@
+"""What a reader must know beside the table of results: how its intervals were made, what the seeds
+could have found, where times and costs come from.
+"""
+
+from __future__ import annotations
+
+from attnlab.experiments.define import is_timed
+from attnlab.experiments.plan import Candidate
+from attnlab.experiments.report.collect import Records
+from attnlab.experiments.report.comparison import Comparison
+from attnlab.experiments.report.derived import side_by_side
+from attnlab.experiments.report.equality import differing, several
+from attnlab.experiments.report.statistics import CHANCE
+from attnlab.experiments.report.wide import asked
+
+
+def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
+    """What a reader must know to read means and differences."""
+    plan = records.plan
+    notes = [f"Intervals: 95 %, over seeds, {_how(comparison)}"]
+    if comparison.basis.split == "test":
+        notes.append(
+            f"Differences: to {plan.baseline}, by Dunnett's test: its intervals hold together, at"
+            f" {100 * (1 - comparison.alpha):.4g} %, and one that leaves out 0 is one with an"
+            f" adjusted p below {comparison.alpha:.3g}. Effect size: Hedges' g, in standard"
+            " deviations of one run."
+        )
+        notes += _no_best(comparison) if len(plan.seeds) > 1 else []
+        notes += _could_find(comparison, plan.baseline)
+    else:
+        notes.append(
+            "The test split has not been read: these are validation scores, for following the work"
+            " and not for comparing."
+        )
+    return (*notes, *_time_notes(records, comparison))
+
+
+def _time_notes(records: Records, comparison: Comparison) -> list[str]:
+    """What else the machine did, where the answer rests on times."""
+    timed = [
+        name
+        for name in dict.fromkeys((comparison.basis.metric, *asked(records.plan)))
+        if is_timed(name)
+    ]
+    if not timed:
+        return []
+    most = side_by_side(records.trials)
+    if most < 2:
+        return [
+            f"Times ({', '.join(timed)}): the trials of this sweep ran one at a time on their"
+            " machine."
+        ]
+    return [
+        f"Times ({', '.join(timed)}) are noisy: up to {most} trials of this sweep were at work side"
+        " by side on one machine and slowed one another. To compare times, run the sweep with"
+        " --slots=1 on a machine that does nothing else."
+    ]
+
+
+def _how(comparison: Comparison) -> str:
+    """How the intervals of means were made."""
+    if comparison.method == "bootstrap":
+        return "each by bootstrap (BCa, 9999 resamples; too narrow for fewer than about ten seeds)."
+    one = (
+        "one spread, in units of that of drawing the test examples,"
+        if comparison.basis.scale.count
+        else "one variance"
+    )
+    kind = {
+        "pooled": f"with {one} for all variants",
+        "separate": "with a variance for each variant, for they differ by more than chance",
+        "blocked": (
+            f"with {one} for all variants, and the seeds taken out as a block, for they explain"
+            " much"
+        ),
+    }[comparison.family.model.kind]
+    scale = comparison.basis.scale
+    inside = " They stay within the bounds of the measure." if scale.bounded else ""
+    counted = (
+        f" It is a share of {scale.count:,}: no variance is smaller than that of drawing so many."
+        if scale.count
+        else ""
+    )
+    return f"{kind}; none where nothing gives a variance.{inside}{counted}"
+
+
+def _no_best(comparison: Comparison) -> list[str]:
+    """Why no variant is marked as the best, where one could have been."""
+    if len(comparison.rows) < 2 or any(row.best for row in comparison.rows):
+        return []
+    if comparison.apart.other:
+        return [
+            "No best variant is marked, because not every row was scored on the same test examples."
+        ]
+    if any(row.missing for row in comparison.rows):
+        return ["No best variant is marked, because not every row has every seed."]
+    return [
+        "No best variant is marked: none is ahead of all others by Tukey's test of all pairs at"
+        f" {comparison.alpha:.3g}."
+    ]
+
+
+def _could_find(comparison: Comparison, baseline: str) -> list[str]:
+    """What the seeds could have found, where a difference is not decided."""
+    rows = [
+        row
+        for row in comparison.rows
+        if row.difference is not None and row.difference.p is not None
+    ]
+    if all(
+        row.difference is not None and (row.difference.p or 0.0) < comparison.alpha for row in rows
+    ):
+        return []
+    found = [
+        one for row in rows if (one := comparison.family.detectable(row.name, baseline)) is not None
+    ]
+    return (
+        [f"With these seeds a difference of {max(found):.2g} is found with probability {CHANCE:g}."]
+        if found
+        else []
+    )
+
+
+def cost_notes(records: Records) -> list[str]:
+    """Where the costs come from, and whether budgets were held equal."""
+    notes = [
+        "FLOPs: XLA's count of one training step as lowered for the CPU, before it is optimised,"
+        " loops counted in full, on a batch of mean size. ms per step: median, as timed in this"
+        " sweep beside its other trials. Peak memory: of the process, on the host."
+    ]
+    plan = records.plan
+    if any(candidate.counted.transcendentals is not None for candidate in plan.candidates):
+        notes.append(
+            "Transcendentals: exponentials, logarithms, tanh, roots and the like of one step, one"
+            " an element; they are no FLOPs."
+        )
+    if plan.budget is None:
+        sizes = [candidate.parameters for candidate in plan.candidates]
+        least = min(sizes, default=0)
+        wide = max(sizes) / least - 1 if least else 0.0
+        return [
+            *notes,
+            "Budgets were not held equal"
+            + (f": parameters differ by up to {100 * wide:.3g} %." if wide >= 0.0005 else "."),
+        ]
+    held = {"parameters": "parameters", "flops": "FLOPs per step"}[plan.budget["match"]]
+    knobs = ", ".join(
+        dict.fromkeys(candidate.budget["knob"] for candidate in plan.candidates if candidate.budget)
+    )
+    unequal = [one.name for one in differing(records) if one.kind == "unequal"]
+    besides = f" Not held equal: {several(unequal)}." if unequal else ""
+    notes.append(
+        f"Budget: {held} held to those of {plan.budget['to'] or plan.baseline} by {knobs}.{besides}"
+    )
+    return [
+        *notes,
+        *dict.fromkeys(
+            _short_of(candidate)
+            for candidate in plan.candidates
+            if candidate.budget and candidate.budget["note"]
+        ),
+    ]
+
+
+def _short_of(candidate: Candidate) -> str:
+    """Why a budget could not be matched."""
+    assert candidate.budget is not None
+    return f"{candidate.variant}: {candidate.budget['note']}."

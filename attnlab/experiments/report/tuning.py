@@ -1,0 +1,124 @@
+"""The table of what was tuned: every setting that was tried for each variant on the validation split,
+and what was chosen.
+"""
+
+from __future__ import annotations
+
+from attnlab.experiments.report.collect import Records
+from attnlab.experiments.report.comparison import scale, settings
+from attnlab.experiments.report.statistics import Family
+from attnlab.experiments.run import counts
+from attnlab.pages.tables import (
+    Table,
+    interval,
+    number,
+)
+
+
+def tried(records: Records, method: str) -> Table | None:
+    """What was tried for each variant on the validation split, with intervals as those of the
+    comparison; None where nothing was tuned.
+    """
+    plan, metric = records.plan, records.plan.select["metric"]
+    if all(len(plan.of(variant)) < 2 for variant in plan.variants):
+        return None
+    family = _scored(records, metric)
+    rows: list[tuple[str, ...]] = []
+    strong: set[int] = set()
+    for candidate in (candidate for variant in plan.variants for candidate in plan.of(variant)):
+        chosen = (
+            records.choice is not None
+            and records.choice.candidate(candidate.variant) == candidate.id
+        )
+        strong |= {len(rows)} if chosen else set()
+        found = family.mean(candidate.id, method)
+        cells = (
+            f"{found.n}",
+            number(found.mean),
+            interval(found.interval),
+            "chosen" if chosen else "",
+        )
+        rows.append((candidate.variant, settings(candidate.tuned), *cells))
+    columns = ("variant", "settings", "n", f"{metric}, validation", "95 % interval", "")
+    notes = (_how_many(records), *_lost_settings(records))
+    return Table(
+        "Tuning, on the validation split",
+        columns,
+        tuple(rows),
+        frozenset((2, 3, 4)),
+        frozenset(strong),
+        notes=notes,
+    )
+
+
+def _scored(records: Records, metric: str) -> Family:
+    """The validation scores of all candidates; of a search those of the first seed, which is the one
+    that it looks at.
+    """
+    plan = records.plan
+    scored = {
+        one.id: {record.seed: record.scores["valid"].get(metric) for record in records.of(one)}
+        for one in plan.candidates
+    }
+    first = plan.seeds[:1] if plan.search is not None else plan.seeds
+    values = {
+        identity: {seed: one for seed, one in seeds.items() if one is not None and seed in first}
+        for identity, seeds in scored.items()
+    }
+    known = [
+        record.measures["valid"][metric]
+        for record in records.trials
+        if metric in record.measures["valid"]
+    ]
+    return Family(values, plan.select["mode"], scale(known))
+
+
+def _how_many(records: Records) -> str:
+    """How many settings each variant had, and how a search chose them."""
+    plan = records.plan
+    tried = {len(plan.of(variant)) for variant in plan.variants}
+    note = "Each variant had " + (
+        f"{tried.pop()} settings tried."
+        if len(tried) == 1
+        else "NOT the same number of settings tried."
+    )
+    if plan.search is not None:
+        how = settings(
+            {
+                name: plan.search[name]
+                for name in ("sampler", "trials", "pruner")
+                if plan.search.get(name)
+            }
+        )
+        note += (
+            f" They were searched for ({how}) with the first seed; the best of each variant was"
+            " trained with all. Of them, "
+        )
+        note += "; ".join(_searched(records, variant) for variant in plan.variants) + "."
+    return note
+
+
+def _lost_settings(records: Records) -> list[str]:
+    """What the choice was made without: trials that failed, or were stopped by request."""
+    notes = []
+    for variant, one in records.choice.chosen.items() if records.choice is not None else ():
+        if accepted := one.get("accepted"):
+            without = ", ".join(f"{name} ({why})" for name, why in accepted.items())
+            notes.append(
+                f"{variant}: {one.get('trained')} of {one.get('settings')} settings trained; chosen"
+                f" without {without}."
+            )
+    return notes
+
+
+def _searched(records: Records, variant: str) -> str:
+    """What became of the settings that were searched for a variant: "additive: 4 done, 12 pruned,
+    3,400 steps".
+    """
+    found = [
+        one.seen
+        for one in records.trials
+        if one.candidate.variant == variant and one.seed == records.plan.seeds[0]
+    ]
+    states = [f"{number} {state}" for state, number in counts(found).items()]
+    return f"{variant}: {', '.join([*states, f'{sum(seen.step for seen in found):,} steps'])}"

@@ -1,0 +1,128 @@
+"""The layer of a Transformer: mixers and a feed-forward, each inside a residual connection.
+
+    placement     y, for a function f                          source
+    post          N(x + drop(f(x)))                            Vaswani et al. 2017; BERT, BART
+    pre           x + drop(f(N(x)))                            Xiong et al. 2020; GPT-2, T5, Llama
+    sandwich      x + drop(N'(f(N(x))))                        Ding et al. 2021; Gemma 2
+    res_post      x + drop(N(f(x)))                            Liu et al. 2022 (Swin 2); OLMo 2
+    parallel      x + drop(f(N(x))) + drop(g(N(x))) + ...      Wang and Komatsuzaki 2021 (GPT-J); one norm, all functions at once
+    rezero        x + a drop(f(x))                             Bachlechner et al. 2021; a one number from 0, no norm
+    none          drop(f(N(x)))                                no residual, to see what it is good for
+
+N, N' are norms of the table `NORMS`. A stack of layers whose placement is in `TOPPED` has one more
+norm on top, for nothing else bounds what it hands on.
+
+Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017; R. Xiong et al., "On Layer
+Normalization in the Transformer Architecture", ICML 2020; M. Ding et al., "CogView", NeurIPS 2021;
+Z. Liu et al., "Swin Transformer V2", CVPR 2022; B. Wang, A. Komatsuzaki, "GPT-J-6B", 2021; T.
+Bachlechner et al., "ReZero is All You Need", UAI 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+
+from attnlab.layers.dense import Dropout
+from attnlab.layers.feedforward import FeedForward
+from attnlab.layers.norms import Norm
+
+Placement = Literal["post", "pre", "sandwich", "res_post", "parallel", "rezero", "none"]
+TOPPED = frozenset({"pre", "sandwich", "res_post", "parallel", "none"})
+Function = Callable[[jax.Array], jax.Array]
+
+
+class Residual(nn.Module):
+    """Residual connection, dropout and norm around any function of x [B,T,d].
+
+    Attributes:
+      placement: see the top of this file; here "parallel" leaves the norm to the block.
+      norm: factory of the norm.
+      dropout: rate on the function's output.
+    """
+
+    placement: Placement
+    norm: Callable[[], Norm]
+    dropout: float
+
+    def setup(self) -> None:
+        if self.placement not in ("rezero", "parallel"):
+            self.scale = self.norm()
+        if self.placement == "sandwich":
+            self.scale_out = self.norm()
+        if self.placement == "rezero":
+            self.strength = self.param("strength", nn.initializers.zeros, (), float)
+        self.drop = Dropout(self.dropout)
+
+    def __call__(self, x: jax.Array, function: Function) -> jax.Array:
+        """x [B,T,d] to [B,T,d]."""
+        match self.placement:
+            case "post":
+                return self.scale(x + self.drop(function(x)))
+            case "pre":
+                return x + self.drop(function(self.scale(x)))
+            case "sandwich":
+                return x + self.drop(self.scale_out(function(self.scale(x))))
+            case "res_post":
+                return x + self.drop(self.scale(function(x)))
+            case "rezero":
+                return x + self.strength.astype(x.dtype) * self.drop(function(x))
+            case "none":
+                return self.drop(function(self.scale(x)))
+        return x + self.drop(function(x))
+
+
+class Block(nn.Module):
+    """Mixers one after another, then a feed-forward, each inside a residual connection: x [B,T,d]
+    to [B,T,d].
+
+    The block owns the mixers and knows nothing of their signatures: whoever calls it says how each
+    is asked, `block(x, lambda x: block.self_attention(x, x, ...))`.
+
+    Attributes:
+      width: d.
+      mixers: name and factory of every mixer, in order; a factory is called with the width.
+      feed_forward_factory: makes the feed-forward.
+      norm: makes a norm.
+      placement: see the top of this file.
+      dropout: rate on what every function gives.
+    """
+
+    width: int
+    mixers: tuple[tuple[str, Callable[..., Any]], ...]
+    feed_forward_factory: Callable[[], FeedForward]
+    norm: Callable[[], Norm]
+    placement: Placement
+    dropout: float
+
+    def setup(self) -> None:
+        for name, factory in self.mixers:
+            setattr(self, name, factory(width=self.width))
+        self.feed_forward = self.feed_forward_factory()
+        for name in self.around():
+            setattr(self, name, Residual(self.placement, self.norm, self.dropout))
+        if self.placement == "parallel":
+            self.shared_norm = self.norm()
+
+    @nn.nowrap
+    def around(self) -> list[str]:
+        """The names of the residual connections, in order."""
+        names = [name for name, _ in self.mixers] + ["feed_forward"]
+        return [f"around_{name.removesuffix('_attention')}" for name in names]
+
+    def __call__(self, x: jax.Array, *asks: Function) -> jax.Array:
+        """x [B,T,d] to [B,T,d]; `asks`: one function of x [B,T,d] for every mixer, in order."""
+        functions: Iterable[tuple[str, Function]] = zip(
+            self.around(), (*asks, self.feed_forward), strict=True
+        )
+        if self.placement != "parallel":
+            for name, function in functions:
+                x = getattr(self, name)(x, function)
+            return x
+        normed, total = self.shared_norm(x), x
+        for name, function in functions:
+            total = total + getattr(self, name).drop(function(normed))
+        return total

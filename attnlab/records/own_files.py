@@ -1,0 +1,196 @@
+"""The files of a user's own code: which modules a config names by dotted paths, and what these import,
+found and read as text without running any.
+
+Own is every module whose file lies neither in this package nor in the standard library nor in
+`site-packages`. Installed code is not looked at. Files are found by the finders of the import
+system, so that a launcher can look too. Nothing here imports jax.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.machinery
+import re
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.config.nodes import TABLES
+
+_NAMES = {"name", "task", *TABLES}  # the keys of a config whose text names a component
+
+
+_PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file of the user's as it was read.
+
+    Attributes:
+      file: its absolute path.
+      sha256: of its text, in which every kind of line end counts as the same, as it does for
+        Python.
+      copy: the name of its copy in the folder `FOLDER`.
+      content: its bytes.
+    """
+
+    file: str
+    sha256: str
+    copy: str
+    content: bytes = dataclasses.field(default=b"", repr=False, compare=False)
+
+
+def named(config: Any) -> Iterator[str]:
+    """The modules that dotted paths in a config name, at any depth.
+
+    Below a key of `_NAMES` every `module:Attribute` is one, for its package may only hand it on;
+    elsewhere it must be a word of that module's text too, for a setting may only look like one.
+    """
+    if isinstance(config, Mapping) or hasattr(config, "items"):
+        for key, value in config.items():
+            path = _PATH.fullmatch(value) if key in _NAMES and isinstance(value, str) else None
+            if path:
+                yield path[1]
+            else:
+                yield from named(value)
+    elif isinstance(config, (list, tuple)):
+        for value in config:
+            yield from named(value)
+    elif isinstance(config, str):
+        yield from _meant(config)
+
+
+def _meant(text: str) -> Iterator[str]:
+    """The module of a text that is a dotted path to something in a module of the user's."""
+    path = _PATH.fullmatch(text)
+    file = located(path[1])[0] if path else None
+    if path and file is not None and _is_own(file):
+        with contextlib.suppress(OSError):
+            if re.search(rb"\b%s\b" % path[2].encode(), file.read_bytes()):
+                yield path[1]
+
+
+def closure(names: Iterable[str]) -> tuple[dict[str, Source], frozenset[str]]:
+    """The user's modules among `names`, their packages, and what all these import, sorted; and
+    every name that was looked for.
+    """
+    found: dict[str, Source] = {}
+    foreign: set[str] = set()
+    seen: set[str] = set()
+    waiting = deque(names)
+    while waiting:
+        words = waiting.popleft().split(".")
+        for name in (
+            ".".join(words[:end]) for end in range(1, len(words) + 1)
+        ):  # importing a module runs its packages
+            if name in seen or words[0] in foreign:
+                continue
+            seen.add(name)
+            file, folders = located(name)
+            if file is not None and _is_own(file):
+                package = folders is not None and file.stem == "__init__"
+                source = read(file, name, package)
+                if source is not None:
+                    found[name] = source
+                    waiting += imports(source.content, name, package)
+            elif "." not in name and not (
+                file is None and folders
+            ):  # a package without a file of its own may hold the user's
+                foreign.add(name)
+    return dict(sorted(found.items())), frozenset(seen)
+
+
+def located(name: str) -> tuple[Path | None, Sequence[str] | None]:
+    """The file of a module and the folders of a package, (None, None) where there is no such
+    module; nothing is imported.
+    """
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", None)
+        return Path(file) if file else None, None if folders is None else list(folders)
+    parent = name.rpartition(".")[0]
+    within = located(parent)[1] if parent else None
+    if parent and within is None:
+        return None, None
+    for finder in sys.meta_path:
+        spec: importlib.machinery.ModuleSpec | None = finder.find_spec(name, within)
+        if spec is not None:
+            file = spec.origin if spec.has_location else None
+            folders = spec.submodule_search_locations
+            return Path(file) if file else None, None if folders is None else list(folders)
+    return None, None
+
+
+def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
+    """What the text of a module imports, wherever in it: statements, calls with a name in quotes,
+    and dotted paths in quotes.
+    """
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):  # not Python, or broken: whoever imports it says so
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = (
+                name.split(".")[: len(name.split(".")) - node.level + package] if node.level else []
+            )
+            base = ".".join([*above, *filter(None, [node.module])])
+            yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
+        elif (
+            isinstance(node, ast.Call)
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, str)
+        ):
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+                "import_module",
+                "__import__",
+            ):
+                yield node.args[0].value
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from _meant(node.value)
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file is neither of this package nor of Python nor installed."""
+    where = file.resolve()
+    return not {"site-packages", "dist-packages"} & {*where.parts} and not any(
+        map(where.is_relative_to, _foreign_folders())
+    )
+
+
+@functools.cache
+def _foreign_folders() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return (
+        Path(__file__).resolve().parents[1],
+        *(Path(sysconfig.get_path(name)).resolve() for name in names),
+    )
+
+
+def read(file: Path, name: str, package: bool = False) -> Source | None:
+    """A file of the user's; None if it cannot be read. `name` of its module, "" for a file that is
+    none.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    text = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    folders = name.split(".") if package else name.split(".")[:-1]
+    return Source(
+        str(file.absolute()),
+        hashlib.sha256(text).hexdigest(),
+        "/".join([*folders, file.name]),
+        content,
+    )

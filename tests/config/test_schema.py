@@ -1,0 +1,260 @@
+"""What nodes say of themselves, and that a config file is checked by it as strictly as a flag."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.config import nodes
+from attnlab.config.registry import Table
+from attnlab.config.schema import AT_LEAST_ZERO, Node, between, described, is_node, setting, whole
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+
+WHOLE = (nodes.Classification, nodes.Translation, nodes.Pronunciation, nodes.LanguageModelling)
+
+
+@dataclasses.dataclass
+class Model:
+    """A stand-in component."""
+
+    width: int = 8
+
+
+MODELS = Table("model", {"model": f"{__name__}:Model"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inner(Node):
+    """How it is trained.
+
+    And more.
+    """
+
+    steps: int = setting("updates", within=whole(1, 100))
+    rate: float = setting("of learning", 0.5, within=between(0, 1))
+    mode: Literal["fast", "slow"] = setting("how", "fast")
+    note: str | None = setting("for people", None)
+
+    def check(self) -> None:
+        """Fast ones are short."""
+        if self.mode == "fast" and self.steps > 50:
+            raise UserError(f"config.inner.steps={self.steps} is too many for mode='fast'")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Weights(Node):
+    """Weights of anybody's."""
+
+    further = (float | None, AT_LEAST_ZERO)
+    first: float = setting("the first", 0.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outer(Node):
+    """A stand-in for a whole config."""
+
+    seed: int = setting("of everything", 0, within=whole(0, 9))
+    model: str = setting("what is trained", table=MODELS)
+    inner: Inner
+    weights: Weights
+
+
+def prepared(tree: Mapping[str, Any], *overrides: str) -> Any:
+    return configs.prepare(configs.from_dict(tree), overrides, Outer)
+
+
+GOOD: Mapping[str, Any] = {"model": "model", "inner": {"steps": 5}}
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    assert configs.to_dict(prepared(GOOD)) == {
+        "model": {"name": "model", "width": 8},
+        "inner": {"steps": 5, "rate": 0.5, "mode": "fast", "note": None},
+        "seed": 0,
+        "weights": {"first": 0.0},
+    }
+
+
+def test_a_setting_describes_itself() -> None:
+    known = described(Outer)
+    assert list(known) == ["seed", "model", "inner", "weights"]
+    assert known["inner"].help == "How it is trained." and known["inner"].below == tuple(
+        described(Inner)
+    )
+    assert known["seed"].allowed == "a whole number of at least 0 and at most 9"
+    assert described(Inner)["mode"].allowed == "one of: fast, slow"
+    assert described(Inner)["steps"].default is dataclasses.MISSING
+
+
+BAD: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "unknown node": (
+        {**GOOD, "iner": {"steps": 3}},
+        "config.iner: no such key; did you mean 'inner'?",
+    ),
+    "unknown setting": (
+        {**GOOD, "inner": {"steps": 5, "raet": 0.1}},
+        "config.inner.raet: no such key; did you mean 'rate'?",
+    ),
+    "unknown field of a component": (
+        {**GOOD, "model": {"name": "model", "widht": 3}},
+        "config.model.widht: no such key; did you mean 'width'?",
+    ),
+    "missing setting": (
+        {**GOOD, "inner": {}},
+        "config.inner.steps is missing: updates (a whole number of at least 1 and at most 100);"
+        " set it in the config file or by --config.inner.steps",
+    ),
+    "missing node": ({"model": "model"}, "config.inner.steps is missing"),
+    "missing component": (
+        {"inner": {"steps": 5}},
+        "config.model is missing: what is trained; set it in the config file or by --config.model;"
+        " choose from: model",
+    ),
+    "mistyped": (
+        {**GOOD, "inner": {"steps": "5"}},
+        "config.inner.steps='5' is of type str, expected int",
+    ),
+    "a fraction": (
+        {**GOOD, "inner": {"steps": 5.0}},
+        "config.inner.steps=5.0 is of type float, expected int",
+    ),
+    "true for a number": ({**GOOD, "seed": True}, "config.seed=True is of type bool, expected int"),
+    "none of the choices": (
+        {**GOOD, "inner": {"steps": 5, "mode": "fats"}},
+        "config.inner.mode='fats'; did you mean 'fast'?",
+    ),
+    "out of range": (
+        {**GOOD, "inner": {"steps": 0}},
+        "config.inner.steps=0: expected a whole number of at least 1 and at most 100",
+    ),
+    "a value for a node": (
+        {**GOOD, "inner": 5},
+        "config.inner=5: expected a group of settings: steps, rate, mode, note",
+    ),
+    "a node for a value": (
+        {**GOOD, "seed": {"value": 1}},
+        "config.seed: expected a value, not a group of settings",
+    ),
+    "a value for a component": ({**GOOD, "model": 3}, "config.model=3: expected the name of a"),
+    "an unknown component": ({**GOOD, "model": "modle"}, "config.model: unknown model 'modle'"),
+    "together": (
+        {**GOOD, "inner": {"steps": 60}},
+        "config.inner.steps=60 is too many for mode='fast'",
+    ),
+    "a further key of another type": (
+        {**GOOD, "weights": {"other": "x"}},
+        "config.weights.other='x' is of type str, expected float or None",
+    ),
+    "a further key out of range": (
+        {**GOOD, "weights": {"other": -1.0}},
+        "config.weights.other=-1.0: expected a number of at least 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_a_file_gets_wrong_is_one_line(case: str) -> None:
+    tree, words = BAD[case]
+    with pytest.raises(UserError) as caught:
+        prepared(tree)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_further_keys_are_taken_where_a_node_may_have_them() -> None:
+    assert prepared({**GOOD, "weights": {"other": None, "third": 2.0}}).weights.to_dict() == {
+        "other": None,
+        "third": 2.0,
+        "first": 0.0,
+    }
+
+
+def test_a_flag_sets_what_a_file_leaves_out() -> None:
+    assert prepared({"model": "model"}, "inner.steps=7").inner.steps == 7
+    assert prepared({**GOOD, "inner": {"mode": "slow"}}, "inner.steps=70").inner.steps == 70
+    with pytest.raises(UserError, match="config.inner.steps='many': expected int$"):
+        prepared({"model": "model"}, "inner.steps=many")
+    with pytest.raises(UserError, match="config.inner.setps: no such key; .*'inner.steps'"):
+        prepared({"model": "model"}, "inner.setps=7")
+
+
+def test_a_node_is_read_alone() -> None:
+    found = configs.read(Inner, {"steps": 3, "rate": 1}, "inner")
+    assert (found.steps, found.rate, type(found.rate), found.mode) == (3, 1.0, float, "fast")
+    with pytest.raises(UserError, match="config.inner.stesp: no such key; did you mean 'steps'"):
+        configs.read(Inner, {"stesp": 3}, "inner")
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_defaults_are_valid_and_everything_says_what_it_means(kind: type[Node]) -> None:
+    for key, one in described(kind).items():
+        assert one.help.strip(), key
+        for name, inner in described(one.hint).items() if is_node(one.hint) else ():
+            assert inner.help.strip() and "\n" not in inner.help, (key, name)
+            if inner.default is not dataclasses.MISSING and inner.within:
+                inner.within.check(inner.default, name)
+            if inner.choices and inner.default is not dataclasses.MISSING:
+                assert inner.default in inner.choices, (key, name)
+
+
+def test_every_task_says_which_config_is_its_own() -> None:
+    found = {name: TASKS.resolve(name).schema for name in TASKS.names()}
+    assert set(found.values()) == set(WHOLE)
+
+
+def test_the_types_of_settings_are_known_without_their_task() -> None:
+    known = nodes.known_defaults()
+    assert (known["training.clip"], known["decoding.beam"], known["seed"]) == (1.0, 5, 0)
+    assert "training.steps" not in known and "optimizer" not in known
+
+
+OWN: Mapping[str, tuple[str, str]] = {
+    "an unknown task": (
+        "{'task': 'translaton'}",
+        "config.task: unknown task 'translaton'; did you",
+    ),
+    "no task": ("{'system': 'rnnsearch'}", "config.task is missing; choose from: translation"),
+    "a node of another task": (
+        "merge(BASE, {'decoding': {'beam': 3}})",
+        "config.decoding: no such key; choose from: auxiliary, batch, checkpoint",
+    ),
+    "a setting of another task": (
+        "merge(BASE, {'training': {'per': 'token'}})",
+        "config.training.per: no such key; choose from: accumulate",
+    ),
+    "a missing node": ("{k: v for k, v in BASE.items() if k != 'batch'}", "config.batch."),
+    "a mistyped setting": (
+        "merge(BASE, {'checkpoint': {'keep': 'all'}})",
+        "config.checkpoint.keep='all' is of type str, expected int",
+    ),
+    "a setting out of range": (
+        "merge(BASE, {'vocabulary': {'size': 0}})",
+        "config.vocabulary.size=0: expected a whole number of at least 1",
+    ),
+    "buckets of text": (
+        "merge(BASE, {'batch': {'buckets': ('a',)}})",
+        "config.batch.buckets=('a',): expected increasing whole numbers",
+    ),
+    "no text as key": (
+        "{**BASE, 'seed': {3: 4}}",
+        "own.py: get_config returned the key 3, expected a text",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_a_users_own_file_is_checked(case: str, tmp_path: pathlib.Path) -> None:
+    text, words = OWN[case]
+    (tmp_path / "own.py").write_text(
+        "from attnlab.config import call_file, merge\n\n"
+        "BASE = call_file('configs/classification.py', 'get_config', 'config file')\n\n\n"
+        f"def get_config(argument):\n    return {text}\n"
+    )
+    with pytest.raises(UserError) as caught:
+        configs.load(f"{tmp_path}/own.py")
+    assert words in str(caught.value) and "\n" not in str(caught.value)

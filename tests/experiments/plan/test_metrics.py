@@ -1,0 +1,94 @@
+"""Scores that a task does not have, or has too late, are refused while planning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.experiments.plan import building
+from attnlab.experiments.plan.flops import Work
+from attnlab.experiments.plan.process import made
+from tests.experiments.plan.planning import SCORES, SEARCH, refused
+
+
+def test_a_measure_that_the_data_cannot_give_is_refused_before_anything_is_trained(
+    tmp_path: Path,
+) -> None:
+    """Plain text does not tell which words can be recalled."""
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("a b a b\nb a b a\n")
+    text = (
+        f"{{'data': 'text', 'data.directory': {str(tmp_path)!r}, 'system.width': 4,"
+        " 'system.embedding': 4}"
+    )
+    (tmp_path / "recall.py").write_text(
+        "from attnlab.experiments import Experiment, rows\n\n\ndef get_experiment(argument=''):\n "
+        "   return Experiment(question='?', config='configs/language_modelling.py:lstm',"
+        f" compare=rows({{'a': {{}}}}), base={text}, measure=('recall', 'max'))\n"
+    )
+    with pytest.raises(UserError, match="measure: unknown metric 'recall'"):
+        made(str(tmp_path / "recall.py"), tmp_path / "sweep")
+
+
+PRUNED = (
+    "search=Search({'schedule.peak': choice(1e-3, 3e-3)}, sampler='random', trials=2,"
+    " pruner='halving')"
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "metric"),
+    [
+        (
+            "configs/classification.py",
+            {"data.examples": 60, "data.valid": 8, "system.width": 4},
+            "macro_f1",
+        ),
+        (
+            "configs/language_modelling.py:lstm",
+            {"data.examples": 60, "data.valid": 8, "system.width": 4},
+            "recall",
+        ),
+        (
+            "configs/language_modelling.py:lstm",
+            {"data.examples": 60, "data.valid": 8, "system.width": 4},
+            "bits_per_character",
+        ),
+    ],
+)
+def test_a_pruner_looks_at_any_score_known_while_training(
+    config: str, base: dict[str, Any], metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "step_work", lambda config, task: Work(1.0, 0.0))
+    mode = "min" if metric.startswith("bits") else "max"
+    (tmp_path / "which.py").write_text(
+        f"from attnlab.experiments import Experiment, rows\n{SEARCH}\n\n\ndef"
+        f" get_experiment(argument=''):\n    return Experiment(question='?', config={config!r},"
+        f" compare=rows({{'a': {{}}}}), base={base!r}, select=({metric!r}, {mode!r}), {PRUNED})\n"
+    )
+    plan = made(str(tmp_path / "which.py"), tmp_path / "sweep")
+    assert (
+        plan.search is not None
+        and plan.search["pruner"] == "halving"
+        and plan.select["metric"] == metric
+    )
+
+
+def test_a_pruner_is_refused_a_score_that_only_decoding_gives(tmp_path: Path, quick: None) -> None:
+    words = (
+        "search.pruner needs a score that is known while a trial trains, not 'exact'; choose from:"
+        " accuracy, loss, perplexity"
+    )
+    assert words in refused(tmp_path, SCORES, PRUNED, "select=('exact', 'max')", imports=SEARCH)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_pruner_needs_three_evaluations(tmp_path: Path, quick: None) -> None:
+    words = (
+        "search.pruner cuts a training at a third of its evaluations, and training.evaluate_every=6"
+        " of 12 steps makes fewer than three"
+    )
+    assert f"{words}; set it to 4 or less" in refused(tmp_path, SCORES, PRUNED, imports=SEARCH)

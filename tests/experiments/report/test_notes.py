@@ -1,0 +1,77 @@
+"""What stands below the table of results."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from attnlab.experiments.report import tables
+from attnlab.experiments.report.collect import collect
+from attnlab.experiments.report.comparison import compare
+from tests.experiments.report.tabled import cells, results
+from tests.experiments.synthetic import SCORES, lines, sweep, workdir
+
+
+@pytest.mark.quick
+def test_why_no_variant_is_best(tmp_path: Path) -> None:
+    """The reason that is given is the true one; with one seed or one variant there is no best one
+    to speak of.
+    """
+    lost = {
+        "a": (0.90, 0.92, math.nan, 0.91),
+        "b": (0.10, 0.11, 0.12, 0.13),
+    }  # as far apart as can be, but for the lost seed
+    reasons = {
+        "like": SCORES,
+        "lost": lost,
+        "one seed": {"a": (0.9,), "b": (0.1,)},
+        "one variant": {"a": (0.9, 0.8)},
+    }
+    found = {
+        name: [note for note in results(tmp_path / name, scores).notes if "No best" in note]
+        for name, scores in reasons.items()
+    }
+    assert found == {
+        "like": [
+            "No best variant is marked: none is ahead of all others by Tukey's test of all pairs at"
+            " 0.05."
+        ],
+        "lost": ["No best variant is marked, because not every row has every seed."],
+        "one seed": [],
+        "one variant": [],
+    }
+
+
+@pytest.mark.quick
+def test_costs_of_trials_that_share_a_program_say_so(tmp_path: Path) -> None:
+    directory = sweep(tmp_path, {"a": (0.9, 0.8, 0.7), "b": (0.1, 0.2, 0.3), "c": (0.1, 0.2, 0.3)})
+    for seed in range(3):  # all of a share each step, of b the step in the middle stands alone
+        for variant, counts in (("a", (4, 4, 4)), ("b", (1, 1, 3))):
+            pace = [
+                {"step": 3 + i, "step_seconds": 0.01 * (1 + i), "together": number}
+                for i, number in enumerate(counts)
+            ]
+            lines(workdir(directory, variant, seed) / "timing.jsonl", pace)
+    records = collect(directory)
+    found = [cells(tables.results(records, compare(records)), row) for row in range(3)]
+    assert [row["ms per step"] for row in found] == ["20 (share of a step of 4)", "20", "20"]
+    assert [row["peak memory"] for row in found] == [
+        "300 MiB (of 4 trials)",
+        "300 MiB (of 3 trials)",
+        "300 MiB",
+    ]
+
+
+def test_validation_scores_say_that_they_are(tmp_path: Path) -> None:
+    table = results(tmp_path, final=False)
+    assert table.title == "loss on the validation split, lower is better"
+    assert (
+        not set(tables.DIFFERENCES) & set(table.columns)
+        and table.columns[-1] == "remark"
+        and cells(table, 0)["budget"] == "-"
+    )
+    assert any("The test split has not been read" in note for note in table.notes) and not any(
+        "Dunnett" in note for note in table.notes
+    )

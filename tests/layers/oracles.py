@@ -1,0 +1,75 @@
+"""Float64 NumPy references of norms and feed-forwards, written from the formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def norm_of(name: str, params: Any, x: np.ndarray, epsilon: float) -> np.ndarray:
+    """The table at the top of `norms.py`, row by row."""
+    found = np.zeros_like(x)
+    g, b = params.get("scale", 1.0), params.get("bias", 0.0)
+    for at in np.ndindex(x.shape[:-1]):
+        row = x[at]
+        if name == "layer_norm":
+            variance = ((row - row.mean()) ** 2).sum() / len(row)
+            found[at] = (row - row.mean()) / np.sqrt(variance + epsilon) * g + b
+        elif name.startswith("rms_norm"):
+            root = np.sqrt((row @ row) / len(row) + epsilon)
+            found[at] = row / root * (1 + g if name.endswith("plus_one") else g)
+        elif name == "scale_norm":
+            found[at] = g * row / max(np.sqrt(row @ row), epsilon)
+        elif name == "dynamic_tanh":
+            found[at] = g * np.tanh(params["slope"] * row) + b
+        else:
+            assert name == "none"
+            found[at] = row
+    return found
+
+
+def _gelu(x: float) -> float:
+    return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+def _gelu_tanh(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+PLAIN: dict[str, Callable[[float], float]] = {
+    "relu": lambda x: max(x, 0.0),
+    "gelu": _gelu,
+    "gelu_tanh": _gelu_tanh,
+    "silu": lambda x: x * _sigmoid(x),
+    "squared_relu": lambda x: max(x, 0.0) ** 2,
+}
+GATED: dict[str, Callable[[float], float]] = {
+    "glu": _sigmoid,
+    "bilinear": lambda x: x,
+    "reglu": PLAIN["relu"],
+    "geglu": _gelu,
+    "geglu_tanh": _gelu_tanh,
+    "swiglu": PLAIN["silu"],
+}
+
+
+def feed_forward(name: str, params: Any, x: np.ndarray) -> np.ndarray:
+    """The table at the top of `feedforward.py`, number by number."""
+    if name == "none":
+        return np.zeros_like(x)
+
+    def affine(layer: str, x: np.ndarray) -> np.ndarray:
+        found: np.ndarray = x @ params[layer]["kernel"] + params[layer].get("bias", 0.0)
+        return found
+
+    inner = affine("inner", x)
+    if name in PLAIN:
+        return affine("outer", np.vectorize(PLAIN[name])(inner))
+    return affine("outer", np.vectorize(GATED[name])(affine("gate", x)) * inner)

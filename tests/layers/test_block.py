@@ -1,0 +1,154 @@
+"""Residual placements and the block: formulas in float64, what each leaves of x, one norm or two."""
+
+from __future__ import annotations
+
+import functools
+import typing
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from attnlab.layers.block import TOPPED, Block, Placement, Residual
+from attnlab.layers.feedforward import Relu
+from attnlab.layers.norms import LayerNorm
+
+PLACEMENTS = typing.get_args(Placement)
+D = 6
+
+
+class Doubled(nn.Module):
+    """A mixer of a test: x W."""
+
+    width: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B,T,d] to [B,T,d]."""
+        return nn.Dense(self.width, use_bias=False)(x)
+
+
+def normed(params: Any, x: np.ndarray) -> np.ndarray:
+    """Layer norm in float64."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    root = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-6)
+    found: np.ndarray = centred / root * params["scale"] + params["bias"]
+    return found
+
+
+def placed(placement: str, params: Any, x: np.ndarray, function: Any) -> np.ndarray:
+    """The table at the top of `block.py`, but for "parallel"."""
+    norm = functools.partial(normed, params.get("scale"))
+    found: dict[str, Any] = {
+        "post": lambda: norm(x + function(x)),
+        "pre": lambda: x + function(norm(x)),
+        "sandwich": lambda: x + normed(params["scale_out"], function(norm(x))),
+        "res_post": lambda: x + norm(function(x)),
+        "rezero": lambda: x + params["strength"] * function(x),
+        "none": lambda: function(norm(x)),
+    }
+    y: np.ndarray = found[placement]()
+    return y
+
+
+def block(placement: Placement, dropout: float = 0.0) -> Block:
+    mixers = (("one", Doubled), ("other_attention", Doubled))
+    return Block(D, mixers, functools.partial(Relu, 5, dropout), LayerNorm, placement, dropout)
+
+
+def run(module: Block, x: Any) -> jax.Array:
+    """The block with its mixers asked as they are."""
+    return module(x, module.one, module.other_attention)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_block_is_its_functions_in_order_each_placed_as_told(placement: Placement) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, D))
+    module = block(placement)
+    params = _params(module, x)
+
+    def one(x: np.ndarray) -> np.ndarray:
+        found: np.ndarray = x @ params["one"]["Dense_0"]["kernel"]
+        return found
+
+    def other(x: np.ndarray) -> np.ndarray:
+        found: np.ndarray = x @ params["other_attention"]["Dense_0"]["kernel"]
+        return found
+
+    def forward(x: np.ndarray) -> np.ndarray:
+        inner, outer = (params["feed_forward"][name] for name in ("inner", "outer"))
+        hidden = np.maximum(x @ inner["kernel"] + inner["bias"], 0.0)
+        found: np.ndarray = hidden @ outer["kernel"] + outer["bias"]
+        return found
+
+    if placement == "parallel":
+        given = normed(params["shared_norm"], x)
+        expected = x + one(given) + other(given) + forward(given)
+    else:
+        expected = x
+        for name, function in (("one", one), ("other", other), ("feed_forward", forward)):
+            around = params.get(f"around_{name}", {})
+            expected = placed(placement, around, expected, function)
+    with jax.enable_x64(True):
+        found = nn.apply(run, module)({"params": params}, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
+def _params(module: Block, x: np.ndarray) -> Any:
+    rng = np.random.default_rng(3)
+    shapes = jax.eval_shape(nn.init(run, module), jax.random.key(0), x)["params"]
+    return jax.tree.map(lambda leaf: rng.normal(0.5, 1.0, size=leaf.shape), shapes)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_of_functions_that_give_nothing_x_is_left_where_there_is_a_sum(
+    placement: Placement,
+) -> None:
+    """The identity, the norm of x for "post", and nothing without a residual; "res_post" and
+    "sandwich" start with norms of 0, which are 0.
+    """
+    x = np.random.default_rng(1).normal(size=(1, 2, D)).astype(np.float32)
+    module = Residual(placement, LayerNorm, 0.0)
+    params = module.init(jax.random.key(0), x, lambda x: 0 * x).get("params", {})
+    found = module.apply({"params": params}, x, lambda x: 0 * x)
+    expected = {
+        "post": normed({"scale": 1.0, "bias": 0.0}, x.astype(np.float64)),
+        "none": np.zeros_like(x),
+    }
+    np.testing.assert_allclose(found, expected.get(placement, x), atol=1e-6)
+
+
+def test_rezero_starts_as_the_identity_and_learns_its_strength() -> None:
+    x = np.random.default_rng(1).normal(size=(1, 2, D)).astype(np.float32)
+    module = block("rezero")
+    params = nn.init(run, module)(jax.random.key(0), x)["params"]
+    np.testing.assert_array_equal(nn.apply(run, module)({"params": params}, x), x)
+    slope = jax.grad(lambda params: nn.apply(run, module)({"params": params}, x).sum())(params)
+    assert all(
+        abs(float(slope[f"around_{name}"]["strength"])) > 1e-3
+        for name in ("one", "other", "feed_forward")
+    )
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_dropout_is_on_what_functions_give(placement: Placement) -> None:
+    """Dropped entries leave x itself, or nothing where there is no residual."""
+    x = np.random.default_rng(1).normal(size=(1, 50, D)).astype(np.float32)
+    module = Residual(placement, LayerNorm, 0.5)
+    params = module.init(jax.random.key(0), x, lambda x: x + 3).get("params", {})
+    params = jax.tree.map(lambda leaf: leaf + 0.5, params)
+    found = module.apply(
+        {"params": params}, x, lambda x: x + 3, rngs={"dropout": jax.random.key(0)}
+    )
+    if placement == "post":
+        return  # the norm of a row knows of all its entries
+    kept = np.asarray(found) == (0.0 if placement == "none" else x)
+    assert 0.35 < kept.mean() < 0.65
+
+
+def test_placements_with_a_norm_on_top_are_those_that_bound_nothing() -> None:
+    """After "post" a row is normed already; "rezero" has no norms."""
+    assert set(PLACEMENTS) - TOPPED == {"post", "rezero"}

@@ -1,0 +1,125 @@
+"""The norms: formulas in float64, what they start as, precision, bounded slopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.layers import NORMS
+from attnlab.layers.norms import LayerNorm, Norm, ScaleNorm
+from tests.layers.oracles import norm_of
+
+D = 8
+NAMES = NORMS.names()
+
+
+def drawn(name: str, **fields: Any) -> tuple[Any, Any, np.ndarray]:
+    """A norm, parameters N(1, 1/4), an input [2,3,D]."""
+    rng = np.random.default_rng(0)
+    module, x = NORMS.resolve(name)(**fields), rng.normal(2.0, 1.5, size=(2, 3, D))
+    shapes = jax.eval_shape(module.init, jax.random.key(0), x).get("params", {})
+    return module, jax.tree.map(lambda leaf: rng.normal(1.0, 0.5, size=leaf.shape), shapes), x
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", NAMES)
+def test_norm_is_its_formula(name: str) -> None:
+    fields = {} if name in ("dynamic_tanh", "none") else {"epsilon": 0.3}
+    module, params, x = drawn(name, **fields)
+    expected = norm_of(name, params, x, fields.get("epsilon", 0.0))
+    single = module.apply({"params": params}, x.astype(np.float32))
+    np.testing.assert_allclose(single, expected, atol=1e-5)
+    with jax.enable_x64(True):
+        double = module.apply({"params": params}, x)
+    assert double.dtype == np.float64
+    np.testing.assert_allclose(double, expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_norm_starts_as(name: str) -> None:
+    """g at 1 (at sqrt(d) where it is one number, at 0 where 1 is added), b at 0."""
+    module, _, x = drawn(name)
+    params = module.init(jax.random.key(0), jnp.asarray(x)).get("params", {})
+    starts = {
+        "layer_norm": {"scale": np.ones(D), "bias": np.zeros(D)},
+        "rms_norm": {"scale": np.ones(D)},
+        "rms_norm_plus_one": {"scale": np.zeros(D)},
+        "scale_norm": {"scale": np.sqrt(D)},
+        "dynamic_tanh": {"slope": 0.5, "scale": np.ones(D), "bias": np.zeros(D)},
+        "none": {},
+    }
+    assert set(params) == set(starts[name])
+    for leaf, start in starts[name].items():
+        np.testing.assert_allclose(params[leaf], start, rtol=1e-6)
+        assert params[leaf].dtype == jnp.float32
+
+
+def test_layer_norm_computes_what_flax_does_to_the_last_bit() -> None:
+    x = np.random.default_rng(1).normal(size=(4, 5, 32)).astype(np.float32)
+    params = {"scale": np.linspace(0.5, 2, 32, dtype=np.float32), "bias": np.ones(32, np.float32)}
+    theirs = nn.LayerNorm(epsilon=1e-6, use_fast_variance=False)
+    found, expected = (
+        jax.jit(lambda x, one=one: one.apply({"params": params}, x))(x)
+        for one in (LayerNorm(), theirs)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_layer_norm_without_parameters_and_rms_norm_of_a_centred_row() -> None:
+    x = np.random.default_rng(2).normal(size=(3, D))
+    bare = LayerNorm(use_scale=False, use_bias=False)
+    assert not bare.init(jax.random.key(0), x)
+    centred = x - x.mean(axis=-1, keepdims=True)
+    root = NORMS.resolve("rms_norm")(use_scale=False)
+    assert not root.init(jax.random.key(0), x)
+    np.testing.assert_allclose(root.apply({}, centred), bare.apply({}, x), atol=1e-6)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("mean", [0.0, 100.0, 1e4])
+def test_layer_norm_keeps_its_digits_where_the_mean_is_large(mean: float) -> None:
+    """Against float64; E[x^2] - E[x]^2 in float32 would be off by whole units at a mean of 10^4."""
+    x = (np.random.default_rng(0).normal(size=(3, D)) + mean).astype(np.float32)
+    params = {
+        "scale": np.linspace(0.5, 2, D).astype(np.float32),
+        "bias": np.linspace(-1, 1, D).astype(np.float32),
+    }
+    found = LayerNorm().apply({"params": params}, x)
+    expected = norm_of("layer_norm", params, x.astype(np.float64), 1e-6)
+    np.testing.assert_allclose(found, expected, atol=2e-6 * max(1.0, mean))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_low_precision_stays_low_and_is_rounded_once(name: str) -> None:
+    module, params, x = drawn(name)
+    low = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
+    given = jnp.asarray(x, jnp.bfloat16)
+    found = module.apply({"params": low}, given)
+    assert found.dtype == jnp.bfloat16
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), low)
+    exact = module.apply({"params": wide}, given.astype(jnp.float32))
+    np.testing.assert_array_equal(found, exact.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_slopes_are_finite_where_a_row_is_zero(name: str) -> None:
+    module, params, x = drawn(name)
+    slope = jax.grad(lambda x: (module.apply({"params": params}, x) ** 2).sum())
+    assert np.isfinite(np.asarray(slope(np.zeros((2, D), np.float32)))).all()
+    assert np.isfinite(np.asarray(slope(x.astype(np.float32)))).all()
+
+
+def test_short_rows_are_not_stretched_by_scale_norm() -> None:
+    module = ScaleNorm(epsilon=1.0)
+    params = {"scale": np.float32(3.0)}
+    x = np.full((1, 4), 0.25, np.float32)  # of length 1/2
+    np.testing.assert_allclose(module.apply({"params": params}, x), 3 * x)
+
+
+def test_every_norm_is_of_the_base() -> None:
+    assert all(issubclass(NORMS.resolve(name), Norm) for name in NAMES)

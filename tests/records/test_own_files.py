@@ -1,0 +1,111 @@
+"""Which files are a user's own: what a config names, and what that imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.records import provenance
+from tests.records.own_code import CONFIG, MODULES, write
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.quick
+def test_what_a_config_names_and_what_that_imports_and_nothing_else(folder: Path) -> None:
+    """Absolute and relative imports, packages, imports within functions and by a string, tables of
+    names; no code is run for it.
+    """
+    found = provenance.of(CONFIG)
+    assert list(found.modules) == MODULES and not {*MODULES} & {*sys.modules}
+    assert found.modules["own_pack.inner.far"].file == str(folder / "own_pack" / "inner" / "far.py")
+    assert (
+        provenance.of(
+            {"system": {"name": "multihead", "score": {"name": "attnlab.attention.scores.dot:Dot"}}}
+        ).modules
+        == {}
+    )
+    assert (
+        provenance.of(
+            {
+                "system": {"name": "numpy:array", "other": {"name": "json:loads"}},
+                "data": {"name": "own_absent:X"},
+            }
+        ).modules
+        == {}
+    )
+
+
+def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> None:
+    """A text may look like "module:Attribute"; a field of the user's may hold one."""
+    assert list(
+        provenance.of(
+            {"data": {"file": "own_entry:en", "languages": ("own_spare:de", "own_spare:Other")}}
+        ).modules
+    ) == ["own_spare"]
+    assert list(provenance.of({"data": {"part": "own_entry:Entry"}}).modules) == ["own_entry"]
+
+
+def test_a_component_that_a_package_hands_on(folder: Path) -> None:
+    """Its name is no word of the package's own text."""
+    write(
+        folder,
+        {
+            "own_kit/__init__.py": "from .impl import *\n",
+            "own_kit/impl.py": "class Task:\n    pass\n",
+        },
+    )
+    for config in (
+        {"task": "own_kit:Task"},
+        {"system": {"name": "own_kit:Task"}},
+        {"optimizer": "own_kit:Task"},
+    ):
+        assert list(provenance.of(config).modules) == ["own_kit", "own_kit.impl"]
+
+
+def test_the_order_of_the_path_decides_until_a_module_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two folders have a module of that name: the first one counts, but for a process that has the
+    other one already.
+    """
+    for name in ("one", "two"):
+        write(tmp_path / name, {"own_double.py": f"WHERE = '{name}'\n"})
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+    config = {"name": "own_double:WHERE"}
+    assert provenance.of(config).modules["own_double"].file == str(
+        tmp_path / "two" / "own_double.py"
+    )
+    import own_double  # type: ignore[import-not-found]
+
+    monkeypatch.syspath_prepend(str(tmp_path / "one"))
+    try:
+        assert (
+            provenance.of(config).modules["own_double"].file
+            == own_double.__file__
+            == str(tmp_path / "two" / "own_double.py")
+        )
+    finally:
+        del sys.modules["own_double"]
+
+
+def test_a_script_a_file_that_is_no_python_and_a_module_without_a_file(folder: Path) -> None:
+    """What is named from a script has its file; what is typed at a prompt has none."""
+    script = "from attnlab.records import provenance\nprint(provenance.of({'name': '__main__:X'}).digests)\n"
+    write(folder, {"own_broken.py": "class Own(:\n", "script.py": script})
+    assert list(provenance.of({"name": "own_broken:Own"}).modules) == ["own_broken"]
+    how: dict[str, Any] = {
+        "capture_output": True,
+        "text": True,
+        "check": True,
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+    }
+    assert subprocess.run([sys.executable, str(folder / "script.py")], **how).stdout.startswith(
+        "{'__main__': '"
+    )
+    assert subprocess.run([sys.executable, "-c", script], **how).stdout == "{}\n"

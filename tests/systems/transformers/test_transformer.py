@@ -1,0 +1,90 @@
+"""Published Transformers as settings of one system, and what share_positions shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.config.registry import build
+from attnlab.errors import UserError
+from attnlab.systems import SYSTEMS
+from tests.systems.checks import SPECS
+
+IDS = jnp.ones((1, 2), jnp.int32)
+
+
+def shapes(spec: dict[str, Any], vocabulary: int) -> Any:
+    """The parameters of a Transformer of this size, without making any."""
+    system = build(SYSTEMS, ConfigDict({"name": "transformer", **spec}), "system")(
+        source_vocabulary=vocabulary, target_vocabulary=vocabulary
+    )
+    return jax.eval_shape(system.init, jax.random.key(0), IDS, IDS)["params"]
+
+
+def count(params: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def t5(width: int, layers: int, hidden: int, heads: int, head_width: int = 0) -> dict[str, Any]:
+    """T5 (Raffel et al. 2020) in its first version."""
+    looks = {"name": "multihead", "heads": heads, "head_width": head_width, "score": "dot"}
+    itself = {**looks, "positions": {"name": "t5", "buckets": 32, "max_distance": 128}}
+    return {
+        "width": width,
+        "layers": layers,
+        "hidden": hidden,
+        "norm": "pre",
+        "normalisation": "rms_norm",
+        "feed_forward": {"name": "relu", "bias": False},
+        "positions": "none",
+        "scaled_embedding": False,
+        "share_positions": True,
+        "encoder_attention": itself,
+        "decoder_attention": itself,
+        "cross_attention": looks,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "parameters"),
+    [
+        (t5(512, 6, 2048, 8), 60_506_624),
+        (t5(1024, 24, 16384, 32, head_width=128), 2_851_598_336),  # 32 x 128 is not its width
+    ],
+    ids=["t5-small", "t5-3b"],
+)
+def test_t5_has_the_published_number_of_parameters(spec: dict[str, Any], parameters: int) -> None:
+    assert count(shapes(spec, 32128)) == parameters
+
+
+def test_one_table_of_positions_for_a_stack_or_one_for_each_layer() -> None:
+    shared = shapes(SPECS["transformer-t5"], 17)
+    alone = shapes({**SPECS["transformer-t5"], "share_positions": False}, 17)
+    assert {"encoder_positions", "decoder_positions"} <= set(shared)
+    table = count(shared["encoder_positions"])
+    assert table == 12 and count(alone) == count(shared) + 2 * table  # 4 tables instead of 2
+
+
+def test_what_cannot_share_positions_is_refused() -> None:
+    single = {**SPECS["transformer-post-additive"], "share_positions": True}
+    with pytest.raises(UserError, match=r"share_positions=true, but Single of encoder_attention"):
+        shapes(single, 17)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"heads": 3}, r"width=8 is not divisible by heads=3; .*, or set head_width"),
+        ({"head_width": -1}, r"head_width=-1, must be at least 0"),
+        ({"bias": ("query", "valu")}, r"bias='valu'; did you mean 'value'"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(fields: dict[str, Any], message: str) -> None:
+    looks = {"name": "multihead", "heads": 2, **fields}
+    spec = {**SPECS["transformer"], "encoder_attention": looks}
+    with pytest.raises(UserError, match=message):
+        shapes(spec, 17)
