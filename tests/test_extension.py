@@ -22,7 +22,8 @@ import pytest
 
 import attnlab
 from attnlab import config as configs
-from attnlab.attention.protocol import Capabilities, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Capabilities
 from attnlab.commands import COMMANDS
 from attnlab.config.registry import build
 from attnlab.data import SOURCES

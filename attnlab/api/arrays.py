@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 

@@ -1,4 +1,5 @@
-"""The one signature every attention mechanism keeps, and the declaration of what it can do.
+"""The one signature every attention mechanism keeps, and the declaration of what it can do. What a
+system asks of it: `needs.py`.
 
 Axis letters: B batch, Tq queries, Tk keys, H heads, d context width, dq/ds widths of query and
 source.
@@ -7,8 +8,6 @@ source.
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -18,11 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnlab.attention.cards import Card, Cost
-from attnlab.attention.kernels import KERNELS, WEIGHTLESS
 from attnlab.attention.view import EVERYTHING, View, Where, known, standing
-from attnlab.attention.visibility import Causal, Everything, Rule
-from attnlab.config.registry import Table, kind, made
-from attnlab.errors import UserError
 
 # the variable collection to which systems put the auxiliary losses of their looks, while it is
 # mutable
@@ -31,11 +26,6 @@ LOSSES = "losses"
 MAPS = "maps"
 
 Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
-_SUMS: Mapping[Rows, str] = {
-    "one": "one",
-    "at most one": "at most one",
-    "any": "anything",
-}  # the stricter the earlier; as messages say it
 
 
 @flax.struct.dataclass
@@ -121,11 +111,14 @@ class Reading:
         collected, else None. They have gradients. See `Attention.capture`.
       losses: auxiliary losses by name, [B,Tq] each: what every query adds, so that padding can be
         left out of the sum.
+      so_far: what the next look at this memory gets, a tree of arrays that lead with B; None where
+        no look depends on those before.
     """
 
     context: jax.Array
     weights: jax.Array | None = None
     losses: dict[str, jax.Array] = flax.struct.field(default_factory=dict)
+    so_far: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +140,9 @@ class Capabilities:
       unprojected: the context is a weighted sum of the values as they are handed over, so that it
         stands in their place.
       own: the context has a part of the query merged in, so that a system need not add it.
+      so_far: `read` takes and hands out what a look depends on of the looks before, so that parts
+        that look back (a score with `looks_back`, an alignment of the form "look") work one query
+        at a time.
     """
 
     roles: frozenset[str] = frozenset({"self", "cross"})
@@ -161,230 +157,7 @@ class Capabilities:
     values: bool = False
     unprojected: bool = False
     own: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Need:
-    """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
-
-    `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the
-    queries before. `heads`: how many heads the rule tells apart, 1 for none. `places`: what
-    is known of where tokens stand: how far from the "first" one; "trees" too, of dependencies; or
-    only how far apart query and key are, for the memory is "adrift". `values`: keys and values come
-    apart; "unprojected": and the context has to be a sum of the values as they are handed over,
-    with weights that sum to at most one. `weights`: the system reads with `weights=True`;
-    "distribution": and takes them for probabilities, so that they have to sum to one.
-    """
-
-    role: Literal["self", "cross"]
-    direction: Literal["causal", "bidirectional"] = "bidirectional"
-    padding: bool = True
-    cache: bool = False
-    maps: bool = True
-    positions: frozenset[str] = frozenset()
-    stepwise: bool = False
-    dense: bool = False
-    heads: int = 1
-    values: bool | Literal["unprojected"] = False
-    places: Literal["first", "trees", "adrift"] = "first"
-    weights: bool | Literal["distribution"] = False
-
-    def under(self, rule: Rule) -> Need:
-        """This need where the slot has the visibility `rule` besides."""
-        if isinstance(rule, Everything):
-            return self
-        at = jax.ShapeDtypeStruct((1,), jnp.int32)
-        heads = jax.eval_shape(rule.allows, at, at).shape[1]
-        direction = "causal" if rule.is_causal else self.direction
-        return dataclasses.replace(
-            self, dense=not isinstance(rule, Causal), heads=heads, direction=direction
-        )
-
-    def check(self, mechanism: type, where: str, chosen: Mapping[str, Any] | None = None) -> None:
-        """Raise `UserError` naming mechanism, request and what would work, if the mechanism does
-        not declare it.
-
-        Args:
-          mechanism: the class.
-          where: the slot's place in the config.
-          chosen: fields of the mechanism that are set; its parts must go together, and with the
-            slot.
-        """
-        can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
-        heads = (chosen or {}).get("heads", getattr(mechanism, "heads", 1))
-        asked = [
-            (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
-            (
-                self.direction in can.directions,
-                f"the direction {self.direction!r}",
-                f"it offers {_listed(can.directions)}",
-            ),
-            (can.padding or not self.padding, "padding", "it wants sequences of one length"),
-            (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
-            (
-                can.values or not self.values,
-                "values apart from keys",
-                "choose 'single', 'multihead' or another with values=True",
-            ),
-            (
-                can.unprojected or self.values != "unprojected",
-                "values as they are (it projects them)",
-                "choose 'single'",
-            ),
-            (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
-            (
-                can.dense or not self.dense,
-                "a visibility of its own",
-                "choose 'full' or a mechanism with dense=True",
-            ),
-            (self.heads in (1, heads), f"a visibility of {self.heads} heads", f"it has {heads}"),
-            (
-                self.positions <= can.positions,
-                f"position hooks {_listed(self.positions)}",
-                f"it offers {_listed(can.positions)}",
-            ),
-            (
-                hands_out_weights(mechanism) or not self.weights,
-                "weights as a result",
-                _lacking(mechanism),
-            ),
-        ]
-        for granted, request, instead in asked:
-            if not granted:
-                raise UserError(
-                    f"{where}: {mechanism.__name__} does not support {request}; {instead}"
-                )
-        parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
-        of = {
-            name: made(table, (chosen or {}).get(name, getattr(mechanism, name)))
-            for name, table in parts.items()
-        }
-        for name in (
-            name for name, table in parts.items() if table.kind == "mechanism"
-        ):  # one that looks several times, say
-            self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
-        if "alignment" in of:
-            _check_alignment(kind(of["alignment"]), self, f"{where}.alignment")
-        if "score" in of and self.places == "adrift" and of["score"](parent=None).places:
-            name = kind(of["score"]).__name__
-            raise UserError(
-                f"{where}.score: {name} looks at positions, but here the first one is nowhere in"
-                " particular; choose 'additive'"
-            )
-        if "positions" in of and kind(of["positions"]).hooks:
-            _check_positions(mechanism, of, self.role, f"{where}.positions")
-            if kind(of["positions"]).trees and self.places != "trees":
-                name = kind(of["positions"]).__name__
-                raise UserError(
-                    f"{where}.positions: {name} wants dependency trees, which are not known here;"
-                    " choose 'shaw'"
-                )
-        kernel = (chosen or {}).get("kernel", getattr(mechanism, "kernel", "auto"))
-        _check_kernel(mechanism, kernel, of, f"{where}.kernel")
-        if self.weights and not KERNELS.resolve(kernel).weighs:
-            raise UserError(f"{where}.kernel: kernel {kernel!r} {WEIGHTLESS}")
-        if self.weights == "distribution" or self.values == "unprojected":
-            most: Rows = "one" if self.weights == "distribution" else "at most one"
-            _check_rows(
-                mechanism(width=1, **(chosen or {}), parent=None).rows(), most, mechanism, where
-            )
-
-
-def hands_out_weights(mechanism: Any) -> bool:
-    """Whether a class of mechanisms can be read with `weights=True`: its maps are exact, and its
-    `read` knows the argument.
-    """
-    known = (
-        inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
-    )
-    takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
-    return bool(mechanism.capabilities.maps == "exact" and takes)
-
-
-def _lacking(mechanism: Any) -> str:
-    """What a mechanism would have to be to hand out weights."""
-    maps = mechanism.capabilities.maps
-    if maps != "exact":
-        return f"its maps are {maps!r}, choose a mechanism whose maps are 'exact'"
-    return (
-        "give its `read` an argument `weights` and pass it on to `capture`, or choose 'single' or"
-        " 'multihead'"
-    )
-
-
-def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
-    """Do the weights of a query sum to no more than this slot can use?"""
-    if list(_SUMS).index(found) > list(_SUMS).index(wanted):
-        sums = (
-            f"the weights of {mechanism.__name__} sum to {_SUMS[found]}, here they must sum to"
-            f" {_SUMS[wanted]}"
-        )
-        raise UserError(
-            f"{where}: {sums}; choose 'single' or 'multihead' with the alignment 'softmax'"
-        )
-
-
-def _check_alignment(alignment: Any, need: Need, where: str) -> None:
-    """An alignment inside a mechanism: does it want what this slot cannot give?"""
-    name = alignment.__name__
-    if alignment.form == "look" and need.stepwise:
-        raise UserError(
-            f"{where}: {name} needs all queries of a sequence at once, here they come one by one;"
-            " choose 'softmax'"
-        )
-    if "lengths" in alignment.looks_at and need.direction == "causal":
-        raise UserError(
-            f"{where}: {name} looks at the length of the source, which tells of the future; choose"
-            " 'softmax'"
-        )
-
-
-def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str) -> None:
-    """A kernel inside a mechanism: does the mechanism leave it the weights, and can it make those
-    of the alignment?
-    """
-    offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
-    if kernel not in offered:
-        raise UserError(
-            f"{where}: {mechanism.__name__} works on whole maps, which {kernel!r} never has; choose"
-            f" {_listed(offered)}"
-        )
-    reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
-    if reason:
-        raise UserError(f"{where}: kernel {kernel!r} {reason}")
-
-
-def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: str) -> None:
-    """A position scheme inside a mechanism: are its hooks offered, does the score let itself be
-    turned, is there one sequence?
-    """
-    scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
-    if "embedding" in scheme.hooks:
-        raise UserError(
-            f"{where}: {scheme.__name__} acts on embeddings; set it as the system's positions,"
-            " outside the mechanism"
-        )
-    if scheme.hooks - offered:
-        hooks = _listed(scheme.hooks - offered)
-        raise UserError(
-            f"{where}: {scheme.__name__} acts on {hooks}; {mechanism.__name__} offers"
-            f" {_listed(offered)}"
-        )
-    if role == "cross":
-        raise UserError(
-            f"{where}: {scheme.__name__} relates positions of one sequence; between two choose"
-            " 'none'"
-        )
-    score = of["score"](parent=None) if "score" in of else None
-    if "query_key" in scheme.hooks and score is not None and not score.rotary:
-        raise UserError(
-            f"{where}: {scheme.__name__} turns queries and keys, {type(score).__name__} does not"
-            " allow it; choose 'scaled_dot'"
-        )
-
-
-def _listed(words: frozenset[str]) -> str:
-    return ", ".join(repr(word) for word in sorted(words)) or "none"
+    so_far: bool = False
 
 
 class Attention(nn.Module):
@@ -430,6 +203,7 @@ class Attention(nn.Module):
         memory: Any,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last
         written slot, unless the view has positions. `view.onto(memory, query)` is all there is to
@@ -438,8 +212,17 @@ class Attention(nn.Module):
         `weights`: hand out the weights too, whether or not maps are being collected; a slot that
         wants them says so in its `Need`. A mechanism whose `read` lacks the argument does wherever
         they are not asked for.
+
+        `so_far`: the `so_far` of the reading before, or `no_looks(memory)`; None for the first look
+        at this memory. Only mechanisms that declare it need the argument.
         """
         raise NotImplementedError
+
+    def no_looks(self, memory: Any) -> Any:
+        """The `so_far` before the first look at a memory; it has the structure and the shapes of
+        every later one. None where no look depends on those before.
+        """
+        return None
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
         """Append source [B,t,ds] to a memory with spare capacity; the caller keeps `length + t <=
@@ -528,11 +311,12 @@ class Attention(nn.Module):
         return weights if asked else shown
 
 
-def asking(weights: bool) -> dict[str, bool]:
-    """Arguments of a `read` that asks for weights, or none at all, which mechanisms that know no
-    such argument understand too.
+def asking(weights: bool, so_far: Any = None) -> dict[str, Any]:
+    """Arguments of a `read` that asks for weights and goes on from earlier looks, or none at all,
+    which mechanisms that know no such arguments understand too.
     """
-    return {"weights": True} if weights else {}
+    asked: dict[str, Any] = {"weights": True} if weights else {}
+    return asked if so_far is None else asked | {"so_far": so_far}
 
 
 def at(positions: Where) -> dict[str, Where]:

@@ -16,7 +16,8 @@ import flax.struct
 import flax.traverse_util
 import jax
 
-from attnlab.attention.protocol import LOSSES, Need, Reading
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import LOSSES, Reading
 from attnlab.config.registry import Table
 
 Side = str

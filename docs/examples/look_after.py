@@ -10,7 +10,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.recurrent import BidirectionalGRU, GRULayer
 from attnlab.systems.protocol import Seq2Seq, looked

@@ -3,7 +3,8 @@
 (params, fields, scores [Tk], allowed [Tk], the mechanism's query [dq], position i of the query) to
 weights [Tk]. More of the place, by keyword, for those that want it: `head`; `before`, the weights
 [.., Tk] of the queries before it in the same look, in order; `length`, the real keys of the row (as
-many as are allowed unless given). Without a random stream, as at test time.
+many as are allowed unless given); `scores_before` and `allowed_before`, what the queries before had for
+scores and `allowed`. Without a random stream, as at test time.
 """
 
 from __future__ import annotations
@@ -235,6 +236,31 @@ def monotonic(
     return weights
 
 
+def temporal(
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    scores_before: Any = (),
+    allowed_before: Any = (),
+    **at: Any,
+) -> Array:
+    """b_j = sum over earlier rows of their softmax, or of exp(e_j); a_j = softmax(e)_j / b_j over
+    its sum, with b = 1 for keys that no earlier row was allowed.
+    """
+    total, seen = np.zeros(len(scores)), np.zeros(len(scores), bool)
+    for row, let in zip(scores_before, allowed_before, strict=True):
+        raised = np.where(let, np.exp(row), 0.0)
+        if fields.get("past", "weights") == "weights":
+            raised = _shared(row, let, 0.0)
+        total, seen = total + raised, seen | let
+    found = _shared(scores, allowed, 0.0) / np.where(seen, np.where(seen, total, 1.0), 1.0)
+    return found / found.sum() if allowed.any() else found
+
+
 def hard(
     params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
 ) -> Array:
@@ -259,6 +285,7 @@ ALIGNMENTS = {
     "local_p": local_p,
     "local_p_renormalised": local_p_renormalised,
     "monotonic": monotonic,
+    "temporal": temporal,
     "hard": hard,
     "straight_through": hard,
     "gumbel": hard,

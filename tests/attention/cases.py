@@ -17,6 +17,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
+from attnlab.attention.scores import SCORES
 from tests.attention.oracles import ORACLES, Oracle, part
 
 WIDTH = 12
@@ -32,6 +33,9 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": "dot", "alignment": {"name": "local_p", "reach": 3}},
         {"score": "dot", "alignment": "hard"},
         {"score": {"name": "source_only", "hidden": 5}},
+        {"score": {"name": "location_aware", "hidden": 5, "filters": 3, "reach": 2}},
+        {"score": {"name": "coverage", "hidden": 5}, "alignment": "monotonic"},
+        {"score": "dot", "alignment": {"name": "temporal"}},
     ],
     "multihead": [
         {"heads": 3},
@@ -63,6 +67,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"heads": 3, "score": "euclidean", "alignment": {"name": "local_m", "reach": 2}},
         {"heads": 2, "alignment": {"name": "local_p_renormalised", "reach": 2}},
         {"heads": 3, "alignment": "monotonic"},
+        {"heads": 6, "key_heads": 3, "score": {"name": "coverage", "hidden": 4}},
         {"heads": 3, "alignment": "straight_through"},
         {"heads": 3, "alignment": "gumbel"},
     ],
@@ -80,7 +85,10 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"score": "scaled_dot", "alignment": "sigmoid"},
     ],
     "key_value_predict": [{"score": {"name": "additive", "hidden": 4}}, {"score": "general"}],
-    "multi_step": [{"steps": 2, "looks": {"name": "multihead", "heads": 2}}],
+    "multi_step": [
+        {"steps": 2, "looks": {"name": "multihead", "heads": 2}},
+        {"steps": 2, "looks": {"name": "single", "score": "dot", "alignment": "temporal"}},
+    ],
 }
 CASES = [(name, config) for name in MECHANISMS.names() for config in SETTINGS.get(name, [{}])]
 NAMES = [f"{name}-{json.dumps(config)}" for name, config in CASES]
@@ -183,11 +191,22 @@ def looks_at_positions(name: str, config: dict[str, Any]) -> bool:
     """Whether a mechanism or any part of it does."""
     score, alignment, scheme = (part(config, field, default)[0] for field, default in PARTS)
     of_parts = (
-        score == "location"
+        score in ("location", "location_aware")
         or bool(ALIGNMENTS.resolve(alignment).looks_at)
         or bool(POSITIONS.resolve(scheme).hooks)
     )
     return of_parts or name in LOOKS_AT_POSITIONS
+
+
+def looks_back(config: dict[str, Any]) -> bool:
+    """Whether a look depends on the looks before: a part of a mechanism does so, or of the one
+    inside it.
+    """
+    inside = config.get("looks")
+    if isinstance(inside, dict):
+        return looks_back(inside)
+    score = SCORES.resolve(part(config, "score", "dot")[0])(parent=None)
+    return bool(score.looks_back) or alignment(config).form == "look"
 
 
 def alignment(config: dict[str, Any]) -> Any:
@@ -199,7 +218,7 @@ def stepwise(config: dict[str, Any]) -> bool:
     """Whether a mechanism may be read query by query, while its source grows: what the alignment of
     a row rests on is there by then.
     """
-    return alignment(config).form != "look" and "lengths" not in alignment(config).looks_at
+    return "lengths" not in alignment(config).looks_at
 
 
 def make(name: str, config: dict[str, Any]) -> Attention:

@@ -21,6 +21,8 @@ FIELDS: dict[str, list[dict[str, Any]]] = {
     "activated_general": [{}, {"act": "relu"}],
     "additive": [{"hidden": 7}],
     "concat": [{"hidden": 7}],
+    "location_aware": [{"hidden": 7, "filters": 3, "reach": 2}],
+    "coverage": [{"hidden": 7}, {"hidden": 5, "fertility": 0.0}],
     "location": [{"limit": 4}],
     "source_only": [{"hidden": 7}],
     "cosine": [{}, {"strength": "emitted"}, {"strength": "fixed", "beta": 2.0}],

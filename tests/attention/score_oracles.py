@@ -23,19 +23,40 @@ def untouched(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
     return x
 
 
+def nothing(
+    params: Any, fields: Any, keys: np.ndarray, before: np.ndarray, j: int
+) -> tuple[np.ndarray, ...]:
+    """A score that does not look back."""
+    return ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Oracle:
-    """pair(query(q), key(k), j)."""
+    """pair(query(q), key(k), j, *past(keys, before, j)), `before` [i,Tk] the weights of the queries
+    before, in order.
+    """
 
-    pair: Callable[[Any, Any, np.ndarray, np.ndarray, int], float]
+    pair: Callable[..., float]
     query: Callable[[Any, Any, np.ndarray], np.ndarray] = untouched
     key: Callable[[Any, Any, np.ndarray], np.ndarray] = untouched
+    past: Callable[..., tuple[np.ndarray, ...]] = nothing
 
-    def __call__(self, params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
-        """The score of one query and one key."""
-        return float(
-            self.pair(params, fields, self.query(params, fields, q), self.key(params, fields, k), j)
-        )
+    def __call__(
+        self,
+        params: Any,
+        fields: Any,
+        q: np.ndarray,
+        k: np.ndarray,
+        j: int,
+        keys: Any = None,
+        before: Any = (),
+    ) -> float:
+        """The score of one query and one key; of those that look back, after rows of weights
+        [i,Tk] over `keys` [Tk,dk].
+        """
+        x, y = self.query(params, fields, q), self.key(params, fields, k)
+        past = () if keys is None else self.past(params, fields, keys, before, j)
+        return float(self.pair(params, fields, x, y, j, *past))
 
 
 def dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
@@ -58,6 +79,43 @@ def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> 
 def source_only(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
     """v . tanh(U_a k), whatever q."""
     return float(params["v"] @ np.tanh(params["w_key"]["kernel"].T @ k))
+
+
+def location_aware(
+    params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int, more: Any = 0.0
+) -> float:
+    """v . tanh(W_a q + U_a k + U_f f + b)."""
+    kernels = params["w_query"]["kernel"], params["w_key"]["kernel"]
+    both = kernels[0].T @ q + kernels[1].T @ k + params["bias"] + more
+    return float(params["v"] @ np.tanh(both))
+
+
+def filtered(
+    params: Any, fields: Any, keys: np.ndarray, before: np.ndarray, j: int
+) -> tuple[np.ndarray, ...]:
+    """U_f f_j, f_j = sum over w of F_w a_{j + w - r}, a the last weights; zeros before the first."""
+    reach, found = fields.get("reach", 10), np.zeros(params["filter"].shape[1])
+    for at in range(j - reach, j + reach + 1):
+        if len(before) and 0 <= at < len(keys):
+            found = found + before[-1][at] * params["filter"][at - j + reach]
+    return (params["of_filter"].T @ found,)
+
+
+def coverage(
+    params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int, more: Any = 0.0
+) -> float:
+    """v . tanh(W_a q + U_a k + v_c C)."""
+    kernels = params["w_query"]["kernel"], params["w_key"]["kernel"]
+    return float(params["v"] @ np.tanh(kernels[0].T @ q + kernels[1].T @ k + more))
+
+
+def covered(
+    params: Any, fields: Any, keys: np.ndarray, before: np.ndarray, j: int
+) -> tuple[np.ndarray, ...]:
+    """v_c C_j, C_j = sum of the weights so far over P_j = N sigmoid(u_f . k_j); P_j = 1 for N = 0."""
+    most, total = fields.get("fertility", 2.0), sum(row[j] for row in before)
+    often = most / (1.0 + math.exp(-float(keys[j] @ params["fertile"][:, 0]))) if most else 1.0
+    return (params["of_covered"] * (total / often),)
 
 
 def times_w(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
@@ -205,6 +263,8 @@ SCORES: dict[str, Oracle] = {
     "biased_general": Oracle(dot, query=times_w_and_b),
     "activated_general": Oracle(activated, query=times_w),
     "additive": Oracle(additive),
+    "location_aware": Oracle(location_aware, past=filtered),
+    "coverage": Oracle(coverage, past=covered),
     "concat": Oracle(concat),
     "concat_identity": Oracle(concat_identity),
     "location": Oracle(location),

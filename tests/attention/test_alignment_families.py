@@ -352,9 +352,10 @@ def test_monotonic_is_the_expectation_of_the_walk() -> None:
             at = hits[0]
             wanted[i, at] += chance
     begin = jnp.array([[[1.0, 0.0, 0.0]]])
-    found = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
+    found, last = expected(jnp.asarray(stop)[None, None], jnp.ones((1, 1, 2, 1), bool), begin)
+    np.testing.assert_array_equal(last, found[:, :, -1])
     np.testing.assert_allclose(found[0, 0], wanted, atol=1e-6)
-    second = expected(
+    second, _ = expected(
         jnp.asarray(stop)[None, None, 1:], jnp.ones((1, 1, 1, 1), bool), found[:, :, 0]
     )  # the carry is all it takes
     np.testing.assert_allclose(second[0, 0, 0], wanted[1], atol=1e-6)

@@ -34,6 +34,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "local_p_renormalised": [{"reach": 2}],
     "gumbel": [{"tau": 0.5}],
     "diagonal": [{}, {"reach": 1}],
+    "temporal": [{}, {"past": "scores"}],
 }
 CASES = [
     (name, json.dumps(fields)) for name in ALIGNMENTS.names() for fields in SETTINGS.get(name, [{}])
@@ -142,6 +143,7 @@ def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
             int(at.lengths[b]),
         )
         how: Any = {"head": h, "before": weights[b, h, :q], "length": length}
+        how |= {"scores_before": at.scores[b, h, :q], "allowed_before": at.mask[b, h, :q]}
         weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](
             params, fields, row, allowed, at.query[b, q], TK - TQ + q, **how
         )

@@ -14,8 +14,8 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import Need
 from attnlab.attention.scores import SCORES
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.errors import UserError
@@ -26,6 +26,7 @@ SLOTS = {
     "encoder": Need(role="self"),
     "decoder": Need(role="self", direction="causal", cache=True, stepwise=True),
     "cross": Need(role="cross", stepwise=True),
+    "carrying": Need(role="cross", stepwise=True, so_far=True),
 }
 REFUSED = {  # (field, part, slot): what the message says
     **{
@@ -34,15 +35,24 @@ REFUSED = {  # (field, part, slot): what the message says
         for slot in SLOTS
     },
     **{
-        ("positions", name, "cross"): "one sequence"
-        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope")
+        ("positions", name, slot): "one sequence"
+        for name in ("shaw", "transformer_xl", "t5", "alibi", "rope", "syntax_relative")
+        for slot in ("cross", "carrying")
     },
-    ("positions", "syntax_relative", "cross"): "one sequence",
     **{
         ("positions", "syntax_relative", slot): "wants dependency trees"
         for slot in ("encoder", "decoder")
     },
-    **{("alignment", "monotonic", slot): "one by one" for slot in ("decoder", "cross")},
+    **{
+        ("alignment", name, slot): "one by one"
+        for name in ("monotonic", "temporal")
+        for slot in ("decoder", "cross")
+    },
+    **{
+        ("score", name, slot): "nothing is carried on"
+        for name in ("location_aware", "coverage")
+        for slot in ("decoder", "cross")
+    },
     **{
         ("alignment", name, "decoder"): "the future"
         for name in ("diagonal", "local_m", "local_p", "local_p_renormalised")

@@ -15,7 +15,8 @@ import pytest
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.kernels import KERNELS, blocks
-from attnlab.attention.protocol import MAPS, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
 from attnlab.attention.visibility import PerHead, Segments, Stride, Window
 from attnlab.errors import UserError

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention.protocol import MAPS, Attention
+from attnlab.attention.protocol import MAPS, Attention, asking
 from attnlab.attention.view import CAUSAL, View
 from attnlab.attention.visibility import Causal
 from tests.attention.cases import (
@@ -25,6 +25,7 @@ from tests.attention.cases import (
     WIDTH,
     first_settings,
     inputs,
+    looks_back,
     make,
     over_all,
     parameters,
@@ -69,14 +70,18 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
     remember = jax.jit(lambda x: call(x, capacity=CAPACITY, method="remember"))
 
     @jax.jit
-    def step(memory: Any, token: Any) -> Any:
+    def step(memory: Any, so_far: Any, token: Any) -> Any:
         memory = call(memory, token, method="extend")
-        return memory, call(token, memory, CAUSAL, method="read").context[:, 0]
+        reading = call(token, memory, CAUSAL, method="read", **asking(False, so_far))
+        return memory, reading.so_far, reading.context[:, 0]
 
     for cut in (0, 1, 4):
         memory = remember(x[:, :cut])
+        so_far = call(memory, method="no_looks")
+        if looks_back(config):
+            so_far = call(x[:, :cut], memory, CAUSAL, so_far=so_far, method="read").so_far
         for t in range(cut, LENGTH):
-            memory, context = step(memory, x[:, t : t + 1])
+            memory, so_far, context = step(memory, so_far, x[:, t : t + 1])
             np.testing.assert_allclose(context, full[:, t], atol=TOLERANCE["reordered"])
     with pytest.raises(ValueError, match="capacity"):
         call(x, capacity=LENGTH - 1, method="remember")
@@ -94,15 +99,22 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
     full = compiled(lambda x, valid: call(x, x, CAUSAL, valid).context)(x, valid)
     remember = compiled(lambda x, valid: call(x, valid, CAPACITY, method="remember"))
     extend = compiled(lambda memory, x, valid: call(memory, x, valid, method="extend"))
-    read = compiled(lambda x, memory: call(x, memory, CAUSAL, method="read").context)
+
+    @compiled
+    def read(x: Any, memory: Any, so_far: Any) -> Any:
+        reading = call(x, memory, CAUSAL, method="read", **asking(False, so_far))
+        return reading.context, reading.so_far
+
     for pieces in ((4, 4, 1), (1, 4, 4)):
-        first = pieces[0]
+        first, so_far = pieces[0], None
         memory = remember(x[:, :first], valid[:, :first])
+        if looks_back(config):
+            so_far = read(x[:, :first], memory, None)[1]
         for piece in pieces[1:]:
             memory = littered(stored(memory), first)
             here = slice(first, first + piece)
             memory = littered(extend(memory, x[:, here], valid[:, here]), first + piece)
-            context = read(x[:, here], memory)
+            context, so_far = read(x[:, here], memory, so_far)
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import MAPS, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, parameters

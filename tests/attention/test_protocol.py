@@ -1,6 +1,4 @@
-"""The protocol's own parts: memories, the switch for maps, declarations and the requests they
-refuse.
-"""
+"""The protocol's own parts: memories and the switch for maps."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import MAPS, Attention, Capabilities, Need, Reading, written
-from attnlab.errors import UserError
+from attnlab.attention.protocol import MAPS, Attention, Capabilities, Reading, written
 
 
 @pytest.mark.quick
@@ -80,51 +77,6 @@ def test_initialising_sows_nothing() -> None:
     _, collected = module.apply(variables, x, x, mutable=[MAPS, SAMPLES])
     assert [one.shape for one in collected[MAPS]["weights"]] == [(1, 1, 3, 3)]
     assert [one.shape for one in jax.tree.leaves(collected[SAMPLES])] == [(1, 1, 3)] * 2
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("need", "words"),
-    [
-        (Need(role="cross"), "slot=bare: Bare does not support the role 'cross'; it offers 'self'"),
-        (Need(role="self"), "does not support the direction 'bidirectional'; it offers 'causal'"),
-        (
-            Need(role="self", direction="causal"),
-            "does not support padding; it wants sequences of one length",
-        ),
-        (
-            Need(role="self", direction="causal", padding=False, cache=True),
-            "does not support cached decoding",
-        ),
-        (Need(role="self", direction="causal", padding=False), "does not support attention maps"),
-        (
-            Need(
-                role="self",
-                direction="causal",
-                padding=False,
-                maps=False,
-                positions=frozenset({"score"}),
-            ),
-            "does not support position hooks 'score'; it offers 'embedding'",
-        ),
-    ],
-)
-def test_what_is_not_declared_is_refused_with_what_is(need: Need, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        need.check(Bare, "slot=bare")
-
-
-def test_what_is_declared_is_granted() -> None:
-    Need(
-        role="self",
-        direction="causal",
-        padding=False,
-        maps=False,
-        positions=frozenset({"embedding"}),
-    ).check(Bare, "slot")
-    nothing = Capabilities(roles=frozenset())
-    with pytest.raises(UserError, match="it offers none"):
-        Need(role="self").check(type("Nothing", (), {"capabilities": nothing}), "slot")
 
 
 @pytest.mark.parametrize("name", MECHANISMS.names())

@@ -20,7 +20,8 @@ from attnlab.attention.kernels import choice
 from attnlab.attention.mechanisms.multi_step import MultiStep
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
-from attnlab.attention.protocol import MAPS, Capabilities, Need, Reading, hands_out_weights
+from attnlab.attention.needs import Need, hands_out_weights
+from attnlab.attention.protocol import MAPS, Capabilities, Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING
 from attnlab.errors import UserError
 from tests.attention.cases import (

@@ -60,6 +60,7 @@ _ATTENTION = {
         "test_memories.py",
         "test_conformance.py",
     ),
+    "needs.py": ("test_needs.py", "test_composition.py", "test_weights.py"),
     "protocol.py": (
         "test_protocol.py",
         "test_composition.py",

@@ -7,16 +7,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Need, asking
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import asking, at
 from attnlab.attention.view import EVERYTHING
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
 Note = Callable[[bool, str], None]
 ROWS = 3
+
+
+@flax.struct.dataclass
+class Told:
+    """What a mechanism hands on, which may be nothing, in a shell that tells it from nothing."""
+
+    own: Any
 
 
 def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
@@ -33,22 +42,31 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
     class Watched(mechanism):  # type: ignore[misc]
         """As its base."""
 
-        def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
+        def remember(
+            self, source: Any, valid: Any = None, capacity: Any = None, positions: Any = 0
+        ) -> Any:
             asked(
                 "remember",
                 (valid is None or need.padding, "padding=False, but it is handed `valid`"),
             )
-            return _left(inside, super().remember(source, valid, capacity))
+            return _left(inside, super().remember(source, valid, capacity, **at(positions)))
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
             asked("extend", (need.cache, "cache=False, but its memory is extended"))
             return _left(inside, super().extend(memory, source, valid))
 
         def remember_pairs(
-            self, keys: Any, values: Any, valid: Any = None, capacity: Any = None
+            self,
+            keys: Any,
+            values: Any,
+            valid: Any = None,
+            capacity: Any = None,
+            positions: Any = 0,
         ) -> Any:
             asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
-            return _left(inside, super().remember_pairs(keys, values, valid, capacity))
+            return _left(
+                inside, super().remember_pairs(keys, values, valid, capacity, **at(positions))
+            )
 
         def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
             asked(
@@ -61,7 +79,12 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
             return _left(inside, super().extend_pairs(memory, keys, values, valid))
 
         def read(
-            self, query: Any, memory: Any, view: Any = EVERYTHING, weights: bool = False
+            self,
+            query: Any,
+            memory: Any,
+            view: Any = EVERYTHING,
+            weights: bool = False,
+            so_far: Any = None,
         ) -> Any:
             wanted = need.under(view.rule)
             asked(
@@ -79,8 +102,21 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
                     "stepwise=False, but queries come one by one in decoding",
                 ),
                 (bool(need.weights) or not weights, "weights=False, but it is asked for weights"),
+                (
+                    not need.so_far or not stepping[0] or isinstance(so_far, Told),
+                    "so_far=True, but a look of decoding is not told of the looks before",
+                ),
             )
-            return _left(inside, super().read(query, memory, view, **asking(weights)))
+            told = isinstance(so_far, Told)
+            asks = asking(weights, so_far.own if told else so_far)
+            reading = _left(inside, super().read(query, memory, view, **asks))
+            return reading.replace(so_far=Told(reading.so_far)) if told else reading
+
+        def no_looks(self, memory: Any) -> Any:
+            if inside:
+                return super().no_looks(memory)
+            asked("no_looks", (need.so_far, "so_far=False, but it is asked what to carry"))
+            return Told(_left(inside, super().no_looks(memory)))
 
     return Watched
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import Need
+from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
@@ -66,23 +66,26 @@ class Caching(Transformer):
 class Causal(Luong):
     """Hides the later part of the source."""
 
-    def _attentional(self, tops: Any, attended: Any, fed: Any) -> Any:
-        return jnp.tanh(
-            self.combine(
-                jnp.concatenate([self.search.read(tops, attended, CAUSAL).context, tops], axis=-1)
-            )
-        )
+    def _attentional(self, tops: Any, attended: Any, fed: Any, looks: Any) -> Any:
+        reading = self.search.read(tops, attended, CAUSAL, so_far=looks)
+        both = jnp.concatenate([reading.context, tops], axis=-1)
+        return jnp.tanh(self.combine(both)), reading.so_far
 
 
 class Weighing(Luong):
     """Does not say that it uses weights."""
 
-    def _attentional(self, tops: Any, attended: Any, fed: Any) -> Any:
-        reading = self.search.read(tops, attended, weights=True)
-        return (
-            jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1)))
-            * reading.weights.sum()
-        )
+    def _attentional(self, tops: Any, attended: Any, fed: Any, looks: Any) -> Any:
+        reading = self.search.read(tops, attended, weights=True, so_far=looks)
+        found = jnp.tanh(self.combine(jnp.concatenate([reading.context, tops], axis=-1)))
+        return found * reading.weights.sum(), reading.so_far
+
+
+class Forgetting(Luong):
+    """Says that it carries what looks leave, and does not."""
+
+    def _attentional(self, tops: Any, attended: Any, fed: Any, looks: Any) -> Any:
+        return super()._attentional(tops, attended, fed, None)[0], looks
 
 
 class Turned(LSTMLanguageModel):
@@ -106,6 +109,7 @@ LIARS = [
         "'decoder_attention'. has cache=False, but its memory is extended",
     ),
     (Causal, LUONG, "direction='bidirectional', but it is given a causal view"),
+    (Forgetting, LUONG, "so_far=True, but a look of decoding is not told"),
     (Weighing, LUONG, "weights=False, but it is asked for weights"),
     (Turned, LM, r"expected \[B=3,...\]"),
 ]

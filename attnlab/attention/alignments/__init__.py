@@ -22,6 +22,7 @@ ALIGNMENTS = Table(
         "uniform": "attnlab.attention.alignments.controls:Uniform",
         "diagonal": "attnlab.attention.alignments.controls:Diagonal",
         "monotonic": "attnlab.attention.alignments.monotonic:Monotonic",
+        "temporal": "attnlab.attention.alignments.temporal:Temporal",
         "hard": "attnlab.attention.alignments.hard:Hard",
         "straight_through": "attnlab.attention.alignments.hard:StraightThrough",
         "gumbel": "attnlab.attention.alignments.hard:Gumbel",

@@ -17,16 +17,14 @@ offset r and its own score; the offset here is per head and the score is whateve
 The hard reader of the paper's test time is not here: with p near 0 or 1 the expectation is its
 path.
 
-What one look can do: the alignment of a query rests on those of the queries before it *in the same
-look*, so all queries of a sequence must be read at once: a Transformer's cross-attention in
-training, a convolutional decoder. A look with one query starts from the first key, a_1j = p_1j
-prod_{l<j} (1 - p_1l), as if it were the first. So a recurrent decoder that reads one query a step,
-or cached decoding, gets the first query's alignment every time; whoever writes such a decoder
-carries a_i-1 and calls `expected` with it. A query that may see nothing hands on where its
-predecessor stood.
+The alignment of a query rests on those of the queries before it, a_i-1 is what one look hands on to
+the next (`so_far`). A query that may see nothing hands on where its predecessor stood. The first
+look starts from the first key, a_1j = p_1j prod_{l<j} (1 - p_1l).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -36,7 +34,7 @@ from attnlab.attention.alignments.protocol import Alignment, whole
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.view import View
 from attnlab.errors import UserError
-from attnlab.layers.precision import widened
+from attnlab.layers.precision import inner_dtype, widened
 
 
 class Monotonic(Alignment):
@@ -62,9 +60,20 @@ class Monotonic(Alignment):
         if self.noise < 0.0:
             raise UserError(f"alignment monotonic: noise={self.noise}, must be at least 0")
 
-    @nn.compact
+    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """See `Alignment.no_looks`: a_0 [B,H,Tk], everything on the first key."""
+        return jnp.zeros(shape, dtype).at[..., :1].set(1.0)
+
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
+        first = self.no_looks((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
+        return self.go_on(scores, mask, view, first)[0]
+
+    @nn.compact
+    def go_on(
+        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `Alignment.go_on`."""
         offset = self.param("offset", nn.initializers.constant(self.start), (scores.shape[1],))
         energy = widened(scores) + widened(offset)[:, None, None]
         if self.has_rng("sample"):
@@ -73,8 +82,7 @@ class Monotonic(Alignment):
             )
         allowed = whole(mask, scores.shape[-1])
         live = jnp.broadcast_to(allowed.any(axis=-1, keepdims=True), (*scores.shape[:-1], 1))
-        first = jnp.zeros((*scores.shape[:2], scores.shape[-1]), energy.dtype).at[..., :1].set(1.0)
-        return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, first)
+        return expected(jnp.where(allowed, jax.nn.sigmoid(energy), 0.0), live, so_far)
 
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
@@ -84,7 +92,7 @@ class Monotonic(Alignment):
         )  # a combination in an associative scan is 3, there are two for each pair
 
 
-def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:
+def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The expected alignments of consecutive queries.
 
     Args:
@@ -93,10 +101,10 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:
       before: [B,H,Tk], the alignment of the query before the first.
 
     Returns:
-      a [B,H,Tq,Tk].
+      a [B,H,Tq,Tk], and [B,H,Tk] what the query after the last one goes on from.
     """
     if not stop.shape[-1]:
-        return stop
+        return stop, before
 
     def following(
         before: jax.Array, query: tuple[jax.Array, jax.Array]
@@ -107,10 +115,10 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> jax.Array:
         weights = stop * reached
         return jnp.where(live, weights, before), weights
 
-    _, weights = jax.lax.scan(
+    last, weights = jax.lax.scan(
         following, before, (jnp.moveaxis(stop, 2, 0), jnp.moveaxis(live, 2, 0))
     )
-    return jnp.moveaxis(weights, 0, 2)
+    return jnp.moveaxis(weights, 0, 2), last
 
 
 def _chained(

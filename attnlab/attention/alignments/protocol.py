@@ -5,7 +5,7 @@ Axis letters: B batch, H heads, Tq queries, Tk keys, dq width of the query.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -28,8 +28,9 @@ class Alignment(nn.Module):
       form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more
         than the keys (`extra`), so that blockwise kernels apply; "elementwise": on its own score
         only, and on how many keys the query may see (`View.seen`); "row": on the whole row of its
-        query; "fixed": on no score at all; "look": on the rows of earlier queries in the same look
-        too, so that all queries must come at once.
+        query; "fixed": on no score at all; "look": on the rows of earlier queries too, so that all
+        queries must come at once, or what they leave be carried from look to look (`no_looks`,
+        `go_on`).
       sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where
         there are any), "at most one", or "any".
       looks_at: what beside scores and mask changes the weights. "positions": where queries and keys
@@ -50,6 +51,20 @@ class Alignment(nn.Module):
 
         In float32. Masked entries get exactly 0; a row with nothing allowed is all zeros, with zero
         gradients.
+        """
+        raise NotImplementedError
+
+    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Of the form "look": what is carried before the first query, for weights [B,H,_,Tk] of
+        this `shape` (B, H, Tk); arrays that lead with B.
+        """
+        raise NotImplementedError
+
+    def go_on(
+        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: Any
+    ) -> tuple[jax.Array, Any]:
+        """Of the form "look": as `__call__`, after the queries that left `so_far`, and what these
+        leave.
         """
         raise NotImplementedError
 

@@ -22,4 +22,6 @@ KERNELS = Table(
     },
 )
 KernelName = Literal["auto", "plain", "blockwise", "xla", "cudnn"]
+BACKWARDS = ("auto", "plain")  # kernels for looks that depend on earlier looks
+BACKWARDLESS = "never has looks that depend on earlier looks; kernel='plain' and kernel='auto' do"
 WEIGHTLESS = "never has the weights that are asked for; kernel='plain' and kernel='auto' do"

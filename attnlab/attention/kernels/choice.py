@@ -7,10 +7,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from attnlab.attention.kernels import KERNELS, WEIGHTLESS
+from attnlab.attention.kernels import BACKWARDLESS, KERNELS, WEIGHTLESS
 from attnlab.attention.kernels.blocks import number
 from attnlab.attention.kernels.blockwise import Blockwise
-from attnlab.attention.kernels.plain import Look, Plain, plain, weigh
+from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 
@@ -51,9 +51,9 @@ class Auto:
 
 def attend(
     module: nn.Module, look: Look, kernel: str, weights: bool = False
-) -> tuple[jax.Array, jax.Array | None]:
-    """The context [B,H,Tq,Dv] of a look, and its weights [B,H,Tq,Tk] float32 where they or maps are
-    asked for, else None.
+) -> tuple[jax.Array, jax.Array | None, Any]:
+    """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 where they or maps are
+    asked for, else None, and what the next look gets (`so_far`).
 
     While a module makes its parameters every kernel is the plain one: those of a score are made
     where it is first called. A look without rows, queries or keys is the plain kernel's too: there
@@ -69,14 +69,17 @@ def attend(
       UserError: the kernel cannot honour this look, or never has the weights that are asked for.
     """
     chosen = KERNELS.resolve(kernel)()
+    back = look.so_far is not None
     reason = WEIGHTLESS if weights and not chosen.weighs else None
     if isinstance(chosen, Auto):
-        chosen = Plain() if weights else chosen.chosen(look)
+        chosen = Plain() if weights or back else chosen.chosen(look)
+    if back and not isinstance(chosen, Plain):
+        reason = BACKWARDLESS
     reason = reason or chosen.refuses(look)
     if reason:
         raise UserError(f"{type(module).__name__}: kernel {kernel!r} {reason}")
     empty = not (look.values.shape[0] and all(look.view.size))
     if isinstance(chosen, Plain) or module.is_initializing() or empty:
-        return plain(look)
+        return plain_on(look)
     context = chosen(look)
-    return context, weigh(look) if module.is_mutable_collection(MAPS) else None
+    return context, weigh(look) if module.is_mutable_collection(MAPS) else None, None

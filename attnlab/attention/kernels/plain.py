@@ -37,6 +37,9 @@ class Look:
         values), or None.
       product: `score` is the inner product of the first array of `queries` with `keys`, one array,
         plus `bias`.
+      so_far: what earlier looks left (`so_far.SoFar`), or None; one query only where a score looks
+        back.
+      after: of a score that looks back, its `after(past, weights)`.
       bias: `bias(queries, i, j)` -> broadcastable to [B,H,Tq,Tk], that part of `score`; None for
         none. Only where `product`.
     """
@@ -51,6 +54,8 @@ class Look:
     relative: Callable[[jax.Array, jax.Array, jax.Array], jax.Array | None] | None = None
     product: bool = False
     bias: Callable[[Any, jax.Array, jax.Array], jax.Array | None] | None = None
+    so_far: Any = None
+    after: Callable[[jax.Array, jax.Array], jax.Array] | None = None
 
     def replace(self, **changes: Any) -> Look:
         """A copy with other fields."""
@@ -77,20 +82,42 @@ class Plain:
 
 def plain(look: Look) -> tuple[jax.Array, jax.Array]:
     """Context [B,H,Tq,Dv] and weights [B,H,Tq,Tk] float32, before dropout."""
-    weights = weigh(look)
+    return plain_on(look)[:2]
+
+
+def plain_on(look: Look) -> tuple[jax.Array, jax.Array, Any]:
+    """Context and weights as `plain`, and what the next look gets."""
+    weights, so_far = weigh_on(look)
     dropped = look.drop(weights).astype(look.values.dtype)
     context = unfold(
         jnp.einsum("bkqt,bktd->bkqd", fold(dropped, look.values.shape[1]), look.values),
         weights.shape[1],
     )
     more = look.relative(dropped, look.view.i, look.view.j) if look.relative else None
-    return context if more is None else context + more.astype(context.dtype), weights
+    return context if more is None else context + more.astype(context.dtype), weights, so_far
 
 
 def weigh(look: Look) -> jax.Array:
     """The weights [B,H,Tq,Tk] float32, before dropout."""
-    i, j = look.view.i, look.view.j
-    return look.align(look.score(look.queries, look.keys, i, j), look.view.allowed(), look.view)
+    return weigh_on(look)[0]
+
+
+def weigh_on(look: Look) -> tuple[jax.Array, Any]:
+    """The weights [B,H,Tq,Tk] float32, before dropout, and what the next look gets."""
+    view = look.view
+    scores = look.score(look.queries, look.keys, view.i, view.j)
+    if look.so_far is None:
+        return look.align(scores, view.allowed(), view), None
+    past, state = look.so_far.score, look.so_far.alignment
+    if state is None:
+        weights = look.align(scores, view.allowed(), view)
+    else:
+        assert isinstance(look.align, Alignment)
+        weights, state = look.align.go_on(scores, view.allowed(), view, state)
+    if past is not None:
+        assert look.after is not None
+        past = look.after(past, weights[:, :, 0])
+    return weights, look.so_far.replace(score=past, alignment=state)
 
 
 def fold(x: jax.Array, key_heads: int) -> jax.Array:

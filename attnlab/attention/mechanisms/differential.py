@@ -15,6 +15,7 @@ neighbouring heads make a pair, and the norm has a learned scale, eps 1e-5, shar
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -43,6 +44,7 @@ class Differential(MultiHead):
     start: float = 0.2
 
     kernels = ("auto", "plain")
+    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
     card = Card(
         "heads", 2025, "Ye et al., Differential Transformer, ICLR 2025", "T^2 d + T d^2", "T d"
     )
@@ -77,9 +79,11 @@ class Differential(MultiHead):
         )
         return jnp.exp(first) - jnp.exp(second) + self.start
 
-    def look(self, query: jax.Array, memory: MultiHeadMemory, view: View) -> Look:
+    def look(
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+    ) -> Look:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, view)
+        look = super().look(query, memory, view, so_far)
 
         def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
             weights = self.align(scores, mask, view)

@@ -16,7 +16,7 @@ to the width asked for is ours, so that this fits any slot.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from attnlab.attention.alignments import ALIGNMENTS
 from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
-from attnlab.attention.kernels.plain import Look, plain
+from attnlab.attention.kernels.plain import Look, plain_on
 from attnlab.attention.protocol import (
     Attention,
     Capabilities,
@@ -36,6 +36,7 @@ from attnlab.attention.protocol import (
     with_room,
     written,
 )
+from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -69,7 +70,7 @@ class Hops(Attention):
     output: Literal["projected", "side_by_side"] = "projected"
 
     parts = {"alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True)
+    capabilities = Capabilities(dropout=True, so_far=True)
     card = Card(
         "hops",
         2017,
@@ -130,6 +131,7 @@ class Hops(Attention):
         memory: HopsMemory,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`; of the query only its position counts."""
         batch, queries = query.shape[:2]
@@ -143,8 +145,9 @@ class Hops(Attention):
             view=view.onto(memory, query),
             align=self.align,
             drop=self.drop,
+            so_far=self.no_looks(memory) if so_far is None else so_far,
         )
-        context, hops = plain(look)
+        context, hops, so_far = plain_on(look)
         joined = context.transpose(0, 2, 1, 3).reshape(
             batch, queries, self.hops * memory.values.shape[-1]
         )
@@ -154,7 +157,12 @@ class Hops(Attention):
                 f" asked to be {self.width}"
             )
         found = self.out(joined) if self.output == "projected" else joined
-        return Reading(found, self.capture(hops, memory, weights), {"hops": overlap(hops)})
+        losses = {"hops": overlap(hops)}
+        return Reading(found, self.capture(hops, memory, weights), losses, so_far)
+
+    def no_looks(self, memory: HopsMemory) -> Any:
+        """See `Attention.no_looks`."""
+        return nothing_yet(self, None, self.align, memory, memory.scores, self.hops)
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

@@ -19,7 +19,7 @@ Neural Language Modeling", ICLR 2017.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -30,6 +30,7 @@ from attnlab.attention.cards import Card, Cost, Sizes, dense, memory, of_parts
 from attnlab.attention.mechanisms.single import Single, SingleMemory
 from attnlab.attention.protocol import Capabilities, Reading
 from attnlab.attention.scores import SCORES
+from attnlab.attention.so_far import one_by_one
 from attnlab.attention.view import EVERYTHING, View
 from attnlab.config.registry import made
 from attnlab.errors import UserError
@@ -48,7 +49,7 @@ class KeyValue(Single):
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
     )
-    capabilities = Capabilities(dropout=True, own=True)
+    capabilities = Capabilities(dropout=True, own=True, so_far=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:
@@ -81,15 +82,20 @@ class KeyValue(Single):
         memory: SingleMemory,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
+        if self.fit.looks_back and query.shape[1] != 1:
+            return one_by_one(self, query, memory, view, weights, so_far)
         asks, *_, own = self.cut(query, "query")
-        found, given = self.found(asks, query, memory, view, weights)
+        found, given, so_far = self.found(asks, query, memory, view, weights, so_far)
         merged = jnp.tanh(self.of_found(found) + self.of_own(own))
         seen = whole(view.onto(memory, query).allowed(), memory.valid.shape[1])
         sees = jnp.broadcast_to(seen.any(axis=-1), (len(query), 1, query.shape[1]))
         return Reading(
-            jnp.where(sees[:, 0, :, None], merged, 0), self.capture(given, memory, weights)
+            jnp.where(sees[:, 0, :, None], merged, 0),
+            self.capture(given, memory, weights),
+            so_far=so_far,
         )
 
     @nn.nowrap

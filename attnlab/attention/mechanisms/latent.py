@@ -18,6 +18,8 @@ latents, which every released implementation has; so does this.
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import flax.struct
 import jax
@@ -40,6 +42,7 @@ from attnlab.attention.protocol import (
     written,
 )
 from attnlab.attention.scores.products import inner
+from attnlab.attention.so_far import nothing_yet
 from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -84,7 +87,7 @@ class Latent(Attention):
     kernel: KernelName = "auto"
 
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}))
+    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}), so_far=True)
     card = Card(
         "heads", 2024, "DeepSeek-AI, DeepSeek-V2, 2024", "T^2 (d + H R) + T d (d + C)", "T (C + R)"
     )
@@ -163,8 +166,10 @@ class Latent(Attention):
         memory: LatentMemory,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
+        so_far = self.no_looks(memory) if so_far is None else so_far
         view = view.onto(memory, query)
         content, turned = self.queries(query, view.i)
         absorb = self.absorbs(query.shape[1], memory.valid.shape[1])
@@ -180,16 +185,16 @@ class Latent(Attention):
         joined_queries, joined_keys = (
             jnp.concatenate(parts, axis=-1) for parts in ((content, turned), (keys, shared))
         )
-        context, found = attend(
-            self,
-            self.look(joined_queries, joined_keys, values, view),
-            self.kernel,
-            weights,
-        )
+        look = self.look(joined_queries, joined_keys, values, view).replace(so_far=so_far)
+        context, found, so_far = attend(self, look, self.kernel, weights)
         if absorb:
             context = jnp.einsum("bhqc,chd->bhqd", context, self.up_value)
         joined = context.transpose(0, 2, 1, 3).reshape(*query.shape[:2], self.heads * self.size())
-        return Reading(self.out(joined), self.capture(found, memory, weights))
+        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+
+    def no_looks(self, memory: LatentMemory) -> Any:
+        """See `Attention.no_looks`."""
+        return nothing_yet(self, None, self.align, memory, memory.latents, self.heads)
 
     def queries(self, query: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The content [B,H,Tq,D] and the turned channels [B,H,Tq,R] of queries at positions [Tq] or

@@ -41,7 +41,7 @@ class MultiStep(Attention):
     steps: int = 2
 
     parts = {"looks": MECHANISMS}
-    capabilities = Capabilities()
+    capabilities = Capabilities(so_far=True)
     card = Card(
         "hops",
         2015,
@@ -82,13 +82,17 @@ class MultiStep(Attention):
         memory: Any,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
-        """See `Attention.read`."""
+        """See `Attention.read`; every step goes on from its own earlier looks."""
         query = self.w_query(query)
         total, maps = jnp.zeros_like(query), []
         losses: dict[str, jax.Array] = {}
-        for _ in range(self.steps):
-            reading = self.look.read(query + total, memory, view, **asking(weights))
+        left = []
+        for number in range(self.steps):
+            asked = asking(weights, None if so_far is None else so_far[number])
+            reading = self.look.read(query + total, memory, view, **asked)
+            left.append(reading.so_far)
             total = total + reading.context
             maps.append(reading.weights)
             losses |= {name: losses.get(name, 0.0) + loss for name, loss in reading.losses.items()}
@@ -97,7 +101,12 @@ class MultiStep(Attention):
             if maps[0] is None
             else self.capture(jnp.concatenate(maps, axis=1), memory, weights)
         )
-        return Reading(total, given, losses)
+        return Reading(total, given, losses, None if left[0] is None else tuple(left))
+
+    def no_looks(self, memory: Any) -> Any:
+        """See `Attention.no_looks`: of each step."""
+        before = self.look.no_looks(memory)
+        return None if before is None else (before,) * self.steps
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

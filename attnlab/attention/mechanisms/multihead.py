@@ -16,6 +16,8 @@ a row with nothing to see gives zeros, which the papers leave open.
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import flax.struct
 import jax
@@ -37,6 +39,7 @@ from attnlab.attention.protocol import (
     written,
 )
 from attnlab.attention.scores import SCORES
+from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View, Where, standing
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError, nearest
@@ -85,7 +88,10 @@ class MultiHead(Attention):
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
     capabilities = Capabilities(
-        dropout=True, positions=frozenset({"query_key", "score", "value"}), values=True
+        dropout=True,
+        positions=frozenset({"query_key", "score", "value"}),
+        values=True,
+        so_far=True,
     )
     card = Card(
         "heads",
@@ -209,10 +215,20 @@ class MultiHead(Attention):
         memory: MultiHeadMemory,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
-        context, found = attend(self, self.look(query, memory, view), self.kernel, weights)
-        return Reading(self.out(self.join(context, query)), self.capture(found, memory, weights))
+        so_far = self.no_looks(memory) if so_far is None else so_far
+        if self.fit.looks_back and query.shape[1] != 1:
+            return one_by_one(self, query, memory, view, weights, so_far)
+        look = self.look(query, memory, view, so_far)
+        context, found, so_far = attend(self, look, self.kernel, weights)
+        joined = self.join(context, query)
+        return Reading(self.out(joined), self.capture(found, memory, weights), so_far=so_far)
+
+    def no_looks(self, memory: MultiHeadMemory) -> Any:
+        """See `Attention.no_looks`."""
+        return nothing_yet(self, self.fit, self.align, memory, memory.keys, self.heads)
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
         """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection
@@ -222,8 +238,11 @@ class MultiHead(Attention):
             *query.shape[:2], context.shape[1] * context.shape[3]
         )
 
-    def look(self, query: jax.Array, memory: MultiHeadMemory, view: View) -> Look:
-        """What a kernel needs to know of a query [B,Tq,dq] and a memory."""
+    def look(
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+    ) -> Look:
+        """What a kernel needs to know of a query [B,Tq,dq] and a memory, and of earlier looks."""
+        pairs = pairs_of(self.fit, so_far)
         view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
         scale, width = self.fit.scale(q.shape[-1]), q.shape[-1]
@@ -232,7 +251,7 @@ class MultiHead(Attention):
         def score(
             queries: tuple[jax.Array, jax.Array], keys: jax.Array, i: jax.Array, j: jax.Array
         ) -> jax.Array:
-            scores = unfold(self.fit.pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
+            scores = unfold(pairs(fold(queries[0], keys.shape[1]), keys, j), self.heads)
             more = bias(queries, i, j)
             return scores if more is None else scores + widened(more)
 
@@ -255,6 +274,8 @@ class MultiHead(Attention):
             relative=relative if "value" in self.scheme.hooks else None,
             product=self.fit.product,
             bias=bias if "score" in self.scheme.hooks else None,
+            so_far=so_far,
+            after=lambda past, weights: self.fit.after(past, weights, memory.keys),
         )
 
     @nn.nowrap

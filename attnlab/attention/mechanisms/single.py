@@ -13,6 +13,8 @@ Manning, "Effective Approaches to Attention-based Neural Machine Translation", E
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import flax.struct
 import jax
@@ -33,6 +35,7 @@ from attnlab.attention.protocol import (
     written,
 )
 from attnlab.attention.scores import SCORES
+from attnlab.attention.so_far import nothing_yet, one_by_one, pairs_of
 from attnlab.attention.view import EVERYTHING, View, Where
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -68,7 +71,7 @@ class Single(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, values=True, unprojected=True)
+    capabilities = Capabilities(dropout=True, values=True, unprojected=True, so_far=True)
     card = Card(
         "one head",
         2015,
@@ -146,10 +149,17 @@ class Single(Attention):
         memory: SingleMemory,
         view: View = EVERYTHING,
         weights: bool = False,
+        so_far: Any = None,
     ) -> Reading:
         """See `Attention.read`."""
-        found, given = self.found(query, query, memory, view, weights)
-        return Reading(found, self.capture(given, memory, weights))
+        if self.fit.looks_back and query.shape[1] != 1:
+            return one_by_one(self, query, memory, view, weights, so_far)
+        found, given, so_far = self.found(query, query, memory, view, weights, so_far)
+        return Reading(found, self.capture(given, memory, weights), so_far=so_far)
+
+    def no_looks(self, memory: SingleMemory) -> Any:
+        """See `Attention.no_looks`."""
+        return nothing_yet(self, self.fit, self.align, memory, memory.keys, 1)
 
     def found(
         self,
@@ -158,23 +168,28 @@ class Single(Attention):
         memory: SingleMemory,
         view: View,
         weights: bool,
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """The sum of values [B,Tq,Dv], and weights where they or maps are asked for; `asks`
-        [B,Tq,A'] is what of a query the score gets.
+        so_far: Any,
+    ) -> tuple[jax.Array, jax.Array | None, Any]:
+        """The sum of values [B,Tq,Dv], weights where they or maps are asked for, and what the next
+        look gets; `asks` [B,Tq,A'] is what of a query the score gets.
         """
+        so_far = self.no_looks(memory) if so_far is None else so_far
+        pairs = pairs_of(self.fit, so_far)
         q = asks[:, None]
         look = Look(
             queries=self.fit.of_query(q, memory.key_width) * self.fit.scale(q.shape[-1]),
             keys=memory.keys,
             values=memory.values,
-            score=lambda q, k, i, j: self.fit.pairs(q, k, j),
+            score=lambda q, k, i, j: pairs(q, k, j),
             view=view.onto(memory, query),
             align=self.align,
             drop=self.drop,
             product=self.fit.product,
+            so_far=so_far,
+            after=lambda past, weights: self.fit.after(past, weights, memory.keys),
         )
-        context, given = attend(self, look, self.kernel, weights)
-        return context[:, 0], given
+        context, given, so_far = attend(self, look, self.kernel, weights)
+        return context[:, 0], given, so_far
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:

@@ -12,6 +12,7 @@ H and start at the identity, where the mechanism is multi-head attention.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -35,6 +36,7 @@ class TalkingHeads(MultiHead):
     """Multi-head attention with two learned mixes across heads; fields as there."""
 
     kernels = ("auto", "plain")
+    capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)
     card = Card(
         "heads",
         2020,
@@ -53,9 +55,11 @@ class TalkingHeads(MultiHead):
         self.mix_scores = self.param("mix_scores", identity, (self.heads, self.heads))
         self.mix_weights = self.param("mix_weights", identity, (self.heads, self.heads))
 
-    def look(self, query: jax.Array, memory: MultiHeadMemory, view: View) -> Look:
+    def look(
+        self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
+    ) -> Look:
         """See `MultiHead.look`."""
-        look = super().look(query, memory, view)
+        look = super().look(query, memory, view, so_far)
 
         def align(scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
             mixed = jnp.einsum("bhqk,hl->blqk", scores, widened(self.mix_scores))

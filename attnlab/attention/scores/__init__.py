@@ -15,6 +15,8 @@ SCORES = Table(
         "additive": "attnlab.attention.scores.additive:Additive",
         "concat": "attnlab.attention.scores.concat:Concat",
         "concat_identity": "attnlab.attention.scores.concat:ConcatIdentity",
+        "location_aware": "attnlab.attention.scores.location_aware:LocationAware",
+        "coverage": "attnlab.attention.scores.coverage:Coverage",
         "location": "attnlab.attention.scores.location:Location",
         "source_only": "attnlab.attention.scores.source_only:SourceOnly",
         "cosine": "attnlab.attention.scores.cosine:Cosine",

@@ -69,9 +69,14 @@ class Additive(Score):
         return raised + perceptron_cost(at, self.hidden)
 
 
-def perceptron(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """v . tanh(q + k) for q [B,H,Tq,A], k [B,H,Tk,A] and v [A]: [B,H,Tq,Tk], summed in float32."""
-    hidden = jnp.tanh(q[:, :, :, None, :] + k[:, :, None, :, :])
+def perceptron(
+    q: jax.Array, k: jax.Array, v: jax.Array, more: jax.Array | float = 0.0
+) -> jax.Array:
+    """v . tanh(q + k + more) for q [B,H,Tq,A], k [B,H,Tk,A], `more` [B,H,Tq,Tk,A] or a number, and
+    v [A]: [B,H,Tq,Tk], summed in float32.
+    """
+    both = q[:, :, :, None, :] + k[:, :, None, :, :]
+    hidden = jnp.tanh(both if isinstance(more, float) else both + more)
     return jnp.matmul(hidden, v, preferred_element_type=inner_dtype(hidden, v))
 
 

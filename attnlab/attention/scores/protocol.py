@@ -32,12 +32,15 @@ class Score(nn.Module):
         both sides are turned alike.
       places: a score depends on where in the memory its key stands, beyond how far that is from the
         query.
+      looks_back: a score depends on the weights of the queries before, so that queries are gone
+        through one by one: `pairs` takes `past`, and the score has `no_looks` and `after`.
       card: where it comes from.
     """
 
     product: ClassVar[bool] = False
     rotary: ClassVar[bool] = False
     places: ClassVar[bool] = False
+    looks_back: ClassVar[bool] = False
     card: ClassVar[Card]
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
@@ -62,6 +65,18 @@ class Score(nn.Module):
 
         Kernels call it on blocks of either side: an entry may depend on its own query, key and
         position only.
+        """
+        raise NotImplementedError
+
+    def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
+        """Where `looks_back`: the `past` before the first query, [B,H,Tk]; keys [B,K,Tk,A] are what
+        the memory keeps.
+        """
+        raise NotImplementedError
+
+    def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
+        """Where `looks_back`: the `past` [B,H,Tk] of the next query, from that of this one and its
+        weights [B,H,Tk].
         """
         raise NotImplementedError
 

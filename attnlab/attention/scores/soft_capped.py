@@ -50,6 +50,19 @@ class SoftCapped(Score):
         """Whether the score inside looks at positions; as `rotary`."""
         return bool(made(SCORES, self.score)(parent=None).places)
 
+    @property
+    def looks_back(self) -> bool:  # type: ignore[override]
+        """Whether the score inside looks back; as `rotary`."""
+        return bool(made(SCORES, self.score)(parent=None).looks_back)
+
+    def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:
+        """That of the score inside."""
+        return self.inside.no_looks(keys, heads)
+
+    def after(self, past: jax.Array, weights: jax.Array, keys: jax.Array) -> jax.Array:
+        """That of the score inside."""
+        return self.inside.after(past, weights, keys)
+
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`."""
         return self.inside.of_query(q, key_width)
@@ -62,9 +75,11 @@ class SoftCapped(Score):
         """That of the score inside."""
         return self.inside.scale(width)
 
-    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+    def pairs(
+        self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
+    ) -> jax.Array:
         """See `Score.pairs`."""
-        scores = self.inside.pairs(q, k, j)
+        scores = self.inside.pairs(q, k, j, *(() if past is None else (past,)))
         return jnp.where(scores > 0.5 * NEVER, self.cap * jnp.tanh(scores / self.cap), scores)
 
     @nn.nowrap

@@ -39,9 +39,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View, standing
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before

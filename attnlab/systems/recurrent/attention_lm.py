@@ -35,7 +35,8 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import LOSSES, MAPS, Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Rule, Window
 from attnlab.attention.visibility import Dense as Allowed

@@ -37,7 +37,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -49,10 +50,13 @@ from attnlab.systems.recurrent.rnnsearch import Encoded
 
 @flax.struct.dataclass
 class Decoding:
-    """Tokens fed so far, [] int32, and the state s [B,G]."""
+    """Tokens fed so far, [] int32, and the state s [B,G]; what the looks so far leave to the next
+    (`Attention.no_looks`).
+    """
 
     fed: jax.Array
     s: jax.Array
+    looks: Any
 
 
 class ConditionalGRU(Seq2Seq):
@@ -79,7 +83,7 @@ class ConditionalGRU(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2017,
         "Sennrich, Firat, Cho, Birch, Haddow, et al., Nematus: a Toolkit for Neural Machine"
@@ -135,7 +139,8 @@ class ConditionalGRU(Seq2Seq):
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        return Decoding(jnp.zeros((), jnp.int32), memory.first)
+        looks = self.search.no_looks(memory.attended)
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, looks)
 
     def step(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
@@ -150,10 +155,12 @@ class ConditionalGRU(Seq2Seq):
     ) -> tuple[Decoding, jax.Array]:
         """Step i: what the next one gets, and c_i [B,2H]; `word` [B,3G] is y_{i-1} W + b."""
         between = self.before(state.s, word)
-        context = looked(
-            self, self.search.read(between[:, None], attended, View(positions=state.fed))
-        )[:, 0]
-        return Decoding(state.fed + 1, self.after(between, self.of_context(context))), context
+        reading = self.search.read(
+            between[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
+        )
+        context = looked(self, reading)[:, 0]
+        following = self.after(between, self.of_context(context))
+        return Decoding(state.fed + 1, following, reading.so_far), context
 
     def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:
         """The deep output: state [...,G], word [...,E], context [...,2H] to logits [...,V]."""

@@ -36,7 +36,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -63,12 +64,13 @@ class Encoded:
 @flax.struct.dataclass
 class Lowest:
     """Tokens fed so far, [] int32; the state of the lowest layer, and the context a [B,M] of the
-    last step.
+    last step; what the looks so far leave to the next (`Attention.no_looks`).
     """
 
     fed: jax.Array
     state: Any
     a: jax.Array
+    looks: Any
 
 
 @flax.struct.dataclass
@@ -116,7 +118,7 @@ class GNMT(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
-    needs = {"attention": Need(role="cross", stepwise=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2016, "Wu et al., Google's Neural Machine Translation System, 2016 (arXiv 1609.08144)"
     )
@@ -199,12 +201,9 @@ class GNMT(Seq2Seq):
         """See `Seq2Seq.start`."""
         lowest, *above = memory.first
         wide = self.width if self.encoder_layers > 1 else 2 * self.width
-        return Decoding(
-            Lowest(
-                jnp.zeros((), jnp.int32), lowest, jnp.zeros((len(lowest.h), wide), lowest.h.dtype)
-            ),
-            tuple(above),
-        )
+        nothing = jnp.zeros((len(lowest.h), wide), lowest.h.dtype)
+        looks = self.search.no_looks(memory.attended)
+        return Decoding(Lowest(jnp.zeros((), jnp.int32), lowest, nothing, looks), tuple(above))
 
     def step(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
@@ -230,18 +229,18 @@ class GNMT(Seq2Seq):
         its gates.
         """
         if self.query == "previous":
-            a = self._look(state.state.h, attended, state.fed)
-            return Lowest(
-                state.fed + 1,
-                self.lowest.cell(state.state, word + self.of_context(self.drop(a))),
-                a,
-            )
+            a, looks = self._look(state.state.h, attended, state)
+            following = self.lowest.cell(state.state, word + self.of_context(self.drop(a)))
+            return Lowest(state.fed + 1, following, a, looks)
         following = self.lowest.cell(state.state, word + self.of_context(self.drop(state.a)))
-        return Lowest(state.fed + 1, following, self._look(following.h, attended, state.fed))
+        return Lowest(state.fed + 1, following, *self._look(following.h, attended, state))
 
-    def _look(self, query: jax.Array, attended: Any, fed: jax.Array) -> jax.Array:
-        """query [B,H] to a context [B,M]."""
-        return looked(self, self.search.read(query[:, None], attended, View(positions=fed)))[:, 0]
+    def _look(self, query: jax.Array, attended: Any, state: Lowest) -> tuple[jax.Array, Any]:
+        """query [B,H] to a context [B,M], and what the look leaves to the next."""
+        reading = self.search.read(
+            query[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
+        )
+        return looked(self, reading)[:, 0], reading.so_far
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
         """What layer `number`, counted from 1, hands on: its output y, with its input x from

@@ -32,8 +32,9 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities, Need
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Capabilities
 from attnlab.config.registry import kind, made
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout

@@ -32,7 +32,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout

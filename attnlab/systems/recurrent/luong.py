@@ -38,7 +38,8 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments.local import LocalM
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
 from attnlab.config.registry import Part, holds, kind, made
 from attnlab.errors import UserError
@@ -61,12 +62,13 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state of every layer, and the attentional vector a [B,H] of
-    the last step.
+    the last step; what the looks so far leave to the next (`Attention.no_looks`).
     """
 
     fed: jax.Array
     states: States
     a: jax.Array
+    looks: Any
 
 
 class Luong(Seq2Seq):
@@ -103,7 +105,7 @@ class Luong(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS, "cell": CELLS}
-    needs = {"attention": Need(role="cross", stepwise=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2015,
         "Luong, Pham, Manning, Effective Approaches to Attention-based Neural Machine Translation,"
@@ -167,7 +169,8 @@ class Luong(Seq2Seq):
         words = self.embed_target(target_in)  # [B,T,E]
         if self.feeding == "none":
             tops, _ = self.writer(words, start=memory.last)
-            return self.out(self._attentional(tops, memory.attended, 0))
+            looks = self.search.no_looks(memory.attended)
+            return self.out(self._attentional(tops, memory.attended, 0, looks)[0])
 
         def step(
             system: Luong, state: Decoding, word: jax.Array, attended: Any
@@ -182,7 +185,8 @@ class Luong(Seq2Seq):
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        return Decoding(jnp.zeros((), jnp.int32), memory.last, jnp.zeros_like(memory.last[-1].h))
+        nothing, looks = jnp.zeros_like(memory.last[-1].h), self.search.no_looks(memory.attended)
+        return Decoding(jnp.zeros((), jnp.int32), memory.last, nothing, looks)
 
     def step(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
@@ -197,13 +201,15 @@ class Luong(Seq2Seq):
         """Step t; `word` [B,4H], of an LSTM, is what y_{t-1} gives to the gates of the lowest layer."""
         fed = word + self.of_last(self.drop(state.a)) if self.feeding == "input" else word
         top, states = self.writer.advance(state.states, fed)
-        return Decoding(
-            state.fed + 1, states, self._attentional(top[:, None], attended, state.fed)[:, 0]
-        )
+        a, looks = self._attentional(top[:, None], attended, state.fed, state.looks)
+        return Decoding(state.fed + 1, states, a[:, 0], looks)
 
-    def _attentional(self, tops: jax.Array, attended: Any, fed: jax.Array | int) -> jax.Array:
+    def _attentional(
+        self, tops: jax.Array, attended: Any, fed: jax.Array | int, looks: Any
+    ) -> tuple[jax.Array, Any]:
         """The attentional vectors [B,t,H] of top states [B,t,H], the first of them after `fed`
-        words.
+        words and `looks`; and what these looks leave.
         """
-        contexts = looked(self, self.search.read(tops, attended, View(positions=fed)))
-        return jnp.tanh(self.combine(jnp.concatenate([contexts, tops], axis=-1)))
+        reading = self.search.read(tops, attended, View(positions=fed), **asking(False, looks))
+        both = jnp.concatenate([looked(self, reading), tops], axis=-1)
+        return jnp.tanh(self.combine(both)), reading.so_far

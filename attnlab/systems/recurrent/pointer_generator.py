@@ -52,7 +52,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -85,13 +86,14 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state s and its cell [B,G]; the last context f [B,2H]; the
-    coverage c [B,S] float32.
+    coverage c [B,S] float32; what the looks so far leave to the next (`Attention.no_looks`).
     """
 
     fed: jax.Array
     state: LSTMState
     context: jax.Array
     covered: jax.Array
+    looks: Any
 
 
 @flax.struct.dataclass
@@ -137,7 +139,11 @@ class PointerGenerator(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True, values=True, weights="distribution")}
+    needs = {
+        "attention": Need(
+            role="cross", stepwise=True, so_far=True, values=True, weights="distribution"
+        )
+    }
     card = Card(
         2017,
         "See, Liu, Manning, Get To The Point: Summarization with Pointer-Generator Networks, ACL"
@@ -148,9 +154,7 @@ class PointerGenerator(Seq2Seq):
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`; without coverage keys and values are one."""
         values = chosen.get("coverage", cls.coverage) == "keys"
-        return {
-            "attention": Need(role="cross", stepwise=True, values=values, weights="distribution")
-        }
+        return {"attention": dataclasses.replace(cls.needs["attention"], values=values)}
 
     def setup(self) -> None:
         if self.source_vocabulary != self.target_vocabulary:
@@ -214,7 +218,8 @@ class PointerGenerator(Seq2Seq):
         """See `Seq2Seq.start`."""
         nothing = jnp.zeros_like(memory.annotations[:, 0])
         uncovered = jnp.zeros(memory.source.shape, inner_dtype(memory.annotations))
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, uncovered)
+        looks = self.search.no_looks(self._attended(memory, uncovered))
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, uncovered, looks)
 
     def step(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
@@ -226,21 +231,27 @@ class PointerGenerator(Seq2Seq):
             state,
         )
 
+    def _attended(self, memory: Encoded, covered: jax.Array) -> Any:
+        """The attention's memory of the annotations, with what is covered [B,S] beside them if the
+        keys have it.
+        """
+        if self.coverage == "none":
+            return memory.attended
+        beside = covered[..., None].astype(memory.annotations.dtype)
+        keys = jnp.concatenate([memory.annotations, beside], axis=-1)
+        return self.search.remember_pairs(keys, memory.annotations, self.real(memory.source))
+
     def _transition(
         self, state: Decoding, word: jax.Array, memory: Encoded
     ) -> tuple[Decoding, Step]:
         """Step t; `word` [B,E] is what y_{t-1} gives to x_t."""
         x = word + self.of_context(state.context)
         following = self.cell(state.state, self.of_input(x))
-        attended = memory.attended
-        if self.coverage == "keys":
-            covered = state.covered[..., None].astype(memory.annotations.dtype)
-            keys = jnp.concatenate([memory.annotations, covered], axis=-1)
-            attended = self.search.remember_pairs(
-                keys, memory.annotations, self.real(memory.source)
-            )
         reading = self.search.read(
-            following.h[:, None], attended, View(positions=state.fed), weights=True
+            following.h[:, None],
+            self._attended(memory, state.covered),
+            View(positions=state.fed),
+            **asking(True, state.looks),
         )
         assert reading.weights is not None  # the slot asks for them
         weights = reading.weights.mean(axis=1)[:, 0]  # [B,S]
@@ -248,7 +259,8 @@ class PointerGenerator(Seq2Seq):
             again = jnp.minimum(weights, state.covered).sum(axis=-1, keepdims=True)
             reading = dataclasses.replace(reading, losses={**reading.losses, "coverage": again})
         context = looked(self, reading)[:, 0]
-        return Decoding(state.fed + 1, following, context, state.covered + weights), Step(
+        covered = state.covered + weights
+        return Decoding(state.fed + 1, following, context, covered, reading.so_far), Step(
             x, following.h, context, weights
         )
 

@@ -34,7 +34,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
@@ -53,11 +54,14 @@ class Encoded:
 
 @flax.struct.dataclass
 class Decoding:
-    """Tokens fed so far, [] int32; the state s [B,G] and the last context c [B,2H]."""
+    """Tokens fed so far, [] int32; the state s [B,G] and the last context c [B,2H]; what the looks
+    so far leave to the next (`Attention.no_looks`).
+    """
 
     fed: jax.Array
     s: jax.Array
     c: jax.Array
+    looks: Any
 
 
 class RNNsearch(Seq2Seq):
@@ -89,7 +93,7 @@ class RNNsearch(Seq2Seq):
     dropout: float = 0.0
 
     parts = {"attention": MECHANISMS}
-    needs = {"attention": Need(role="cross", stepwise=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2015,
         "Bahdanau, Cho, Bengio, Neural Machine Translation by Jointly Learning to Align and"
@@ -143,7 +147,8 @@ class RNNsearch(Seq2Seq):
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
         nothing = jnp.zeros((len(memory.first), 2 * self.encoder), memory.first.dtype)
-        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing)
+        looks = self.search.no_looks(memory.attended)
+        return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, looks)
 
     def step(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
@@ -165,14 +170,15 @@ class RNNsearch(Seq2Seq):
         ):  # Update with the last context (there is none before the first word), then Look
             begun = jnp.reshape(state.fed > 0, (-1, 1))
             s = jnp.where(begun, self.cell(s, word + self.of_context(state.c)), s)
-        context = looked(self, self.search.read(s[:, None], attended, View(positions=state.fed)))[
-            :, 0
-        ]
+        reading = self.search.read(
+            s[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
+        )
+        context, looks = looked(self, reading)[:, 0], reading.so_far
         if self.readout == "released":
-            return s, Decoding(state.fed + 1, s, context)
+            return s, Decoding(state.fed + 1, s, context, looks)
         following = self.cell(s, word + self.of_context(context))
         return following if self.readout == "current" else s, Decoding(
-            state.fed + 1, following, context
+            state.fed + 1, following, context, looks
         )
 
     def _generate(self, state: jax.Array, word: jax.Array, context: jax.Array) -> jax.Array:

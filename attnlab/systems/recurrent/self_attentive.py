@@ -34,7 +34,8 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dropout

@@ -30,9 +30,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import Attention, Need
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made

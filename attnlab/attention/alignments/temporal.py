@@ -1,0 +1,77 @@
+"""Temporal attention (Nallapati et al. 2016): keys that were looked at before weigh less.
+
+    a'_ij = softmax over j of e_ij        b_ij = sum over the queries l before i of a'_lj
+    a_ij  = a'_ij / b_ij over its sum;    a_1 = a'_1
+
+`past="scores"` is the form of Sankaran et al. 2016 and Paulus et al. 2018: b_ij = sum_l exp(e_lj),
+and a_ij = exp(e_ij) / b_ij over its sum. A key that no earlier query was allowed to see has b = 1,
+as all have at the first query. Computed in logarithms; log b [B,H,Tk] is what one look hands on to
+the next. Cost: about 22 FLOPs for each pair. Parameters: none. Source: R. Nallapati, B. Zhou, C.
+dos Santos, C. Gulcehre, B. Xiang, "Abstractive Text Summarization using Sequence-to-sequence RNNs
+and Beyond", CoNLL 2016 (arXiv 1602.06023), whose model takes it from B. Sankaran, H. Mi, Y.
+Al-Onaizan, A. Ittycheriah, "Temporal Attention Model for Neural Machine Translation", 2016 (arXiv
+1608.02927); R. Paulus, C. Xiong, R. Socher, "A Deep Reinforced Model for Abstractive
+Summarization", ICLR 2018, equations 2 to 4.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.protocol import Alignment, whole
+from attnlab.attention.alignments.softmax import LOW, log_softmax, softmax
+from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
+from attnlab.layers.precision import inner_dtype, widened
+
+
+class Temporal(Alignment):
+    """Softmax weights divided by what each key got before, and by their sum.
+
+    Attributes:
+      past: what is added up of the queries before: their softmax "weights" (Nallapati et al.), or
+        the exponentials of their "scores" (Sankaran et al., Paulus et al.).
+    """
+
+    past: Literal["weights", "scores"] = "weights"
+
+    form = "look"
+    card = Card(
+        "temporal",
+        2016,
+        "Nallapati et al., Abstractive Text Summarization using Sequence-to-sequence RNNs, CoNLL"
+        " 2016",
+        "T^2",
+    )
+
+    def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """See `Alignment.no_looks`: log b [B,H,Tk], `LOW` for keys that nobody could see."""
+        return jnp.full(shape, LOW, dtype)
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        first = self.no_looks((*scores.shape[:2], scores.shape[-1]), inner_dtype(scores))
+        return self.go_on(scores, mask, view, first)[0]
+
+    def go_on(
+        self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `Alignment.go_on`."""
+        if not scores.shape[-1]:
+            return widened(scores), so_far
+        allowed = whole(mask, scores.shape[-1])
+        logs = log_softmax(scores, mask) if self.past == "weights" else widened(scores)
+        logs = jnp.where(allowed, logs, LOW)
+        sums = jax.lax.cumlogsumexp(jnp.concatenate([so_far[:, :, None], logs], axis=2), axis=2)
+        before = sums[:, :, :-1]
+        modulated = logs - jnp.where(before > 0.5 * LOW, before, 0.0)
+        return softmax(modulated, mask), sums[:, :, -1]
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=22 * at.pairs)

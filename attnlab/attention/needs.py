@@ -1,0 +1,272 @@
+"""What a system asks of the attention mechanism in one of its slots, compared with what the
+mechanism and its parts declare when the config is checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, WEIGHTLESS
+from attnlab.attention.protocol import Capabilities, Rows
+from attnlab.attention.so_far import refusal
+from attnlab.attention.visibility import Causal, Everything, Rule
+from attnlab.config.registry import Table, kind, made
+from attnlab.errors import UserError
+
+_SUMS: Mapping[Rows, str] = {
+    "one": "one",
+    "at most one": "at most one",
+    "any": "anything",
+}  # the stricter the earlier; as messages say it
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
+
+    `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the
+    queries before, but for `so_far`. `heads`: how many heads the rule tells apart, 1 for none. `places`: what
+    is known of where tokens stand: how far from the "first" one; "trees" too, of dependencies; or
+    only how far apart query and key are, for the memory is "adrift". `values`: keys and values come
+    apart; "unprojected": and the context has to be a sum of the values as they are handed over,
+    with weights that sum to at most one. `so_far`: the system hands every look what the look before
+    it left, so that with `stepwise` a weight may depend on earlier queries after all. `weights`: the system reads with `weights=True`;
+    "distribution": and takes them for probabilities, so that they have to sum to one.
+    """
+
+    role: Literal["self", "cross"]
+    direction: Literal["causal", "bidirectional"] = "bidirectional"
+    padding: bool = True
+    cache: bool = False
+    maps: bool = True
+    positions: frozenset[str] = frozenset()
+    stepwise: bool = False
+    dense: bool = False
+    heads: int = 1
+    values: bool | Literal["unprojected"] = False
+    places: Literal["first", "trees", "adrift"] = "first"
+    weights: bool | Literal["distribution"] = False
+    so_far: bool = False
+
+    def under(self, rule: Rule) -> Need:
+        """This need where the slot has the visibility `rule` besides."""
+        if isinstance(rule, Everything):
+            return self
+        at = jax.ShapeDtypeStruct((1,), jnp.int32)
+        heads = jax.eval_shape(rule.allows, at, at).shape[1]
+        direction = "causal" if rule.is_causal else self.direction
+        return dataclasses.replace(
+            self, dense=not isinstance(rule, Causal), heads=heads, direction=direction
+        )
+
+    def check(self, mechanism: type, where: str, chosen: Mapping[str, Any] | None = None) -> None:
+        """Raise `UserError` naming mechanism, request and what would work, if the mechanism does
+        not declare it.
+
+        Args:
+          mechanism: the class.
+          where: the slot's place in the config.
+          chosen: fields of the mechanism that are set; its parts must go together, and with the
+            slot.
+        """
+        can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
+        heads = (chosen or {}).get("heads", getattr(mechanism, "heads", 1))
+        asked = [
+            (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
+            (
+                self.direction in can.directions,
+                f"the direction {self.direction!r}",
+                f"it offers {_listed(can.directions)}",
+            ),
+            (can.padding or not self.padding, "padding", "it wants sequences of one length"),
+            (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
+            (
+                can.values or not self.values,
+                "values apart from keys",
+                "choose 'single', 'multihead' or another with values=True",
+            ),
+            (
+                can.unprojected or self.values != "unprojected",
+                "values as they are (it projects them)",
+                "choose 'single'",
+            ),
+            (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
+            (
+                can.dense or not self.dense,
+                "a visibility of its own",
+                "choose 'full' or a mechanism with dense=True",
+            ),
+            (self.heads in (1, heads), f"a visibility of {self.heads} heads", f"it has {heads}"),
+            (
+                self.positions <= can.positions,
+                f"position hooks {_listed(self.positions)}",
+                f"it offers {_listed(can.positions)}",
+            ),
+            (
+                hands_out_weights(mechanism) or not self.weights,
+                "weights as a result",
+                _lacking(mechanism),
+            ),
+        ]
+        for granted, request, instead in asked:
+            if not granted:
+                raise UserError(
+                    f"{where}: {mechanism.__name__} does not support {request}; {instead}"
+                )
+        parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
+        of = {
+            name: made(table, (chosen or {}).get(name, getattr(mechanism, name)))
+            for name, table in parts.items()
+        }
+        for name in (
+            name for name, table in parts.items() if table.kind == "mechanism"
+        ):  # one that looks several times, say
+            self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
+        if "alignment" in of:
+            _check_alignment(mechanism, kind(of["alignment"]), self, f"{where}.alignment")
+        if "score" in of and of["score"](parent=None).looks_back:
+            _check_back(mechanism, kind(of["score"]), self, f"{where}.score")
+        if "score" in of and self.places == "adrift" and of["score"](parent=None).places:
+            name = kind(of["score"]).__name__
+            raise UserError(
+                f"{where}.score: {name} looks at positions, but here the first one is nowhere in"
+                " particular; choose 'additive'"
+            )
+        if "positions" in of and kind(of["positions"]).hooks:
+            _check_positions(mechanism, of, self.role, f"{where}.positions")
+            if kind(of["positions"]).trees and self.places != "trees":
+                name = kind(of["positions"]).__name__
+                raise UserError(
+                    f"{where}.positions: {name} wants dependency trees, which are not known here;"
+                    " choose 'shaw'"
+                )
+        kernel = (chosen or {}).get("kernel", getattr(mechanism, "kernel", "auto"))
+        _check_kernel(mechanism, kernel, of, f"{where}.kernel")
+        if self.weights and not KERNELS.resolve(kernel).weighs:
+            raise UserError(f"{where}.kernel: kernel {kernel!r} {WEIGHTLESS}")
+        if self.weights == "distribution" or self.values == "unprojected":
+            most: Rows = "one" if self.weights == "distribution" else "at most one"
+            _check_rows(
+                mechanism(width=1, **(chosen or {}), parent=None).rows(), most, mechanism, where
+            )
+
+
+def hands_out_weights(mechanism: Any) -> bool:
+    """Whether a class of mechanisms can be read with `weights=True`: its maps are exact, and its
+    `read` knows the argument.
+    """
+    known = (
+        inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
+    )
+    takes = any(one.name == "weights" or one.kind is one.VAR_KEYWORD for one in known)
+    return bool(mechanism.capabilities.maps == "exact" and takes)
+
+
+def _lacking(mechanism: Any) -> str:
+    """What a mechanism would have to be to hand out weights."""
+    maps = mechanism.capabilities.maps
+    if maps != "exact":
+        return f"its maps are {maps!r}, choose a mechanism whose maps are 'exact'"
+    return (
+        "give its `read` an argument `weights` and pass it on to `capture`, or choose 'single' or"
+        " 'multihead'"
+    )
+
+
+def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
+    """Do the weights of a query sum to no more than this slot can use?"""
+    if list(_SUMS).index(found) > list(_SUMS).index(wanted):
+        sums = (
+            f"the weights of {mechanism.__name__} sum to {_SUMS[found]}, here they must sum to"
+            f" {_SUMS[wanted]}"
+        )
+        raise UserError(
+            f"{where}: {sums}; choose 'single' or 'multihead' with the alignment 'softmax'"
+        )
+
+
+def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> None:
+    """An alignment inside a mechanism: does it want what this slot cannot give?"""
+    name = alignment.__name__
+    if alignment.form == "look" and need.stepwise and not need.so_far:
+        raise UserError(
+            f"{where}: {name} needs all queries of a sequence at once, here they come one by one;"
+            " choose 'softmax'"
+        )
+    if alignment.form == "look" and need.stepwise and not mechanism.capabilities.so_far:
+        raise UserError(
+            f"{where}: {name} depends on earlier looks, which {mechanism.__name__} does not carry"
+            " on; choose 'softmax', or the mechanism 'single' or 'multihead'"
+        )
+    if "lengths" in alignment.looks_at and need.direction == "causal":
+        raise UserError(
+            f"{where}: {name} looks at the length of the source, which tells of the future; choose"
+            " 'softmax'"
+        )
+
+
+def _check_back(mechanism: Any, score: type, need: Need, where: str) -> None:
+    """A score that looks back: does the mechanism carry on what it needs, and does the slot?"""
+    if not mechanism.capabilities.so_far:
+        raise UserError(f"{where}: {mechanism.__name__}: {refusal(score)}")
+    if need.stepwise and not need.so_far:
+        raise UserError(
+            f"{where}: {score.__name__} depends on earlier looks, but here queries come one by one"
+            " and nothing is carried on; choose 'additive'"
+        )
+
+
+def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str) -> None:
+    """A kernel inside a mechanism: does the mechanism leave it the weights, and can it make those
+    of the alignment?
+    """
+    offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
+    if kernel not in offered:
+        raise UserError(
+            f"{where}: {mechanism.__name__} works on whole maps, which {kernel!r} never has; choose"
+            f" {_listed(offered)}"
+        )
+    reason = KERNELS.resolve(kernel)().misfit(kind(of["alignment"])) if "alignment" in of else None
+    if "score" in of and of["score"](parent=None).looks_back and kernel not in BACKWARDS:
+        reason = BACKWARDLESS
+    if reason:
+        raise UserError(f"{where}: kernel {kernel!r} {reason}")
+
+
+def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: str) -> None:
+    """A position scheme inside a mechanism: are its hooks offered, does the score let itself be
+    turned, is there one sequence?
+    """
+    scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
+    if "embedding" in scheme.hooks:
+        raise UserError(
+            f"{where}: {scheme.__name__} acts on embeddings; set it as the system's positions,"
+            " outside the mechanism"
+        )
+    if scheme.hooks - offered:
+        hooks = _listed(scheme.hooks - offered)
+        raise UserError(
+            f"{where}: {scheme.__name__} acts on {hooks}; {mechanism.__name__} offers"
+            f" {_listed(offered)}"
+        )
+    if role == "cross":
+        raise UserError(
+            f"{where}: {scheme.__name__} relates positions of one sequence; between two choose"
+            " 'none'"
+        )
+    score = of["score"](parent=None) if "score" in of else None
+    if "query_key" in scheme.hooks and score is not None and not score.rotary:
+        raise UserError(
+            f"{where}: {scheme.__name__} turns queries and keys, {type(score).__name__} does not"
+            " allow it; choose 'scaled_dot'"
+        )
+
+
+def _listed(words: frozenset[str]) -> str:
+    return ", ".join(repr(word) for word in sorted(words)) or "none"

@@ -1,0 +1,130 @@
+"""What a look hands on to the next one: looks that depend on the looks before.
+
+    reading = mechanism.read(query_i, memory, ..., so_far)        so_far of the first look: mechanism.no_looks(memory)
+    so_far  = reading.so_far
+
+Two kinds of parts depend on earlier looks: a score whose `looks_back` is True, and an alignment of
+the form "look". What they carry is a tree of arrays that lead with B, which a decoder keeps in its
+state like any other array. A look with several queries goes through them in order, so that it gives
+what one look after the other gives.
+
+Axis letters: B batch, H heads, Tq queries, Tk keys, d context width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+
+from attnlab.attention.alignments.protocol import SAMPLES, Alignment
+from attnlab.attention.protocol import Attention, Memory, Reading
+from attnlab.attention.scores.protocol import Score
+from attnlab.attention.view import View
+from attnlab.errors import UserError
+from attnlab.layers.precision import inner_dtype
+
+
+@flax.struct.dataclass
+class SoFar:
+    """What score and alignment carry from look to look; None for a part that carries nothing."""
+
+    score: Any = None
+    alignment: Any = None
+
+
+def nothing_yet(
+    mechanism: Attention,
+    score: Score | None,
+    alignment: Alignment,
+    memory: Memory,
+    keys: jax.Array,
+    heads: int,
+) -> SoFar | None:
+    """What is carried before the first look; None where neither part looks back, or the mechanism
+    carries nothing.
+
+    Args:
+      mechanism: whose parts these are.
+      score, alignment: the parts; None for a mechanism without a score.
+      memory: what is looked at.
+      keys: [B,K,Tk,A], what the score keeps of it.
+      heads: H.
+
+    Raises:
+      UserError: the score looks back, and the mechanism cannot.
+    """
+    back = score is not None and score.looks_back
+    if back and not mechanism.capabilities.so_far:
+        raise UserError(f"{type(mechanism).__name__}: {refusal(type(score))}")
+    if not mechanism.capabilities.so_far or (not back and alignment.form != "look"):
+        return None
+    rows, slots = memory.valid.shape
+    dtype = inner_dtype(keys)
+    return SoFar(
+        score.no_looks(keys, heads) if score is not None and back else None,
+        alignment.no_looks((rows, heads, slots), dtype) if alignment.form == "look" else None,
+    )
+
+
+def refusal(score: type) -> str:
+    """Why a mechanism that carries nothing from look to look cannot have a score that looks back,
+    and what would work.
+    """
+    return (
+        f"the score {score.__name__} depends on earlier looks, which this mechanism does not carry"
+        " on; choose 'additive', or the mechanism 'single' or 'multihead'"
+    )
+
+
+def pairs_of(score: Score, so_far: SoFar | None) -> Callable[[Any, Any, jax.Array], jax.Array]:
+    """`score.pairs` of one query [B,K,H/K,A] and keys [B,K,Tk,A], after the looks so far."""
+    if so_far is None or so_far.score is None:
+        return score.pairs
+    past = so_far.score
+
+    def pairs(q: Any, k: Any, j: jax.Array) -> jax.Array:
+        grouped = past.reshape(past.shape[0], k.shape[1], -1, past.shape[-1])
+        return score.pairs(q, k, j, grouped)  # type: ignore[call-arg]  # it looks back
+
+    return pairs
+
+
+def one_by_one(
+    mechanism: Attention,
+    query: jax.Array,
+    memory: Any,
+    view: View,
+    weights: bool,
+    so_far: Any,
+) -> Reading:
+    """The reading of queries [B,Tq,dq] one after the other, by `mechanism.read` of one query.
+
+    For mechanisms whose weights have to be known before the next score can be. Maps are recorded
+    once, for all queries.
+    """
+    i = view.onto(memory, query).i
+
+    def step(mechanism: Attention, so_far: Any, here: Any) -> tuple[Any, Any]:
+        at, asked = here
+        seen = dataclasses.replace(view, positions=at)
+        reading = mechanism.read(asked[:, None], memory, seen, weights=True, so_far=so_far)
+        assert reading.weights is not None
+        losses = {name: loss[:, 0] for name, loss in reading.losses.items()}
+        return reading.so_far, (reading.context[:, 0], reading.weights[:, :, 0], losses)
+
+    scan = nn.scan(
+        step,
+        variable_broadcast="params",
+        variable_axes={SAMPLES: 2},
+        split_rngs={"params": False, "dropout": True, "sample": True},
+        in_axes=((i.ndim - 1, 1),),
+        out_axes=(1, 2, 1),
+    )
+    first = mechanism.no_looks(memory) if so_far is None else so_far
+    so_far, (context, found, losses) = scan(mechanism, first, (i, query))
+    return Reading(context, mechanism.capture(found, memory, weights), losses, so_far)

@@ -1,0 +1,57 @@
+"""What a slot asks for and a mechanism does not declare is refused in one line. Parts in slots:
+test_composition.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Capabilities
+from attnlab.errors import UserError
+from tests.attention.test_protocol import Bare
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("need", "words"),
+    [
+        (Need(role="cross"), "slot=bare: Bare does not support the role 'cross'; it offers 'self'"),
+        (Need(role="self"), "does not support the direction 'bidirectional'; it offers 'causal'"),
+        (
+            Need(role="self", direction="causal"),
+            "does not support padding; it wants sequences of one length",
+        ),
+        (
+            Need(role="self", direction="causal", padding=False, cache=True),
+            "does not support cached decoding",
+        ),
+        (Need(role="self", direction="causal", padding=False), "does not support attention maps"),
+        (
+            Need(
+                role="self",
+                direction="causal",
+                padding=False,
+                maps=False,
+                positions=frozenset({"score"}),
+            ),
+            "does not support position hooks 'score'; it offers 'embedding'",
+        ),
+    ],
+)
+def test_what_is_not_declared_is_refused_with_what_is(need: Need, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        need.check(Bare, "slot=bare")
+
+
+def test_what_is_declared_is_granted() -> None:
+    Need(
+        role="self",
+        direction="causal",
+        padding=False,
+        maps=False,
+        positions=frozenset({"embedding"}),
+    ).check(Bare, "slot")
+    nothing = Capabilities(roles=frozenset())
+    with pytest.raises(UserError, match="it offers none"):
+        Need(role="self").check(type("Nothing", (), {"capabilities": nothing}), "slot")

@@ -1,0 +1,166 @@
+"""Looks that depend on the looks before: one query after the other gives what all at once give."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import asking
+from attnlab.attention.view import View
+from attnlab.errors import UserError
+from tests.attention.cases import CASES, NAMES, TOLERANCE, inputs, looks_back, make, parameters
+
+MONOTONIC = {"heads": 3, "alignment": "monotonic"}
+BACK = [
+    pytest.param(*case, id=label)
+    for case, label in zip(CASES, NAMES, strict=True)
+    if looks_back(case[1])
+]
+back = pytest.mark.parametrize(("name", "config"), BACK)
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+    """`apply` with parameters, and what is looked at: query, source, valid."""
+    module = make(name, config)
+    return functools.partial(module.apply, {"params": parameters(module)}), inputs()
+
+
+@back
+def test_looks_one_by_one_equal_a_look_at_once(name: str, config: dict[str, Any]) -> None:
+    call, (query, source, valid) = prepared(name, config)
+    full = call(query, source, View(positions=2), valid)
+    memory = call(source, valid, method="remember")
+    first = so_far = call(memory, method="no_looks")
+    assert so_far is not None
+
+    @jax.jit
+    def step(so_far: Any, token: Any, at: Any) -> Any:
+        reading = call(token, memory, View(positions=at), so_far=so_far, method="read")
+        return reading.so_far, reading.context[:, 0]
+
+    for i in range(query.shape[1]):
+        so_far, context = step(so_far, query[:, i : i + 1], i + 2)
+        np.testing.assert_allclose(context, full.context[:, i], atol=TOLERANCE["reordered"])
+    kinds = [
+        jax.tree.map(lambda x: (x.shape, str(x.dtype)), one) for one in (first, so_far, full.so_far)
+    ]
+    assert kinds[0] == kinds[1] == kinds[2] and all(
+        leaf.shape[0] == len(query) for leaf in jax.tree.leaves(so_far)
+    )
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), so_far, full.so_far)
+    anew = call(query[:, -1:], memory, View(positions=2 + query.shape[1] - 1), method="read")
+    assert np.abs(anew.context[:, 0] - full.context[:, -1]).max() > 1e-4  # earlier looks matter
+
+
+@back
+def test_a_piece_of_queries_goes_on_from_the_piece_before(
+    name: str, config: dict[str, Any]
+) -> None:
+    call, (query, source, valid) = prepared(name, config)
+    full = call(query, source, View(positions=2), valid).context
+    memory = call(source, valid, method="remember")
+    first = call(query[:, :2], memory, View(positions=2), method="read")
+    second = call(query[:, 2:], memory, View(positions=4), so_far=first.so_far, method="read")
+    found = np.concatenate([first.context, second.context], axis=1)
+    np.testing.assert_allclose(found, full, atol=TOLERANCE["reordered"])
+
+
+class Scanned(nn.Module):
+    """One query at a time inside `nn.scan`, as recurrent decoders read."""
+
+    mechanism: Any
+
+    def __call__(self, query: Any, source: Any, valid: Any) -> jax.Array:
+        """Contexts [B,Tq,d]."""
+        memory = self.mechanism.remember(source, valid)
+
+        def step(mechanism: Any, so_far: Any, token: Any) -> Any:
+            reading = mechanism.read(token[:, None], memory, **asking(False, so_far))
+            return reading.so_far, reading.context[:, 0]
+
+        scan = nn.scan(
+            step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1
+        )
+        return scan(self.mechanism, self.mechanism.no_looks(memory), query)[1]
+
+
+def test_inside_a_scan_with_gradients() -> None:
+    module = make("single", {"score": {"name": "coverage", "hidden": 5}})
+    params, (query, source, valid) = parameters(module), inputs()
+
+    def at_once(params: Any) -> Any:
+        return (module.apply({"params": params}, query, source, valid=valid).context ** 2).sum()  # type: ignore[union-attr]
+
+    def scanned(params: Any) -> Any:
+        found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid)
+        return (found**2).sum()  # type: ignore[operator]
+
+    both = [jax.value_and_grad(f)(params) for f in (at_once, scanned)]
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), *both)
+
+
+def test_nothing_is_carried_where_nothing_looks_back() -> None:
+    call, (query, source, _) = prepared("multihead", {"heads": 3})
+    memory = call(source, method="remember")
+    assert call(memory, method="no_looks") is None
+    assert call(query, memory, method="read").so_far is None
+
+
+SLOT = Need(role="cross", stepwise=True, so_far=True)
+
+
+@pytest.mark.quick
+def test_what_cannot_carry_is_refused_by_name() -> None:
+    talking, heads = (MECHANISMS.resolve(name) for name in ("talking_heads", "multihead"))
+    for part in ({"score": "coverage"}, {"alignment": "temporal"}):
+        SLOT.check(heads, "slot", part)
+        with pytest.raises(UserError, match=r"slot\.(score|alignment): .*TalkingHeads"):
+            SLOT.check(talking, "slot", part)
+    for score in ("coverage", {"name": "soft_capped", "score": "location_aware"}):
+        with pytest.raises(UserError, match="slot.score: .*nothing is carried on"):
+            Need(role="cross", stepwise=True).check(heads, "slot", {"score": score})
+        with pytest.raises(UserError, match="slot.kernel: kernel 'blockwise' never has looks"):
+            SLOT.check(heads, "slot", {"score": score, "kernel": "blockwise"})
+    query, source, _ = inputs()
+    with pytest.raises(UserError, match="TalkingHeads: the score Coverage depends"):
+        make("talking_heads", {"heads": 3, "score": "coverage"}).init(
+            jax.random.key(0), query, source
+        )
+    with pytest.raises(UserError, match="kernel 'blockwise' never has looks"):
+        make("multihead", {"heads": 3, "score": "coverage", "kernel": "blockwise"}).init(
+            jax.random.key(0), query, source
+        )
+
+
+def test_a_capped_score_looks_back_as_the_one_inside() -> None:
+    inside = {"name": "coverage", "hidden": 5}
+    capped = {"score": {"name": "soft_capped", "cap": 1e4, "score": inside}}
+    plain, (query, source, valid) = make("single", {"score": inside}), inputs()
+    params = parameters(plain)
+    expected: Any = plain.apply({"params": params}, query, source, valid=valid)
+    found: Any = make("single", capped).apply(
+        {"params": {"fit": {"inside": params["fit"]}}}, query, source, valid=valid
+    )
+    np.testing.assert_allclose(found.context, expected.context, atol=1e-5)
+
+
+@pytest.mark.parametrize("garbage", [1e4, -1e4])
+def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero(garbage: float) -> None:
+    """Its fertility is 0 in float32, and so are its weights."""
+    module, (query, source, valid) = make("single", {"score": "coverage"}), inputs()
+    params = parameters(module)
+    params["fit"]["fertile"] = np.ones_like(params["fit"]["fertile"])
+    dirty = np.where(valid[..., None], source, np.float32(garbage))
+
+    def total(params: Any) -> Any:
+        return (module.apply({"params": params}, query, dirty, valid=valid).context ** 2).sum()  # type: ignore[union-attr]
+
+    value, slope = jax.jit(jax.value_and_grad(total))(params)
+    assert np.isfinite(value) and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))

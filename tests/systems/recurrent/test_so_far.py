@@ -1,0 +1,51 @@
+"""Recurrent decoders carry what looks leave to the next look: feeding word by word gives the full
+pass, with every part that looks back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.systems.checks import SPECS, batch, check_cached_decoding, prepared
+
+PARTS: dict[str, dict[str, Any]] = {
+    "location_aware": {"score": {"name": "location_aware", "hidden": 5, "filters": 3, "reach": 2}},
+    "coverage": {"score": {"name": "coverage", "hidden": 5}},
+    "monotonic": {"score": {"name": "additive", "hidden": 5}, "alignment": "monotonic"},
+    "temporal": {"score": {"name": "additive", "hidden": 5}, "alignment": "temporal"},
+}
+CASES = [
+    ("rnnsearch", "location_aware"),
+    ("rnnsearch", "monotonic"),
+    ("rnnsearch-released", "coverage"),
+    ("luong", "temporal"),
+    ("cgru", "coverage"),
+    ("gnmt", "monotonic"),
+    ("pointer_generator", "temporal"),
+    ("pointer_generator-uncovered", "coverage"),
+]
+
+
+@pytest.mark.parametrize(("name", "part"), CASES, ids=["-".join(case) for case in CASES])
+def test_word_by_word_equals_the_full_pass(name: str, part: str) -> None:
+    check_cached_decoding({**SPECS[name], "attention": {"name": "single", **PARTS[part]}})
+
+
+def test_without_input_feeding_all_looks_come_at_once() -> None:
+    attention = {"name": "single", **PARTS["coverage"]}
+    check_cached_decoding({**SPECS["luong"], "feeding": "none", "attention": attention})
+
+
+def test_a_decoder_that_forgot_would_be_told() -> None:
+    """The state holds what the looks leave, and the logits depend on it."""
+    call, _ = prepared({**SPECS["rnnsearch"], "attention": {"name": "single", **PARTS["coverage"]}})
+    source, target = batch()
+    memory = call(source, method="encode")
+    begun = call(memory, 5, method="start")
+    _, state = call(begun, memory, target[:, 0], method="step")
+    kept, _ = call(state, memory, target[:, 1], method="step")
+    lost, _ = call(state.replace(looks=begun.looks), memory, target[:, 1], method="step")
+    assert np.abs(kept - lost).max() > 1e-5
