@@ -50,13 +50,17 @@ def single(
         for i in range(queries):
             scores = np.array(
                 [
-                    SCORES[score](params.get("fit", {}), fields, query[b, i], source[b, j], j)
+                    SCORES[score](params.get("score", {}), fields, query[b, i], source[b, j], j)
                     for j in range(keys)
                 ]
             )
             row = (scores, mask[b, i], query[b, i], keys - queries + i)
             weights[b, 0, i] = ALIGNMENTS[align](
-                params.get("align", {}), how, *row, before=weights[b, 0, :i], length=real(mask[b])
+                params.get("alignment", {}),
+                how,
+                *row,
+                before=weights[b, 0, :i],
+                length=real(mask[b]),
             )
             context[b, i] = sum(weights[b, 0, i, j] * source[b, j] for j in range(keys))
     return context, weights
@@ -189,7 +193,7 @@ def latent(
                 scores[j] += turn.query(h, q[b, i, h, size:], at) @ turned
         row = (scores / np.sqrt(size + rotary), mask[b, i], query[b, i], at)
         place = {"head": h, "before": weights[b, h, :i], "length": real(mask[b])}
-        weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
+        weights[b, h, i] = ALIGNMENTS[align](params.get("alignment", {}), how, *row, **place)
         joined[b, i, h * size : (h + 1) * size] = weights[b, h, i] @ (
             c[b] @ params["up_value"][:, h]
         )
@@ -214,7 +218,7 @@ def hops(
     for b, r, i in np.ndindex(weights.shape[:3]):
         row = (scores[b, :, r], mask[b, i], query[b, i], keys - queries + i)
         place = {"head": r, "before": weights[b, r, :i], "length": real(mask[b])}
-        weights[b, r, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
+        weights[b, r, i] = ALIGNMENTS[align](params.get("alignment", {}), how, *row, **place)
     joined = np.stack(
         [
             [
@@ -273,12 +277,12 @@ def _in_parts(
         k_i, own = query[b, i, :asked], query[b, i, -asked:]
         scores = np.array(
             [
-                SCORES[score](params.get("fit", {}), fields, k_i, source[b, j, :kept], j)
+                SCORES[score](params.get("score", {}), fields, k_i, source[b, j, :kept], j)
                 for j in range(keys)
             ]
         )
         weights[b, 0, i] = ALIGNMENTS[align](
-            params.get("align", {}), how, scores, mask[b, i], query[b, i], keys - queries + i
+            params.get("alignment", {}), how, scores, mask[b, i], query[b, i], keys - queries + i
         )
         r = sum(weights[b, 0, i, j] * source[b, j, kept : 2 * kept] for j in range(keys))
         if mask[b, i].any():
@@ -304,7 +308,7 @@ def multi_step(
     total, maps = np.zeros(query.shape), []
     for _ in range(config["steps"]):
         context, weights = ORACLES[name](
-            params["look"], fields, query + total, source, mask, causal
+            params["looks"], fields, query + total, source, mask, causal
         )
         total = total + context
         maps.append(weights)
@@ -322,7 +326,7 @@ def heads_scores(
     q, k = _affine(params["w_query"], query), _affine(params["w_key"], source)
     width = q.shape[-1] // heads
     group = heads // (config.get("key_heads") or heads)
-    place = POSITIONS[scheme](params.get("scheme", {}), turns, heads, width, causal)
+    place = POSITIONS[scheme](params.get("positions", {}), turns, heads, width, causal)
     scores = np.zeros((query.shape[0], heads, query.shape[1], source.shape[1]))
     for b, h, i, j in np.ndindex(scores.shape):
         mine, shared = (
@@ -330,10 +334,10 @@ def heads_scores(
             slice(h // group * width, (h // group + 1) * width),
         )
         at = source.shape[1] - query.shape[1] + i
-        x = place.query(h, fit.query(params.get("fit", {}), fields, q[b, i, mine]), at)
-        y = place.key(h, fit.key(params.get("fit", {}), fields, k[b, j, shared]), j)
+        x = place.query(h, fit.query(params.get("score", {}), fields, q[b, i, mine]), at)
+        y = place.key(h, fit.key(params.get("score", {}), fields, k[b, j, shared]), j)
         bias = place.bias(h, q[b, i, mine], k[b, j, shared], at, j)
-        scores[b, h, i, j] = fit.pair(params.get("fit", {}), fields, x, y, j) + bias
+        scores[b, h, i, j] = fit.pair(params.get("score", {}), fields, x, y, j) + bias
     return scores
 
 
@@ -353,7 +357,7 @@ def heads_weights(
                 "length": real(mask[b]),
             },
         )
-        weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
+        weights[b, h, i] = ALIGNMENTS[align](params.get("alignment", {}), how, *row, **place)
     return weights
 
 
@@ -366,7 +370,7 @@ def heads_values(
     v = _affine(params["w_value"], source)
     group = heads // (config.get("key_heads") or heads)
     width = v.shape[-1] * group // heads
-    place = POSITIONS[scheme](params.get("scheme", {}), turns, heads, width)
+    place = POSITIONS[scheme](params.get("positions", {}), turns, heads, width)
     joined = np.zeros((weights.shape[0], weights.shape[2], heads * width))
     for b, h, i, j in np.ndindex(weights.shape):
         value = v[b, j, h // group * width : (h // group + 1) * width] + place.value(

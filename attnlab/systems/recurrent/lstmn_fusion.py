@@ -99,7 +99,7 @@ class TwoReaders(nn.Module):
             self.decoder: LSTMNLayer = FusedLSTMNLayer(*shared, self.inter_attention)
         else:
             self.decoder = LSTMNLayer(*shared)
-            self.search = self.inter_attention(width=self.width)
+            self.search = self.inter_attention(width=self.width, name="inter_attention")
             self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
 
     def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
@@ -329,7 +329,7 @@ class LSTMNTranslator(Seq2Seq):
 
 def _between(name: str, asks: Sequence) -> tuple[Sequence, Sequence]:
     """Of the looks in `TwoReaders`; `asks` is the sequence of the rows of inter-attention."""
-    if name.endswith("search"):
+    if name.endswith("inter_attention"):
         return asks, "source"
     return (
         ("source", "source") if name.startswith("readers/encoder") else ("target_in", "target_in")
