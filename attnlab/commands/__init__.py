@@ -258,11 +258,10 @@ def _settings_told(parser: Parser, rest: Sequence[str], overrides: Sequence[str]
     are printed.
     """
     flags = [word for word in rest if word not in ("-h", "--help")]
-    if len(flags) == len(rest):
+    named = any(word.partition("=")[0] == "--config" for word in flags)
+    if len(flags) == len(rest) or not named or "--config" not in parser.flags():
         return False
-    config = getattr(parser.parse_known_args(flags)[0], "config", None)
-    if config is None:
-        return False
+    config = parser.parse_known_args(flags)[0].config
     parser.print_help()
     print()
     importlib.import_module("attnlab.commands.show").tell(config, overrides)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import StepFn
 
 NEVER = -jnp.inf  # the log-probability of what must not happen
@@ -16,13 +18,18 @@ CHUNK = 32
 Tree = TypeVar("Tree")
 
 
-def emittable(logits: jax.Array) -> jax.Array:
-    """Logits [N,V] in float32 with PAD and BOS made impossible, before any softmax."""
+def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
+    """Logits [N,V] in float32 with what is never written made impossible, before any softmax."""
     ids = jnp.arange(logits.shape[-1])
-    return jnp.where((ids == PAD) | (ids == BOS), NEVER, logits.astype(jnp.float32))
+    never = functools.reduce(
+        operator.or_, (ids == one for one in special.unsayable), jnp.zeros_like(ids, bool)
+    )
+    return jnp.where(never, NEVER, logits.astype(jnp.float32))
 
 
-def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
+def hold_eos(
+    logits: jax.Array, t: jax.Array, min_length: int, special: Special = OURS
+) -> jax.Array:
     """Logits [N,V] for choosing the token of step `t` (from 0): no EOS before `min_length` tokens
     are out.
 
@@ -31,7 +38,9 @@ def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
     """
     if min_length == 0:
         return logits
-    return jnp.where((jnp.arange(logits.shape[-1]) == EOS) & (t < min_length), NEVER, logits)
+    return jnp.where(
+        (jnp.arange(logits.shape[-1]) == special.eos) & (t < min_length), NEVER, logits
+    )
 
 
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:

@@ -13,7 +13,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.protocol import Attention, Need
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.recurrent import BidirectionalGRU, GRULayer
-from attnlab.systems.protocol import PAD, Seq2Seq, looked
+from attnlab.systems.protocol import Seq2Seq, looked
 
 
 class LookAfter(Seq2Seq):
@@ -47,7 +47,7 @@ class LookAfter(Seq2Seq):
 
     def encode(self, source):
         return self.search.remember(
-            self.reader(self.embed_source(source), source != PAD), source != PAD
+            self.reader(self.embed_source(source), self.real(source)), self.real(source)
         )
 
     def decode(self, memory, target_in):

@@ -98,7 +98,7 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
     kept = np.load(tmp_path / "0.npz")
     (name, one), *others = run.maps("3 of may 1967", "1967-05-03").items()
     assert (
-        (name, others) == ("search", [])
+        (name, others) == ("attention", [])
         and np.array_equal(one.weights, kept["attention"])
         and isinstance(one.weights, np.ndarray)
     )

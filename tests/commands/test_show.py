@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attnlab import config as configs
-from attnlab.commands import main, show
+from attnlab.commands import COMMANDS, main, show
 
 RNNSEARCH = "configs/translation.py:rnnsearch"
 FILES = (
@@ -53,6 +53,15 @@ def test_meaning_range_choices_and_defaults(capsys: pytest.CaptureFixture[str]) 
         "batch.buckets": ("  16,24,32  ", "the widths of batches in tokens"),
     }.items():
         assert all(word in lines[name] for word in words), lines[name]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_without_a_config_is_that_of_the_flags(
+    command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0 and capfd.readouterr().out.startswith("usage: ")
 
 
 def test_help_after_a_config_shows_its_settings(capfd: pytest.CaptureFixture[str]) -> None:

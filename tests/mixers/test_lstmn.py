@@ -220,7 +220,7 @@ def test_a_shut_gate_keeps_the_other_sequence_out() -> None:
         },
     }
     shut["gate_found"] = {"kernel": 0 * params["gate_found"]["kernel"]}
-    alone = {name: params[name] for name in ("of_input", "cell", "look")}
+    alone = {name: params[name] for name in ("of_input", "cell", "attention")}
     found, _ = read(layer(), alone)
     np.testing.assert_allclose(fused(inter, shut)[0][VALID], found[VALID], atol=1e-6)
     assert np.abs(open_gate - found)[:2, 0].max(axis=1).min() > 1e-3

@@ -22,7 +22,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, corpus_scores
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation, build_system, cross_entropy
-from tests.tasks.tiny import batch_of, check_items, load, trained
+from tests.tasks.tiny import batch_of, check_items, load, looked, trained
 
 
 class Model:
@@ -293,7 +293,7 @@ def test_samples_are_reproducible_and_differ_by_seed(model: Model) -> None:
 def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Model) -> None:
     (best,) = model.translate(["abcde"], method="greedy", alignment=True)[0]
     text = model.task.text(best)
-    maps, tokens = model.task.maps(model.params, "abcde", text)
+    maps, tokens = looked(model.task, model.params, "abcde", text)
     assert tokens == {
         "source": [*"abcde", "</s>"],
         "target": [*text, "</s>"],
@@ -421,7 +421,7 @@ def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> 
     """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
     params = jax.jit(task.init)(jax.random.key(0))
-    _, tokens = task.maps(params, "abc", "CBA")
+    _, tokens = looked(task, params, "abc", "CBA")
     assert tokens == {
         "source": [*"abc", "</s>"],
         "target": [*"CBA", "</s>"],

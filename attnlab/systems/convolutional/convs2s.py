@@ -47,7 +47,7 @@ from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
 from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed
-from attnlab.systems.protocol import PAD, AttentionMap, Card, Seq2Seq, looked
+from attnlab.systems.protocol import AttentionMap, Card, Seq2Seq, looked
 
 HALF = 0.5**0.5
 START = nn.initializers.normal(0.1)
@@ -212,7 +212,7 @@ class ConvS2S(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         e = self.drop(
             self.places_source.embed(self.embed_source(source), jnp.arange(source.shape[1]))
         )  # [B,S,f]

@@ -47,7 +47,7 @@ from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import AttentionMap, Card, LanguageModel, looked
-from attnlab.systems.recurrent.lstm_lm import no_states, real
+from attnlab.systems.recurrent.lstm_lm import no_states
 
 
 @flax.struct.dataclass
@@ -207,7 +207,8 @@ class AttentionLanguageModel(LanguageModel):
         return found.reshape(len(outputs), length + more, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
-        valid, counts = real(tokens)
+        valid = self.real(tokens)
+        counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
         slots, filled = after(state.window, outputs), jnp.concatenate([state.filled, valid], axis=1)
         found = self._found(outputs, slots, filled)

@@ -28,7 +28,7 @@ from attnlab.attention.protocol import Attention, Need
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class AttentionPooling(Classifier):
@@ -61,12 +61,12 @@ class AttentionPooling(Classifier):
     )
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; the first text is looked at before the second."""
         return "hops", "target_in" if name.endswith("_1") else "source"
 
     def setup(self) -> None:
-        sizes = self.vocabulary, self.embedding, self.width, self.dropout, PAD
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.look = self.attention(width=2 * self.width, name="attention")
         self.query = self.param(

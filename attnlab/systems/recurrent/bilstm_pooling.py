@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import PAD, Card, Classifier
+from attnlab.systems.protocol import Card, Classifier
 
 
 class BiLSTMPooling(Classifier):
@@ -57,7 +57,7 @@ class BiLSTMPooling(Classifier):
     )
 
     def setup(self) -> None:
-        sizes = self.vocabulary, self.embedding, self.width, self.dropout, PAD
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
 

@@ -45,7 +45,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 RESIDUAL = 3  # the first layer whose input is added to its output
 
@@ -166,7 +166,7 @@ class GNMT(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         words, ends = self.both_ways(self.drop(self.embed_source(source)), valid)
         annotations, last = self.reader(words, valid)
         nothing = kind(made(CELLS, self.cell)).State.zeros(

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -27,7 +26,7 @@ from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMLayer
 from attnlab.layers.stacked import Layer, LSTMStack, States
-from attnlab.systems.protocol import PAD, Card, LanguageModel
+from attnlab.systems.protocol import Card, LanguageModel
 
 
 class SharedOutput(nn.Module):
@@ -94,7 +93,7 @@ class LSTMLanguageModel(LanguageModel):
 
     def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
         """See `LanguageModel.read`."""
-        outputs, state = self.reader(self.embed(tokens), tokens != PAD, state)
+        outputs, state = self.reader(self.embed(tokens), self.real(tokens), state)
         outputs = self.drop(outputs)
         return (
             self.out(outputs, self.embed.embedding) if self.share == "output" else self.out(outputs)
@@ -104,9 +103,3 @@ class LSTMLanguageModel(LanguageModel):
 def no_states(rows: int, width: int, layers: int, layer: Layer = LSTMLayer) -> States:
     """The states [rows,width] of a stack that has read nothing."""
     return tuple(kind(layer).State.zeros(rows, width) for _ in range(layers))
-
-
-def real(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which of the tokens [B,T] are words, and how many are in each row, [B] int32."""
-    valid = tokens != PAD
-    return valid, valid.sum(axis=1, dtype=jnp.int32)

@@ -47,7 +47,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -154,7 +154,7 @@ class Luong(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         annotations, last = self.reader(
             self.embed_source(source), valid, reverse=self.order == "reversed"
         )

@@ -61,7 +61,7 @@ from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.stacked import BidirectionalLSTM
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -183,14 +183,16 @@ class PointerGenerator(Seq2Seq):
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
         table = self.embed_target if self.share == "embeddings" else self.embed_source
-        annotations, ends = self.reader(self.drop(table(source)), source != PAD)  # [B,S,2H]
+        annotations, ends = self.reader(self.drop(table(source)), self.real(source))  # [B,S,2H]
         last = jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *ends)
         first = LSTMState(
             jax.nn.relu(self.first_cell(last.c)), jax.nn.relu(self.first_state(last.h))
         )
         annotations = self.drop(annotations)
         attended = (
-            self.search.remember(annotations, source != PAD) if self.coverage == "none" else None
+            self.search.remember(annotations, self.real(source))
+            if self.coverage == "none"
+            else None
         )
         return Encoded(source, annotations, attended, first)
 
@@ -234,7 +236,9 @@ class PointerGenerator(Seq2Seq):
         if self.coverage == "keys":
             covered = state.covered[..., None].astype(memory.annotations.dtype)
             keys = jnp.concatenate([memory.annotations, covered], axis=-1)
-            attended = self.search.remember_pairs(keys, memory.annotations, memory.source != PAD)
+            attended = self.search.remember_pairs(
+                keys, memory.annotations, self.real(memory.source)
+            )
         reading = self.search.read(
             following.h[:, None], attended, View(positions=state.fed), weights=True
         )

@@ -40,7 +40,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -120,7 +120,7 @@ class RNNsearch(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
         first = jnp.tanh(self.first_state(annotations[:, 0, self.encoder :]))
         return Encoded(self.search.remember(self.drop(annotations), valid), first)

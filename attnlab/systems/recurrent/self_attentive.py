@@ -39,7 +39,7 @@ from attnlab.config.registry import Part, made
 from attnlab.layers import CELLS
 from attnlab.layers.dense import Dropout
 from attnlab.layers.sentences import Read, SentenceReader, Verdict
-from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class RowWise(nn.Module):
@@ -93,7 +93,7 @@ class SelfAttentive(Classifier):
     card = Card(2017, "Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017")
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; the first text is looked at before the second."""
         return "hops", "target_in" if name.endswith("_1") else "source"
 
@@ -103,7 +103,7 @@ class SelfAttentive(Classifier):
         return self.attention(width=1, parent=None).side_by_side()
 
     def setup(self) -> None:
-        sizes = self.vocabulary, self.embedding, self.width, self.dropout, PAD
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.look = self.attention(width=self.hops * 2 * self.width, name="attention")
         self.gate_source, self.gate_target = RowWise(self.gated), RowWise(self.gated)

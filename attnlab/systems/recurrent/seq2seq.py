@@ -33,7 +33,7 @@ from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import PAD, Card, Seq2Seq
+from attnlab.systems.protocol import Card, Seq2Seq
 
 
 class SequenceToSequence(Seq2Seq):
@@ -92,7 +92,7 @@ class SequenceToSequence(Seq2Seq):
     def encode(self, source: jax.Array) -> States:
         """See `Seq2Seq.encode`; the memory is the last state of every layer."""
         return self.reader(
-            self.embed_source(source), source != PAD, reverse=self.order == "reversed"
+            self.embed_source(source), self.real(source), reverse=self.order == "reversed"
         )[1]
 
     def decode(self, memory: States, target_in: jax.Array) -> jax.Array:

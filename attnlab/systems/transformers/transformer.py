@@ -41,7 +41,7 @@ from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, Sequence, looked
+from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
 
 Factory = Callable[..., Attention]
 
@@ -218,7 +218,7 @@ class Transformer(Seq2Seq):
 
     def encode(self, source: jax.Array) -> list[Any]:
         """See `Seq2Seq.encode`: one memory for each decoder layer."""
-        valid = source != PAD
+        valid = self.real(source)
         x = self._embed(
             self.embed_target if self.share == "all" else self.embed_source,
             source,
@@ -258,7 +258,7 @@ class Transformer(Seq2Seq):
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches)
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `Seq2Seq.between`."""
         if name.startswith("encoder"):
             return "source", "source"

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Settings
-from attnlab.tasks.continuation import continuing
+from attnlab.tasks.decoders import continuing
 from tests.tasks.tiny_language import APART, drawn, load, passed
 
 
