@@ -33,22 +33,29 @@ def _watched(mechanism: Any, note: Note, need: Need, stepping: list[bool]) -> An
     class Watched(mechanism):  # type: ignore[misc]
         """As its base."""
 
-        def remember(self, source: Any, valid: Any = None, capacity: Any = None) -> Any:
+        def remember(
+            self, source: Any, valid: Any = None, capacity: Any = None, positions: Any = 0
+        ) -> Any:
             asked(
                 "remember",
                 (valid is None or need.padding, "padding=False, but it is handed `valid`"),
             )
-            return _left(inside, super().remember(source, valid, capacity))
+            return _left(inside, super().remember(source, valid, capacity, positions))
 
         def extend(self, memory: Any, source: Any, valid: Any = None) -> Any:
             asked("extend", (need.cache, "cache=False, but its memory is extended"))
             return _left(inside, super().extend(memory, source, valid))
 
         def remember_pairs(
-            self, keys: Any, values: Any, valid: Any = None, capacity: Any = None
+            self,
+            keys: Any,
+            values: Any,
+            valid: Any = None,
+            capacity: Any = None,
+            positions: Any = 0,
         ) -> Any:
             asked("remember_pairs", (need.values, "values=False, but keys and values come apart"))
-            return _left(inside, super().remember_pairs(keys, values, valid, capacity))
+            return _left(inside, super().remember_pairs(keys, values, valid, capacity, positions))
 
         def extend_pairs(self, memory: Any, keys: Any, values: Any, valid: Any = None) -> Any:
             asked(
