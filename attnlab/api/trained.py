@@ -111,7 +111,7 @@ class Map:
     """Where a system looks: the weights of one attention for one example.
 
     Attributes:
-      name: of the attention, its path in the system ("search", "decoder_0/cross_attention").
+      name: of the attention, its path in the system ("attention", "decoder_0/cross_attention").
       weights: [H,Tq,Tk] float32; a row is what one token looks at.
       queries: a word for each of the Tq positions that look; for a decoder the tokens that are
         being predicted.

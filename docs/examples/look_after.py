@@ -39,7 +39,7 @@ class LookAfter(Seq2Seq):
         both = (self.source_vocabulary, self.target_vocabulary)
         self.embed_source, self.embed_target = (nn.Embed(size, self.embedding) for size in both)
         self.reader, self.writer = BidirectionalGRU(self.width // 2), GRULayer(self.width)
-        self.search = self.attention(width=self.width)
+        self.search = self.attention(width=self.width, name="attention")
         self.combine, self.out, self.drop = (
             Dense(self.width, use_bias=False),
             Dense(self.target_vocabulary),

@@ -234,7 +234,7 @@ def inside(params: Any, fields: Any) -> tuple[Oracle, Any, Any]:
     """The score inside a soft cap, its parameters and its fields."""
     node = fields.get("score", "scaled_dot")
     node = {"name": node} if isinstance(node, str) else dict(node)
-    return SCORES[node.pop("name")], params.get("inside", {}), node
+    return SCORES[node.pop("name")], params.get("score", {}), node
 
 
 def inside_query(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:

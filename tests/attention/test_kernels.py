@@ -377,7 +377,7 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
         )["params"]
         for kernel in ("blockwise", "plain")
     ]
-    assert "scheme" in made[0]
+    assert "positions" in made[0]
     jax.tree.map(np.testing.assert_array_equal, *made)
 
 

@@ -202,7 +202,7 @@ def test_maps_go_with_their_tokens(model: Model) -> None:
     source, target = (*texts, None)[:2]
     maps, tokens = looked(model.task, model.params, str(source), target)
     assert tokens["source"] == [*"abcd", "</s>"] and tokens["hops"] == ["hop 1", "hop 2"]
-    assert set(maps) == ({"look"} if target is None else {"look", "look_1"})
+    assert set(maps) == ({"attention"} if target is None else {"attention", "attention_1"})
     for one in maps.values():
         assert one.weights.shape == (1, 2, len(tokens[one.key])) and one.query == "hops"
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)

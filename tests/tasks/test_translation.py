@@ -301,7 +301,7 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
     }
     recurrent = model.task.config.system.name == "rnnsearch"
     wanted = (
-        {"search"}
+        {"attention"}
         if recurrent
         else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
     )
@@ -314,7 +314,7 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
             len(tokens[one.key]),
         )
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
-    cross = maps["search" if recurrent else "decoder_0/cross_attention"]
+    cross = maps["attention" if recurrent else "decoder_0/cross_attention"]
     assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
     np.testing.assert_allclose(
         cross.weights.mean(axis=0)[: len(best.alignment)], best.alignment, atol=1e-5

@@ -177,7 +177,8 @@ class ConvS2S(Seq2Seq):
             )
         self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=START)
         self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=START)
-        self.places_source, self.places_target = self.positions(), self.positions()
+        self.places_source = self.positions(name="positions_source")
+        self.places_target = self.positions(name="positions_target")
         if self.places_source.hooks - {"embedding"}:
             name = type(self.places_source).__name__
             raise UserError(

@@ -134,7 +134,9 @@ class AttentionLanguageModel(LanguageModel):
         self.reader = LSTMStack(
             self.state, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
         )
-        self.look = self.attention(width=self.state if self.merge == "tanh" else self.width)
+        self.look = self.attention(
+            width=self.state if self.merge == "tanh" else self.width, name="attention"
+        )
         if self.merge == "tanh":
             self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
             self.of_own = Dense(self.width, use_bias=False, kernel_init=initial.kernel())

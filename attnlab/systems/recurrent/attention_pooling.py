@@ -69,7 +69,7 @@ class AttentionPooling(Classifier):
     def setup(self) -> None:
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
-        self.look = self.attention(width=2 * self.width)
+        self.look = self.attention(width=2 * self.width, name="attention")
         self.query = self.param(
             "query", nn.initializers.normal((2 * self.width) ** -0.5), (2 * self.width,)
         )

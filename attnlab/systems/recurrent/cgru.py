@@ -102,7 +102,7 @@ class ConditionalGRU(Seq2Seq):
         self.embed_target = table(self.target_vocabulary)
         self.reader = BidirectionalGRU(self.encoder, initial, ContextGRUCell)
         self.first_state = dense(self.decoder)
-        self.search = self.attention(width=2 * self.encoder)
+        self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word = gates(GATES * self.decoder)
         self.of_context = gates(GATES * self.decoder)
         self.before, self.after = ContextGRUCell(self.decoder), ContextGRUCell(self.decoder)

@@ -154,7 +154,7 @@ class GNMT(Seq2Seq):
             layer,
         )
         self.search = self.attention(
-            width=self.width if self.encoder_layers > 1 else 2 * self.width
+            width=self.width if self.encoder_layers > 1 else 2 * self.width, name="attention"
         )
         self.lowest = layer(width=self.width, initial=initial)
         self.of_context = Dense(

@@ -100,7 +100,7 @@ class TwoReaders(nn.Module):
             self.decoder: LSTMNLayer = FusedLSTMNLayer(*shared, self.inter_attention)
         else:
             self.decoder = LSTMNLayer(*shared)
-            self.search = self.inter_attention(width=self.width)
+            self.search = self.inter_attention(width=self.width, name="inter_attention")
             self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
 
     def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
@@ -330,7 +330,7 @@ class LSTMNTranslator(Seq2Seq):
 
 def _between(name: str, asks: Side) -> tuple[Side, Side]:
     """Of the looks in `TwoReaders`; `asks` is the side of the rows of inter-attention."""
-    if name.endswith("search"):
+    if name.endswith("inter_attention"):
         return asks, "source"
     return (
         ("source", "source") if name.startswith("readers/encoder") else ("target_in", "target_in")

@@ -144,7 +144,7 @@ class Luong(Seq2Seq):
             kind=made(CELLS, self.cell),
         )
         self.reader, self.writer = stack(directions=self.directions), stack()
-        self.search = self.attention(width=self.width)
+        self.search = self.attention(width=self.width, name="attention")
         if self.feeding == "input":
             gates = kind(made(CELLS, self.cell)).gates
             self.of_last = Dense(

@@ -173,7 +173,7 @@ class PointerGenerator(Seq2Seq):
             self.embed_source = table()
         self.reader = BidirectionalLSTM(self.encoder, initial)
         self.first_state, self.first_cell = dense(self.decoder), dense(self.decoder)
-        self.search = self.attention(width=2 * self.encoder)
+        self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word, self.of_context = dense(self.embedding), dense(self.embedding, use_bias=False)
         self.of_input, self.cell = (
             GateInputs(self.decoder, initial),

@@ -112,7 +112,7 @@ class RNNsearch(Seq2Seq):
         self.embed_target = table(self.target_vocabulary)
         self.reader = BidirectionalGRU(self.encoder, initial)
         self.first_state = dense(self.decoder, use_bias=False)
-        self.search = self.attention(width=2 * self.encoder)
+        self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word = gates(GATES * self.decoder)
         self.of_context = gates(GATES * self.decoder, use_bias=False)
         self.cell = GRUCell(self.decoder)

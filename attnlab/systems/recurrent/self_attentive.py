@@ -106,7 +106,7 @@ class SelfAttentive(Classifier):
     def setup(self) -> None:
         sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
         self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
-        self.look = self.attention(width=self.hops * 2 * self.width)
+        self.look = self.attention(width=self.hops * 2 * self.width, name="attention")
         self.gate_source, self.gate_target = RowWise(self.gated), RowWise(self.gated)
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
         self.drop = Dropout(self.dropout)

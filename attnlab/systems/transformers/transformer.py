@@ -189,7 +189,7 @@ class Transformer(Seq2Seq):
             self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.target_vocabulary, use_bias=False)
-        self.scheme = self.positions()
+        self.scheme = self.positions(name="positions")
         if self.scheme.hooks - {"embedding"}:
             name = type(self.scheme).__name__
             raise UserError(
@@ -289,7 +289,7 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
         )
     part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
     scheme = made(POSITIONS, part)()
-    return functools.partial(factory, positions=lambda: scheme), scheme
+    return functools.partial(factory, positions=lambda **_: scheme), scheme
 
 
 def _rule(part: Part) -> Rule:

@@ -70,7 +70,7 @@ def _encoder(
 def _embedded(params: Tree, side: str, ids: np.ndarray) -> list[Vector]:
     """Word and, where there is a table, position."""
     table = params[f"embed_{side}"]["embedding"]
-    places = params.get(f"places_{side}", {}).get("table", np.zeros((len(ids), table.shape[1])))
+    places = params.get(f"positions_{side}", {}).get("table", np.zeros((len(ids), table.shape[1])))
     return [table[index] + places[t] for t, index in enumerate(ids)]
 
 

@@ -32,14 +32,14 @@ def gnmt(
         for t, word in enumerate(target_in[b]):
             embedded = params["embed_target"]["embedding"][word]
             if asks_before:
-                context = additive(params["search"], states[0][1], annotations)
+                context = additive(params["attention"], states[0][1], annotations)
             given = (
                 embedded @ layers[0]["of_input"]["kernel"]["kernel"]
                 + context @ params["of_context"]["kernel"]
             )
             following = [lstm(layers[0], states[0], given)]
             if not asks_before:
-                context = additive(params["search"], following[0][1], annotations)
+                context = additive(params["attention"], following[0][1], annotations)
             x = following[0][1]
             for number in range(1, len(layers)):
                 state = _step(layers[number], states[number], np.concatenate([x, context]))

@@ -31,7 +31,9 @@ def luong(
             lowest = lstm(layers[0], states[0], given)
             above, h = through(layers[1:], states[1:], lowest[1])
             states = [lowest, *above]
-            context = _context(params.get("search", {}), settings["attention"], t, h, annotations)
+            context = _context(
+                params.get("attention", {}), settings["attention"], t, h, annotations
+            )
             a = np.tanh(np.concatenate([context, h]) @ params["combine"]["kernel"])
             logits[b, t] = a @ params["out"]["kernel"] + params["out"]["bias"]
     return logits
@@ -63,7 +65,7 @@ def _context(
 ) -> Vector:
     """c_t = sum_s a_t(s) hbar_s, equations 7 to 10; t counts from 0."""
     fit, score, alignment = (
-        params.get("fit", {}),
+        params.get("score", {}),
         settings["score"],
         settings.get("alignment", {"name": "softmax"}),
     )
@@ -75,7 +77,8 @@ def _context(
         place = float(min(t, count - 1))  # local-m
         if alignment["name"] == "local_p":
             place = count * sigmoid(
-                np.tanh(h @ params["align"]["w_position"]["kernel"]) @ params["align"]["v"][:, 0]
+                np.tanh(h @ params["alignment"]["w_position"]["kernel"])
+                @ params["alignment"]["v"][:, 0]
             )
         reach = alignment["reach"]
         window = [s for s in range(count) if abs(s - int(np.floor(place))) <= reach]

@@ -23,7 +23,7 @@ def softmax(scores: Vector) -> Vector:
 
 def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
     """e_j = v . tanh(W s + U h_j), c = sum_j softmax(e)_j h_j."""
-    params = params["fit"]
+    params = params["score"]
     query = state @ params["w_query"]["kernel"]
     weights = softmax(
         np.array(
