@@ -114,13 +114,7 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
     weights = of_shape(size, look.values.dtype)
     assert look.view.query is not None
     asked, valid = look.view.query, padded(jnp.asarray(look.view.valid), 1, keys)
-    functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
-    if look.product and look.bias:
-        functions["bias"] = hoisted(look.bias, q, i, j)
-    if not look.product:
-        functions["score"] = hoisted(look.score, q, k, i, j)
-    if look.relative:
-        functions["relative"] = hoisted(look.relative, weights, i, j)
+    functions = of_pairs(look, q, k, weights, i, j)
     extra = look.align.extra(heads)
     closed = {name: arrays for name, (_, arrays) in functions.items()}
     dtype = inner_dtype(
@@ -152,6 +146,18 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         ),
         arrays,
     )
+
+
+def of_pairs(look: Look, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
+    """The functions of a block of queries and keys, from examples of what they are called with."""
+    functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
+    if look.product and look.bias:
+        functions["bias"] = hoisted(look.bias, q, i, j)
+    if not look.product:
+        functions["score"] = hoisted(look.score, q, k, i, j)
+    if look.relative:
+        functions["relative"] = hoisted(look.relative, weights, i, j)
+    return functions
 
 
 def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:

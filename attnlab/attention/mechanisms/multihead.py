@@ -34,6 +34,7 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    at,
     beginning,
     with_room,
     written,
@@ -172,7 +173,7 @@ class MultiHead(Attention):
         positions: Where = 0,
     ) -> MultiHeadMemory:
         """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity, positions)
+        return self.remember_pairs(source, source, valid, capacity, **at(positions))
 
     def extend(
         self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None

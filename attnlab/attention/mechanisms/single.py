@@ -30,6 +30,7 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
+    at,
     beginning,
     with_room,
     written,
@@ -109,7 +110,7 @@ class Single(Attention):
         positions: Where = 0,
     ) -> SingleMemory:
         """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity, positions)
+        return self.remember_pairs(source, source, valid, capacity, **at(positions))
 
     def extend(
         self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None
