@@ -36,23 +36,17 @@ def _nothing_compiled_before() -> Iterator[None]:
 
 
 def _forget_causality(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(View, "mask", lambda self, queries, keys, length: None)
+    patch.setattr(View, "allows", lambda self, i, j: None)
 
 
 def _mask_one_too_late(patch: pytest.MonkeyPatch) -> None:
-    plain = View.mask
-    patch.setattr(
-        View,
-        "mask",
-        lambda self, queries, keys, length: plain(self, queries, keys, length + 1),
-    )
+    plain = View.allows
+    patch.setattr(View, "allows", lambda self, i, j: plain(self, i + 1, j))
 
 
 def _align_top_left(patch: pytest.MonkeyPatch) -> None:
-    plain = View.mask
-    patch.setattr(
-        View, "mask", lambda self, queries, keys, length: plain(self, queries, keys, queries)
-    )
+    plain = View.allows
+    patch.setattr(View, "allows", lambda self, i, j: plain(self, i - i[..., :1], j))
 
 
 def _ignore_padding(mechanism: Any) -> Patch:
