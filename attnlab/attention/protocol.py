@@ -37,12 +37,12 @@ class Memory:
       valid: [B,Tk] bool, True at slots that hold a real token.
       length: slots written so far, int32: [] where all rows have as many (Tk unless there is spare
         capacity to `extend` into), [B] where each row has its own (`by_row`).
-      positions: `Where` the slots stand.
+      positions: `Where` the slots stand; None for from 0 on.
     """
 
     valid: jax.Array
     length: jax.Array
-    positions: Where = flax.struct.field(kw_only=True, default=np.int32(0))
+    positions: Where | None = flax.struct.field(kw_only=True, default=None)
 
     def by_row(self) -> Any:
         """The same memory, whose rows may grow apart: padding at the end of a row takes up no slot,
@@ -59,7 +59,8 @@ class Memory:
           ValueError: the slots have positions of their own, so that none follows.
         """
         self._grows()
-        return standing(self.positions + self.length, steps)
+        first = 0 if self.positions is None else self.positions
+        return standing(first + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t]
@@ -82,7 +83,7 @@ class Memory:
         return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
 
     def _grows(self) -> None:
-        if np.ndim(self.positions) == 2:
+        if self.positions is not None and np.ndim(self.positions) == 2:
             raise ValueError(
                 "a memory whose slots have positions of their own cannot grow; remember all of its"
                 " tokens at once"
@@ -351,7 +352,7 @@ def beginning(positions: Where, known: jax.Array) -> Any:
       ValueError: each token has a position of its own, but there are more slots than tokens.
     """
     if np.ndim(positions) < 2:
-        return np.int32(positions) if isinstance(positions, int) else positions
+        return positions if at(positions) else None
     if np.shape(positions)[1] != known.shape[1]:
         raise ValueError(
             f"positions of {np.shape(positions)[1]} tokens for {known.shape[1]} slots; a memory"

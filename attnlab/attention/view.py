@@ -100,7 +100,7 @@ class View:
             not say where the queries stand.
         """
         size = query.shape[1], memory.valid.shape[1]
-        positions, keys = self.positions, memory.positions
+        positions, keys = self.positions, 0 if memory.positions is None else memory.positions
         if positions is None:
             if np.ndim(keys) == 2:
                 raise ValueError(
