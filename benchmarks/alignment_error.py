@@ -204,18 +204,16 @@ def attention(
       UserError: there is no map `name`, or not between target and source.
     """
     import jax
-    import jax.numpy as jnp
 
     from attnlab.attention.protocol import MAPS
     from attnlab.data import corpus
     from attnlab.data.batching import evaluation_batches
-    from attnlab.data.vocabulary import BOS
     from attnlab.errors import nearest
 
     @jax.jit
     def forced(params: Any, source: jax.Array, target: jax.Array) -> jax.Array:
-        shifted = jnp.pad(target, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
-        _, collected = task.system.apply({"params": params}, source, shifted, mutable=[MAPS])
+        read = source, task.shifted(target)
+        _, collected = task.system.apply({"params": params}, *read, mutable=[MAPS])
         maps = {
             key: one
             for key, one in task.system.maps(collected[MAPS]).items()
@@ -236,7 +234,7 @@ def attention(
         weights = np.asarray(forced(params, batch["source"], batch["target"]))
         for row, index in enumerate(indices.tolist()):
             if index >= 0:
-                ids = [side[index] for side in examples.packed]
+                ids = [side[index] for side in examples.sequences]
                 pieces = [
                     vocabulary.tokens(side)
                     for vocabulary, side in zip(task.vocabularies, ids, strict=True)

@@ -78,7 +78,9 @@ def measure(arguments: argparse.Namespace, split: str, sentences: int) -> dict[s
     run = session.opened(session.stored_run(arguments), (split,))
     task, params = run.task, run.params
     from attnlab.decoding import corpus_scores
+    from attnlab.tasks.translation import Translation
 
+    assert isinstance(task, Translation)
     pairs = task.data.pairs[split][: sentences or None]
     sources = [source for source, _ in pairs]
     times = []

@@ -117,8 +117,8 @@ def seen(
 ) -> Iterator[tuple[dict[str, AttentionMap], Evidence | None]]:
     """The maps [H,Tq,Tk] of each example, and what its label follows from, where that is known."""
     if task.config.task != "language_modelling":
-        for source, target in task.completed(params, task.pictured("test", examples)):
-            yield task.maps(params, source, target)[0], evidence(task.config, source)
+        for example in task.completed(params, task.pictured("test", examples)):
+            yield task.maps(params, example).weights, evidence(task.config, example.source)
         return
     ids = np.concatenate([np.asarray(one) for one in task.data.ids["test"]])
     count = min(examples, len(ids) // length)

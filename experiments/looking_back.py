@@ -33,25 +33,7 @@ def get_experiment(argument: str = "") -> Experiment:
     width, window, dropout, coarse = (
         base.pop(name) for name in ("width", "window", "dropout", "coarse")
     )
-    sizes = {"system.embedding": width // 2, "system.dropout": dropout}
-    looking = {"system": "attention_lm", "system.window": window, "system.width": width, **sizes}
-    score = {"system.attention.score": "additive", "system.attention.score.hidden": width}
-    additive = {"system.attention": "single", **score}
-    itself = {"system.merge": "none"}
-    systems: dict[str, dict[str, Any]] = {
-        "LSTM": {"system": "lstm_lm", "system.width": width, **sizes},
-        "attention": {**looking, **additive},
-        "key-value": {**looking, **itself, "system.attention": "key_value", **score},
-        "key-value-predict": {
-            **looking,
-            **itself,
-            "system.attention": "key_value_predict",
-            **score,
-            "system.state": 3 * (width // 3),
-        },
-        "4-gram": {"system": "ngram_rnn", **sizes},
-        "LSTMN": {"system": "lstmn_lm", **additive, "system.span": window, **sizes},
-    }
+    systems = those(width, window, dropout)
     knobs = dict.fromkeys(("attention", "key-value", "key-value-predict"), "system.state")
     for name, size in coarse.items():
         systems[name] |= size
@@ -80,6 +62,29 @@ def get_experiment(argument: str = "") -> Experiment:
             else None
         ),
     )
+
+
+def those(width: int, window: int, dropout: float) -> dict[str, dict[str, Any]]:
+    """The systems that are compared."""
+    sizes = {"system.embedding": width // 2, "system.dropout": dropout}
+    looking = {"system": "attention_lm", "system.window": window, "system.width": width, **sizes}
+    score = {"system.attention.score": "additive", "system.attention.score.hidden": width}
+    additive = {"system.attention": "single", **score}
+    itself = {"system.merge": "none"}
+    return {
+        "LSTM": {"system": "lstm_lm", "system.width": width, **sizes},
+        "attention": {**looking, **additive},
+        "key-value": {**looking, **itself, "system.attention": "key_value", **score},
+        "key-value-predict": {
+            **looking,
+            **itself,
+            "system.attention": "key_value_predict",
+            **score,
+            "system.state": 3 * (width // 3),
+        },
+        "4-gram": {"system": "ngram_rnn", **sizes},
+        "LSTMN": {"system": "lstmn_lm", **additive, "system.span": window, **sizes},
+    }
 
 
 def of_pairs() -> dict[str, Any]:

@@ -41,6 +41,41 @@ def get_experiment(argument: str = "") -> Experiment:
     units = (
         32 if folder and not pairs else 64
     )  # of the first system each way, and of every scoring layer
+    systems = those(width, units, dropout, pairs)
+    claim = Claim(
+        "Several looks at a sentence beat the mean of its words", (better("four hops", "mean"),)
+    )
+    if not folder:
+        systems["four hops, hardly a penalty"] = {
+            **systems["four hops"],
+            "auxiliary.hops": 1e-6,
+        }  # none at all is refused, as forgotten
+        systems["last states"] = {**systems["mean"], "system.pooling": "last"}
+        claim = Claim(
+            "Who looks at all words finds what the last states forget",
+            (better("four hops", "last states", by=0.4),),
+        )
+    return Experiment(
+        question="How is a sentence best made one vector?",
+        config=f"configs/{'inference' if pairs else 'classification'}.py:bilstm_pooling",
+        base={"system.width": units, **(of_tables(folder, texts, label) if folder else {})},
+        compare=rows(systems),
+        seeds=(0, 1, 2),  # a trial takes a minute or more
+        baseline="mean",
+        measure=("accuracy", "max"),
+        select=("accuracy", "max"),
+        claim=claim,
+        budget=Budget(match="parameters", knob="system.width"),
+        search=(
+            Search({"schedule.peak": choice(1e-3, 4e-3)}, sampler="grid", trials=2)
+            if folder
+            else None
+        ),
+    )
+
+
+def those(width: int, units: int, dropout: float, pairs: bool) -> dict[str, dict[str, Any]]:
+    """The systems that are compared everywhere."""
     sizes = {"system.embedding": width, "system.dropout": dropout}
     hidden = {"system.hidden": width, **sizes}
     look = {
@@ -71,37 +106,7 @@ def get_experiment(argument: str = "") -> Experiment:
         }
     else:
         systems["LSTMN"] = {"system": "lstmn_classifier", **intra}
-    claim = Claim(
-        "Several looks at a sentence beat the mean of its words", (better("four hops", "mean"),)
-    )
-    if not folder:
-        systems["four hops, hardly a penalty"] = {
-            **hops,
-            **hidden,
-            "auxiliary.hops": 1e-6,
-        }  # none at all is refused, as forgotten
-        systems["last states"] = {"system": "bilstm_pooling", "system.pooling": "last", **hidden}
-        claim = Claim(
-            "Who looks at all words finds what the last states forget",
-            (better("four hops", "last states", by=0.4),),
-        )
-    return Experiment(
-        question="How is a sentence best made one vector?",
-        config=f"configs/{'inference' if pairs else 'classification'}.py:bilstm_pooling",
-        base={"system.width": units, **(of_tables(folder, texts, label) if folder else {})},
-        compare=rows(systems),
-        seeds=(0, 1, 2),  # a trial takes a minute or more
-        baseline="mean",
-        measure=("accuracy", "max"),
-        select=("accuracy", "max"),
-        claim=claim,
-        budget=Budget(match="parameters", knob="system.width"),
-        search=(
-            Search({"schedule.peak": choice(1e-3, 4e-3)}, sampler="grid", trials=2)
-            if folder
-            else None
-        ),
-    )
+    return systems
 
 
 def _columns(argument: str) -> tuple[str, list[int], int]:

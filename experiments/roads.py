@@ -31,69 +31,10 @@ def get_experiment(argument: str = "") -> Experiment:
     argument.
     """
     width, base = (128, of_text(argument)) if argument else (48, of_grammar())
-    halves = {"system.embedding": width, "system.dropout": 0.2 if argument else 0.0}
-    additive = {
-        "system.attention": "single",
-        "system.attention.score": "additive",
-        "system.attention.score.hidden": width,
-    }
-    inter = {
-        name.replace("attention", "inter_attention"): value for name, value in additive.items()
-    }
-    systems: dict[str, dict[str, Any]] = {
-        "RCTM": {
-            "system": "rctm",
-            "system.longest": base["batch.max_length"],
-            "system.dropout": halves["system.dropout"],
-        },
-        "RNN encoder-decoder": {
-            "system": "rnn_encoder_decoder",
-            "system.encoder": 2 * width,
-            "system.maxout": width,
-            **halves,
-        },
-        "sequence to sequence": {"system": "seq2seq", "system.layers": 2, **halves},
-        "RNNsearch": {
-            **{
-                "system.encoder": width,
-                "system.decoder": 2 * width,
-                "system.maxout": width,
-                **halves,
-            },
-            "system.attention.score.hidden": width,
-        },
-        "conditional GRU": {
-            "system": "cgru",
-            "system.encoder": width,
-            "system.readout": width,
-            **additive,
-            **halves,
-        },
-        "Luong, no feeding": {
-            "system": "luong",
-            **GENERAL,
-            "system.layers": 2,
-            "system.feeding": "none",
-            **halves,
-        },
-        "Luong": {"system": "luong", **GENERAL, "system.layers": 2, **halves},
-        "Luong, local-p": {
-            "system": "luong",
-            **GENERAL,
-            "system.attention.alignment": "local_p",
-            "system.layers": 2,
-            **halves,
-        },
-        "GNMT": {"system": "gnmt", **additive, **halves},
-        "LSTMN": {"system": "lstmn_seq2seq", **additive, **inter, **halves},
-        "ConvS2S": {
-            "system": "convs2s",
-            "system.attention": "single",
-            "system.attention.score": "dot",
-            "system.positions": "learned",
-            "system.positions.stddev": 0.1,
-            **halves,
-        },
+    dropout = 0.2 if argument else 0.0
+    systems = {
+        **without_attention(width, dropout, base["batch.max_length"]),
+        **with_attention(width, dropout),
     }
     knobs = {
         name: "system.width"
@@ -127,6 +68,64 @@ def get_experiment(argument: str = "") -> Experiment:
             (Contrast(average), better("Luong", "Luong, no feeding")),
         ),
     )
+
+
+def without_attention(width: int, dropout: float, longest: int) -> dict[str, dict[str, Any]]:
+    """Those that carry one vector through the sentence."""
+    halves = {"system.embedding": width, "system.dropout": dropout}
+    return {
+        "RCTM": {"system": "rctm", "system.longest": longest, "system.dropout": dropout},
+        "RNN encoder-decoder": {
+            "system": "rnn_encoder_decoder",
+            "system.encoder": 2 * width,
+            "system.maxout": width,
+            **halves,
+        },
+        "sequence to sequence": {"system": "seq2seq", "system.layers": 2, **halves},
+    }
+
+
+def with_attention(width: int, dropout: float) -> dict[str, dict[str, Any]]:
+    """Those that look at the source anew for every word."""
+    halves = {"system.embedding": width, "system.dropout": dropout}
+    additive = {
+        "system.attention": "single",
+        "system.attention.score": "additive",
+        "system.attention.score.hidden": width,
+    }
+    inter = {
+        name.replace("attention", "inter_attention"): value for name, value in additive.items()
+    }
+    luong = {"system": "luong", **GENERAL, "system.layers": 2, **halves}
+    return {
+        "RNNsearch": {
+            "system.encoder": width,
+            "system.decoder": 2 * width,
+            "system.maxout": width,
+            **halves,
+            "system.attention.score.hidden": width,
+        },
+        "conditional GRU": {
+            "system": "cgru",
+            "system.encoder": width,
+            "system.readout": width,
+            **additive,
+            **halves,
+        },
+        "Luong, no feeding": {**luong, "system.feeding": "none"},
+        "Luong": luong,
+        "Luong, local-p": {**luong, "system.attention.alignment": "local_p"},
+        "GNMT": {"system": "gnmt", **additive, **halves},
+        "LSTMN": {"system": "lstmn_seq2seq", **additive, **inter, **halves},
+        "ConvS2S": {
+            "system": "convs2s",
+            "system.attention": "single",
+            "system.attention.score": "dot",
+            "system.positions": "learned",
+            "system.positions.stddev": 0.1,
+            **halves,
+        },
+    }
 
 
 def of_grammar() -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.flags import FAST
 
@@ -30,16 +31,59 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-FULL = 3 * 2**29
-"""Bytes of memory from which on a test process forgets what it has compiled."""
+TRAINED = (
+    "tests/commands/test_changed_code.py",
+    "tests/commands/test_train.py",
+    "tests/commands/test_ensemble.py",
+    "tests/commands/test_evaluate.py",
+    "tests/commands/test_generate.py",
+    "tests/commands/test_inspect_maps.py",
+    "tests/commands/test_verify.py",
+    "tests/api/test_trained.py",
+    "tests/test_python_page.py",
+)
+"""Files that look at the runs of the fixture `runs`: they belong to one worker, which trains them."""
+
+LONG = (
+    "tests/attention/test_conformance.py",
+    *TRAINED,
+    "tests/test_bad_input.py",
+    "tests/experiments/run/test_kill_sweep.py",
+    "tests/training/test_kill_resume.py",
+    "tests/experiments/plan/test_process.py",
+    "tests/systems/test_systems.py",
+    "tests/commands/test_several_processes.py",
+    "tests/attention/test_memories.py",
+    "tests/tasks/test_auxiliary.py",
+    "tests/tasks/test_translation.py",
+    "tests/training/test_parallel.py",
+    "tests/training/test_stacked.py",
+)
+"""Files that take longest: they come first, so that no worker waits for another at the end."""
 
 
-def resident() -> int:
-    """Bytes of memory this process occupies; where that cannot be read, as many as are too many."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return FULL
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file belongs to one worker (unless `--dist` says something else): its fixtures are made and
+    its programs compiled once.
+    """
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "trained" if file in TRAINED else file
+
+    config.option.loadscopereorder = False  # by `LONG`, not by the number of tests
+    return Files(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest come first."""
+    place = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 def pytest_collection_finish() -> None:
@@ -73,12 +117,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def programs_forgotten() -> Iterator[None]:
-    """What was compiled is dropped, and its room given back, after the file in which the process
-    has grown large: thousands of programs would fill gigabytes.
+    """What a file has compiled is dropped after it and its room given back: thousands of programs
+    would fill gigabytes, and one traced from sound code would hide a fault put in by another file.
     """
     yield
-    if resident() < FULL:
-        return
     jax.clear_caches()
     getattr(ctypes.CDLL(None), "malloc_trim", int)(
         0

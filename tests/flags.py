@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 
-_OLDER_EMITTERS = (
-    " --xla_cpu_use_fusion_emitters=false"  # they compile small programs in half the time
-    if importlib.metadata.version("jaxlib").startswith("0.10.")
-    else ""  # a flag that XLA does not know ends the process; try it with the jaxlib you allow
-)
-FAST = f"--xla_backend_optimization_level=0{_OLDER_EMITTERS}"
+# A flag that XLA does not know ends the process: try it with the jaxlib that you allow.
+_KNOWN = importlib.metadata.version("jaxlib").startswith("0.10.")
+_OLDER = " --xla_cpu_use_fusion_emitters=false"  # they compile small programs in half the time
+FAST = f"--xla_backend_optimization_level=0{_OLDER if _KNOWN else ''}"
+
+SAME_ROUNDING = {"xla_cpu_use_fusion_emitters": True} if _KNOWN else {}
+"""Options of `jax.jit` for two programs that are compared to the last bit: with the older emitters
+what a number is fused with may depend on what else the program hands out.
+"""

@@ -58,7 +58,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "stderr").exists():
-            done = launch("train", *settings(write_text(folder / "text"), folder / "run"))
+            given = settings(write_text(folder / "text"), folder / "run")
+            done = launch("train", *given, start=True)
             assert done.code == 0, done.err
             (folder / "stderr").write_text(done.err)
     return folder
@@ -87,7 +88,8 @@ def same_numbers(shared: Path, run: Path) -> bool:
 )
 def test_a_bad_config(case: str, tmp_path: Path) -> None:
     argv, words = CONFIGS[case]
-    refused(launch("train", *argv, f"--workdir={tmp_path / 'run'}"), *words)
+    done = launch("train", *argv, f"--workdir={tmp_path / 'run'}", start=case in QUICK)
+    refused(done, *words)
     assert not (tmp_path / "run").exists()
 
 
@@ -169,6 +171,7 @@ def test_a_workdir_being_trained(shared: Path, run: Path) -> None:
             run,
             *again(shared, run),
             words=("being trained by a live process", f"pid {os.getpid()}", "wait for it"),
+            start=True,
         )
         assert (run / ".lock").read_bytes() == lock
 
@@ -316,7 +319,7 @@ def test_a_full_disk_for_translations(shared: Path) -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize("command", USES)
 def test_a_workdir_without_a_run(command: str, tmp_path: Path) -> None:
-    refused(launch(command), "no --workdir given", "name the folder of a trained run")
+    refused(launch(command, start=True), "no --workdir given", "name the folder of a trained run")
     (tmp_path / "notes.txt").write_text("mine")
     for name in (".", "absent"):
         check_kept(
@@ -343,6 +346,7 @@ def test_a_run_without_a_checkpoint(command: list[str], run: Path) -> None:
         *command,
         f"--workdir={run}",
         words=(f"no checkpoint in {run}/checkpoints", "train there first"),
+        start=True,
     )
 
 

@@ -23,7 +23,7 @@ from attnlab.attention.positions import POSITIONS, SCALINGS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.data import SOURCES
-from attnlab.layers import FEED_FORWARDS, NORMS
+from attnlab.layers import CELLS, FEED_FORWARDS, NORMS
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
@@ -283,6 +283,7 @@ def test_every_registered_name_is_tested() -> None:
         (POSITIONS, "attention"),
         (SCALINGS, "attention"),
         (NORMS, "layers"),
+        (CELLS, "layers"),
         (FEED_FORWARDS, "layers"),
         (VISIBILITIES, "attention"),
         (SOURCES, "data"),
@@ -307,6 +308,7 @@ def test_every_table_leads_somewhere() -> None:
         POSITIONS,
         SCALINGS,
         NORMS,
+        CELLS,
         FEED_FORWARDS,
         VISIBILITIES,
         SYSTEMS,

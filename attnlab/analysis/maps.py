@@ -1,45 +1,32 @@
-"""Pictures and arrays of attention: weights [H,Tq,Tk] with the tokens on both axes, and curves over
-steps.
+"""Pictures and arrays of attention: weights [H,Tq,Tk] with a label for every row and column, and
+curves over steps.
 
-Rows are target tokens (queries), columns source tokens (keys), as in figure 3 of Bahdanau et al.
-(2015). Colours mean the same in every picture of weights, 0 to 1. A map with weights below 0
+Rows are what looks (queries), columns what is looked at (keys); of a translator target and source
+tokens, as in figure 3 of Bahdanau et al. (2015). Colours mean the same in every picture of weights, 0 to 1. A map with weights below 0
 (differential attention and talking heads can have them) has others, -1 to 1 with white for 0, and
-its colour bar says so. Axis letters: H heads, Tq target length, Tk source length. Everything is
+its colour bar says so. Axis letters: H heads, Tq queries, Tk keys. Everything is
 drawn off screen, and every file is written whole or not at all.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import math
 import os
 import pathlib
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from attnlab.analysis.labels import FONT_SIZE, fonts, inches, label
 from attnlab.records.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.ft2font import FT2Font
 
-_FONTS = (
-    "DejaVu Sans",
-    "Noto Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "WenQuanYi Zen Hei",
-    "Arial Unicode MS",
-    "Segoe UI Symbol",
-)
-_LONGEST = 24  # characters of a token that are shown
-_FONT_SIZE = 7.5  # points
 _CELL = 0.17  # inches per token, so that labels do not touch
 _FAINT = 0.05  # arcs of less weight are not drawn
 _DPI = 110
@@ -49,8 +36,8 @@ _DUST = 1e-6  # a weight this far below 0 is a 0 that was rounded
 def save_map(
     path: str | os.PathLike[str],
     weights: np.ndarray,
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
+    columns: Sequence[str],
+    rows: Sequence[str],
     title: str = "",
 ) -> None:
     """Draws attention weights as a PNG, one panel per head in a grid.
@@ -61,23 +48,21 @@ def save_map(
 
     Args:
       weights: [H,Tq,Tk] or [Tq,Tk].
-      source_tokens: Tk tokens, for the columns.
-      target_tokens: Tq tokens, for the rows.
+      columns: the labels of the Tk columns.
+      rows: the labels of the Tq rows.
 
     Raises:
-      ValueError: shapes that do not go with the tokens, or nothing to draw.
+      ValueError: shapes that do not go with the labels, or nothing to draw.
     """
-    _write(path, lambda file: file.write(map_png(weights, source_tokens, target_tokens, title)))
+    _write(path, lambda file: file.write(map_png(weights, columns, rows, title)))
 
 
 def map_png(
-    weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str], title: str = ""
+    weights: np.ndarray, columns: Sequence[str], rows: Sequence[str], title: str = ""
 ) -> bytes:
     """The picture of `save_map`."""
-    maps = _checked(weights, source_tokens, target_tokens)
-    sources, targets = (
-        [label(token) for token in tokens] for tokens in (source_tokens, target_tokens)
-    )
+    maps = _checked(weights, columns, rows)
+    sources, targets = ([label(one) for one in labels] for labels in (columns, rows))
     grid = _Grid.of(maps.shape, sources, targets)
     figure = _figure(grid.width, grid.height)
     title = label(title, longest=int(grid.width / 0.085))
@@ -88,7 +73,7 @@ def map_png(
         ha="center",
         va="top",
         fontsize=10,
-        fontfamily=list(_fonts()),
+        fontfamily=list(fonts()),
         parse_math=False,
     )
     for head in range(len(maps)):
@@ -126,7 +111,7 @@ def save_arcs(
     maps, labels = _checked(weights, tokens, tokens), [label(token) for token in tokens]
     found = [arcs(one) for one in maps]
     lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
-    room, rise = 0.2 + max(map(_inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
+    room, rise = 0.2 + max(map(inches, labels)), min(0.5 * _CELL * len(labels), 1.8)
     width, down = max(3.5, _CELL * len(labels) + 0.6), rise * (1 - lowest) + room
     figure = _figure(width, height := 0.35 + down * len(maps))
     title = label(title, longest=int(width / 0.085))
@@ -137,7 +122,7 @@ def save_arcs(
         ha="center",
         va="top",
         fontsize=10,
-        fontfamily=list(_fonts()),
+        fontfamily=list(fonts()),
         parse_math=False,
     )
     turn = np.linspace(0, np.pi, 33)
@@ -162,9 +147,9 @@ def save_arcs(
         panel.set_xticks(
             range(len(labels)),
             labels,
-            fontsize=_FONT_SIZE,
+            fontsize=FONT_SIZE,
             rotation=90,
-            fontfamily=list(_fonts()),
+            fontfamily=list(fonts()),
             parse_math=False,
         )
         panel.set_ylabel(f"head {number}" if len(maps) > 1 else "", fontsize=8)
@@ -196,27 +181,22 @@ def _arc(here: int, there: int, turn: np.ndarray, length: int) -> np.ndarray:
 
 def save_arrays(
     path: str | os.PathLike[str],
-    weights: np.ndarray | Mapping[str, np.ndarray],
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
+    weights: Mapping[str, np.ndarray],
+    labels: Mapping[str, Sequence[str]],
 ) -> None:
-    """Writes maps and tokens as a compressed .npz that `numpy.load` reads without pickle.
+    """Writes maps and labels as a compressed .npz that `numpy.load` reads without pickle.
 
     Args:
-      weights: one map, stored as "weights", or several by name ("decoder/0/cross").
-      source_tokens, target_tokens: stored under these names, as strings.
+      weights: by name ("decoder/0/cross").
+      labels: beside them, each as strings under its name ("source_tokens").
 
     Raises:
-      ValueError: a map called like the tokens.
+      ValueError: a map called like one of the labels.
     """
-    named = dict(weights) if isinstance(weights, Mapping) else {"weights": weights}
-    tokens = {
-        "source_tokens": np.array(list(source_tokens), dtype=np.str_),
-        "target_tokens": np.array(list(target_tokens), dtype=np.str_),
-    }
-    if clash := sorted(tokens.keys() & named.keys()):
+    if clash := sorted(labels.keys() & weights.keys()):
         raise ValueError(f"a map cannot be called {clash[0]!r}")
-    arrays: dict[str, Any] = {name: np.asarray(array) for name, array in named.items()} | tokens
+    arrays: dict[str, Any] = {name: np.asarray(array) for name, array in weights.items()}
+    arrays |= {name: np.array(list(one), dtype=np.str_) for name, one in labels.items()}
     _write(path, lambda file: np.savez_compressed(file, **arrays))
 
 
@@ -253,30 +233,15 @@ def save_curve(
     _save(figure, path)
 
 
-def label(token: str, longest: int = _LONGEST) -> str:
-    """A token as it can be drawn: blanks made visible, what no font has as an escape, long ones cut
-    with "…".
-    """
-    if not token.strip(" "):
-        return "\N{OPEN BOX}" * min(len(token), longest)
-    text = "".join(
-        sign if sign.isprintable() and _has_glyph(sign) else sign.encode("unicode_escape").decode()
-        for sign in token
-    )
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _checked(
-    weights: np.ndarray, source_tokens: Sequence[str], target_tokens: Sequence[str]
-) -> np.ndarray:
+def _checked(weights: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> np.ndarray:
     """The maps as float [H,Tq,Tk], with at least one cell."""
     maps = np.asarray(weights, dtype=np.float64)
     maps = maps[None] if maps.ndim == 2 else maps
-    wanted = (len(target_tokens), len(source_tokens))
+    wanted = (len(rows), len(columns))
     if maps.ndim != 3 or maps.shape[1:] != wanted or maps.size == 0:
         raise ValueError(
-            f"weights of shape {np.shape(weights)} do not go with {wanted[0]} target and"
-            f" {wanted[1]} source tokens"
+            f"weights of shape {np.shape(weights)} do not go with the labels of {wanted[0]} rows"
+            f" and {wanted[1]} columns"
         )
     return maps
 
@@ -301,7 +266,7 @@ class _Grid:
         """
         heads, rows, columns = shape
         cell = max(_CELL, 1.2 / max(rows, columns))
-        left, top = (0.15 + max(map(_inches, labels)) for labels in (targets, sources))
+        left, top = (0.15 + max(map(inches, labels)) for labels in (targets, sources))
         top += 0.3 if heads > 1 else 0.0
         width, height = cell * columns, cell * rows
         across = min(heads, max(1, round(math.sqrt(heads * (height + top) / (width + left)))))
@@ -341,15 +306,6 @@ class _Grid:
         )
 
 
-def _inches(text: str) -> float:
-    """About the length of a label as drawn: a wide character is one em, an upper-case one 0.8, the
-    others 0.65.
-    """
-    wide = sum(unicodedata.east_asian_width(sign) in "WF" or sign in "mwMW@%…" for sign in text)
-    upper = sum(sign.isupper() and sign not in "MW" for sign in text)
-    return _FONT_SIZE / 72 * (wide + 0.8 * upper + 0.65 * (len(text) - wide - upper))
-
-
 def _signed(maps: np.ndarray) -> bool:
     """Whether a weight is below 0, by more than rounding."""
     return bool(np.nanmin(maps, initial=0.0) < -_DUST)
@@ -376,9 +332,9 @@ def _draw(
         axis.set_ticks(
             range(len(labels)),
             labels,
-            fontsize=_FONT_SIZE,
+            fontsize=FONT_SIZE,
             rotation=turn,
-            fontfamily=list(_fonts()),
+            fontfamily=list(fonts()),
             parse_math=False,
         )
     panel.tick_params(length=2, pad=1.5)
@@ -407,24 +363,6 @@ def _figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), dpi=_DPI)
     FigureCanvasAgg(figure)
     return figure
-
-
-@functools.cache
-def _fonts() -> dict[str, FT2Font]:
-    """The fonts of `_FONTS` that this machine has, by family; matplotlib brings the first."""
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    return {
-        name: font_manager.get_font(font_manager.findfont(name))
-        for name in _FONTS
-        if name in installed
-    }
-
-
-def _has_glyph(sign: str) -> bool:
-    """True when one of the fonts can draw the character."""
-    return any(font.get_char_index(ord(sign)) for font in _fonts().values())
 
 
 def _save(figure: Figure, path: str | os.PathLike[str]) -> None:

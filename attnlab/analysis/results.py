@@ -24,6 +24,7 @@ from attnlab.records.measures import RECORDED, as_record, counted
 from attnlab.records.provenance import Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import Scored, read_records
+from attnlab.training.protocol import Example, Runnable
 
 FAILED = "pictures_failed.txt"  # what could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
@@ -34,7 +35,7 @@ ROUNDING = 1e-5  # of a loss, whose sums over batches are of float32
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
-def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = None) -> None:
+def report(config: ConfigDict, task: Runnable, workdir: Path, code: Code | None = None) -> None:
     """Score the test split with the best parameters and print a table.
 
     The files, in this order: what the system answers (`translations.txt`, say), the first examples
@@ -55,7 +56,7 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
     check_test_split(workdir)
     import jax
 
-    from attnlab.training.loop import best_params
+    from attnlab.training.states import best_params
 
     params, step = best_params(config, task, workdir)
     results, outputs = scores(task, params, "test")
@@ -63,9 +64,7 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
     results |= _changed_code(code or provenance.of(config), workdir)
     if outputs:
         write_atomic(workdir / task.outputs, "".join(line + "\n" for line in outputs))
-        first = [
-            {"source": source, "target": target} for source, target in task.pictured("test", KEPT)
-        ]
+        first = [example.record() for example in task.pictured("test", KEPT)]
         write_atomic(
             workdir / EXAMPLES,
             json.dumps({"outputs": task.outputs, "examples": first}, ensure_ascii=False, indent=1)
@@ -84,7 +83,7 @@ def report(config: ConfigDict, task: Any, workdir: Path, code: Code | None = Non
     print(f"numbers:  {workdir / 'results.json'}")
 
 
-def draw_all(task: Any, params: Any, workdir: Path) -> list[Path]:
+def draw_all(task: Runnable, params: Any, workdir: Path) -> list[Path]:
     """Draw the maps of the first test examples and, last, the curves.
 
     What fails is a warning on stderr and a line of `pictures_failed.txt`, which is removed where
@@ -127,7 +126,7 @@ def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
     return {"changed_code": found} if found else {}
 
 
-def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+def scores(task: Runnable, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
     """Scores of a split, those of `evaluate` and what the system makes of it on its own, and its
     answers.
     """
@@ -139,7 +138,7 @@ def scores(task: Any, params: Any, split: str) -> tuple[dict[str, Any], list[str
 
 
 def resampled(
-    task: Any, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
+    task: Runnable, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
     """What scores of a split are made of, example by example; None where the task does not say, or
     of none of them.
@@ -200,7 +199,7 @@ def curves(workdir: Path) -> Path:
     return path
 
 
-def pictures_of_test(task: Any, params: Any, workdir: Path) -> list[Path]:
+def pictures_of_test(task: Runnable, params: Any, workdir: Path) -> list[Path]:
     """Draw where the system looks for the first test examples; nothing where it does not look.
 
     Returns:
@@ -210,8 +209,8 @@ def pictures_of_test(task: Any, params: Any, workdir: Path) -> list[Path]:
     if not task.system.needs:
         return []
     paths = []
-    for number, (source, target) in enumerate(task.pictured("test", PICTURED)):
-        drawn = draw(task, params, source, target, workdir / "maps" / f"test{number}")
+    for number, example in enumerate(task.pictured("test", PICTURED)):
+        drawn = draw(task, params, example, workdir / "maps" / f"test{number}")
         sides = {
             name: task.system.between(name.removesuffix(ARCS)) for name in drawn if name != "arrays"
         }
@@ -220,32 +219,30 @@ def pictures_of_test(task: Any, params: Any, workdir: Path) -> list[Path]:
     return paths
 
 
-def draw(task: Any, params: Any, source: str, target: str | None, stem: Path) -> dict[str, Path]:
+def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str, Path]:
     """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`;
     the files by map, and "arrays".
 
-    What lies between the tokens of one text is drawn as arcs too, in `<stem>-<map>-arcs.png`. Maps
-    of more than `LEGIBLE` tokens are not drawn: nobody could read them, and a page of text would
-    take all the memory there is. Of two sequences the arrays have "source_tokens" and
-    "target_tokens", the rows of maps onto the source; a decoder's self-attention has BOS and all
-    but the last of these. A second text that is read is the target, too.
+    What lies between the positions of one side is drawn as arcs too, in `<stem>-<map>-arcs.png`.
+    Maps of more than `LEGIBLE` positions are not drawn: nobody could read them, and a page of text
+    would take all the memory there is. The arrays have the labels beside them that the task keeps:
+    for texts "source_tokens" and "target_tokens", the rows of maps onto the source; a decoder's
+    self-attention has BOS and all but the last of these. A second text that is read is the target,
+    too.
     """
-    maps, tokens = task.maps(params, source, target)
-    paths = {}
+    found, paths = task.maps(params, example), {}
     stem.parent.mkdir(parents=True, exist_ok=True)
-    for name, one in maps.items():
+    for name, one in found.weights.items():
         if max(one.weights.shape[-2:]) > LEGIBLE:
             continue
         paths[name] = stem.with_name(f"{stem.name}-{name.replace('/', '-')}.png")
-        save_map(paths[name], one.weights, tokens[one.key], tokens[one.query], title=name)
+        save_map(paths[name], one.weights, found.columns(name), found.rows(name), title=name)
         if one.query == one.key:
             paths[name + ARCS] = paths[name].with_name(paths[name].stem + ARCS + ".png")
-            save_arcs(paths[name + ARCS], one.weights, tokens[one.key], title=name)
+            save_arcs(paths[name + ARCS], one.weights, found.columns(name), title=name)
     paths["arrays"] = stem.with_name(f"{stem.name}.npz")
-    second = tokens.get("target", tokens.get("target_in", ()))
-    save_arrays(
-        paths["arrays"], {name: one.weights for name, one in maps.items()}, tokens["source"], second
-    )
+    weights = {name: one.weights for name, one in found.weights.items()}
+    save_arrays(paths["arrays"], weights, found.labels)
     return paths
 
 

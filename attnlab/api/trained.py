@@ -22,8 +22,9 @@ from attnlab.data import SPLITS
 from attnlab.errors import UserError, nearest
 from attnlab.experiments.define import flattened, text
 from attnlab.tasks import TASKS
-from attnlab.tasks.protocol import Example, Response
-from attnlab.training.loop import best_params
+from attnlab.tasks.base import Task
+from attnlab.tasks.protocol import Example, Response, Typed
+from attnlab.training.states import best_params
 
 Folder = str | os.PathLike[str]
 
@@ -96,10 +97,11 @@ def _check_split(split: str) -> None:
         raise UserError(f"split {split!r}; {nearest(split, SPLITS)}")
 
 
-def _task(stored: Stored, splits: Sequence[str]) -> Any:
+def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any]:
     """The task of a run, with the data of these splits."""
     stored.check_splits(splits)
-    task = TASKS.resolve(stored.config.task).load(stored.config, stored.workdir, splits)
+    kind: type[Task[Any, Any]] = TASKS.resolve(stored.config.task)
+    task = kind.load(stored.config, stored.workdir, splits)
     stored.check_data(dict(task.data.fingerprints))
     return task
 
@@ -109,10 +111,11 @@ class Map:
     """Where a system looks: the weights of one attention for one example.
 
     Attributes:
-      name: of the attention, its path in the system ("search", "decoder_0/cross_attention").
+      name: of the attention, its path in the system ("attention", "decoder_0/cross_attention").
       weights: [H,Tq,Tk] float32; a row is what one token looks at.
-      queries: the Tq tokens that look; for a decoder those that are being predicted.
-      keys: the Tk tokens that are looked at.
+      queries: a word for each of the Tq positions that look; for a decoder the tokens that are
+        being predicted.
+      keys: the same of the Tk positions that are looked at.
     """
 
     name: str
@@ -141,17 +144,17 @@ class Run:
 
     Attributes:
       stored: where it is kept.
-      task: see `attnlab.tasks.protocol.Task`; `task.system` is the Flax module.
+      task: see `attnlab.tasks.base.Task`; `task.system` is the Flax module.
       params: its parameters, those of `{"params": params}`; of an ensemble by "members_0",
         "members_1", ...
       step: the step of training they are from.
     """
 
     stored: Stored
-    task: Any
+    task: Task[Any, Any]
     params: Any
     step: int
-    _of_split: dict[str, Any] = dataclasses.field(default_factory=dict)
+    _of_split: dict[str, Task[Any, Any]] = dataclasses.field(default_factory=dict)
 
     @property
     def config(self) -> ConfigDict:
@@ -251,27 +254,29 @@ class Run:
         Raises:
           UserError: a blank text, a text too many or missing, or a system that does not attend.
         """
-        ((source, target),) = self.completed([(source, target)])
-        found, tokens = self.task.maps(self.params, source, target)
+        (example,) = self.completed([(source, target)])
+        found = self.task.maps(self.params, example)
         return {
-            name: Map(name, one.weights, list(tokens[one.query]), list(tokens[one.key]))
-            for name, one in found.items()
+            name: Map(
+                name, np.asarray(one.weights), list(found.rows(name)), list(found.columns(name))
+            )
+            for name, one in found.weights.items()
         }
 
-    def completed(self, examples: Sequence[Example]) -> list[Example]:
-        """The examples that `maps` draws for these: a target that is missing is written by the
-        system, where it writes one.
+    def completed(self, typed: Sequence[Typed]) -> list[Example]:
+        """The examples that `maps` draws for what a person has typed: a target that is missing is
+        written by the system, where it writes one.
         """
         if not self.task.system.needs:
             raise UserError(
                 f"{self.config.system.name} has no attention to look at; it knows its texts by its"
                 " state alone"
             )
-        for example in examples:
-            for name, one in zip(("source", "target"), example, strict=True):
+        for words in typed:
+            for name, one in zip(("source", "target"), words, strict=True):
                 if one is not None and not one.strip():
                     raise UserError(f"{name}={one!r}: expected a text that is not empty")
-        completed: list[Example] = self.task.completed(self.params, examples)
+        completed: list[Example] = self.task.completed(self.params, typed)
         return completed
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
@@ -287,7 +292,7 @@ class Run:
         changed = self.stored.changed_code()
         return {**results, "step": self.step, **({"changed_code": changed} if changed else {})}
 
-    def _having(self, split: str) -> Any:
+    def _having(self, split: str) -> Task[Any, Any]:
         """The task with the data of a split."""
         self.stored.check_splits((split,))
         if split in self.task.data.fingerprints:

@@ -46,10 +46,11 @@ class Memory:
     positions: Where = flax.struct.field(kw_only=True, default=np.int32(0))
 
     def by_row(self) -> Any:
-        """The same memory, whose rows may grow apart: from here on padding at the end of a piece
-        takes up no slot, so that the next piece of each row follows its own last token.
+        """The same memory, whose rows may grow apart: padding at the end of a row takes up no slot,
+        now and in every piece to come, so that the next token of a row follows its own last one.
         """
-        length = jnp.broadcast_to(jnp.asarray(self.length), self.valid.shape[:1])
+        last = jnp.where(self.valid, jnp.arange(1, self.valid.shape[1] + 1, dtype=jnp.int32), 0)
+        length = last.max(axis=1, initial=0)
         return self.replace(length=length)  # type: ignore[attr-defined]
 
     def following(self, steps: int) -> jax.Array:
@@ -58,17 +59,17 @@ class Memory:
         Raises:
           ValueError: the slots have positions of their own, so that none follows.
         """
-        if np.ndim(self.positions) == 2:
-            raise ValueError(
-                "a memory whose slots have positions of their own cannot grow; remember all of its"
-                " tokens at once"
-            )
+        self._grows()
         return standing(self.positions + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
         """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t]
         (None: all real) beside them. The caller keeps `length + t <= capacity`.
+
+        Raises:
+          ValueError: as of `following`.
         """
+        self._grows()
         batch, _, steps = next(iter(arrays.values())).shape[:3]
         put = jax.lax.dynamic_update_slice_in_dim
         real = jnp.ones((batch, steps), bool) if valid is None else valid
@@ -81,21 +82,21 @@ class Memory:
         valid, length = put(self.valid, real, self.length, 1), self.length + steps
         return self.replace(valid=valid, length=length, **grown)  # type: ignore[attr-defined]
 
+    def _grows(self) -> None:
+        if np.ndim(self.positions) == 2:
+            raise ValueError(
+                "a memory whose slots have positions of their own cannot grow; remember all of its"
+                " tokens at once"
+            )
+
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
         """`appended` where each row has a length of its own; padding goes nowhere."""
         slots = self.valid.shape[1]
         at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
-        put = jax.vmap(lambda old, at, new: old.at[at].set(new, mode="drop"))
-        grown = {
-            name: put(
-                getattr(self, name).swapaxes(1, 2),
-                at,
-                x.astype(getattr(self, name).dtype).swapaxes(1, 2),
-            ).swapaxes(1, 2)
-            for name, x in arrays.items()
-        }
+        put = jax.vmap(lambda old, at, new: old.at[:, at].set(new.astype(old.dtype), mode="drop"))
+        grown = {name: put(getattr(self, name), at, x) for name, x in arrays.items()}
         return self.replace(  # type: ignore[attr-defined]
-            valid=put(jnp.asarray(self.valid), at, real),
+            valid=put(jnp.asarray(self.valid)[:, None], at, real[:, None])[:, 0],
             length=self.length + real.sum(axis=1, dtype=jnp.int32),
             **grown,
         )

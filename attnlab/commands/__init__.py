@@ -90,6 +90,12 @@ COMMANDS: Mapping[str, Command] = {
         "repeat a recorded run and say whether it comes out the same",
         on_run=False,
     ),
+    "show": Command(
+        "attnlab.commands.show",
+        "print a config: every setting, its value and what it means",
+        on_run=False,
+        overrides=True,
+    ),
     "list": Command(
         "attnlab.commands.listing",
         "what there is: mechanisms, systems, data, configs, ...",
@@ -109,6 +115,7 @@ overrides:
   A name put on a component replaces it, with its own default settings, before all other overrides:
     --config.system.attention=multihead --config.system.attention.heads=8
     --config.system.attention=my_package.my_file:MyAttention      a file of your own, no registration needed
+  '{program} show --config=...' prints every setting, its value and what it means; so does --help after a --config.
   A misspelt name or a wrong value is one line on stderr, with the near names, and exit code 2. So is an error in a file of your own,
   with the file and the line; with ATTNLAB_TRACEBACK=1 in the environment its traceback stands above it."""
 
@@ -125,6 +132,7 @@ examples:
   {program} train --config=configs/translation.py:rnnsearch --workdir=runs/first
   {program} evaluate --workdir=runs/first
   {program} train --config=configs/translation.py:rnnsearch --config.system.attention=multihead --workdir=runs/second
+  {program} show --config=configs/translation.py:rnnsearch
   {program} list mechanisms
 
 {configs}
@@ -236,11 +244,28 @@ def _run(command: Command, name: str, rest: Sequence[str], program: str) -> int:
     module.add_arguments(parser)
     if command.several:
         processes.add_arguments(parser)
+    if _settings_told(parser, rest, overrides):
+        return 0
     arguments, unknown = parser.parse_known_args(rest)
     if unknown:
         raise UserError(_unknown(unknown[0], parser, name, command.on_run))
     arguments.overrides = overrides
     return int(module.run(arguments))
+
+
+def _settings_told(parser: Parser, rest: Sequence[str], overrides: Sequence[str]) -> bool:
+    """Whether help is asked for after a `--config`; then the flags and all settings of that config
+    are printed.
+    """
+    flags = [word for word in rest if word not in ("-h", "--help")]
+    named = any(word.partition("=")[0] == "--config" for word in flags)
+    if len(flags) == len(rest) or not named or "--config" not in parser.flags():
+        return False
+    config = parser.parse_known_args(flags)[0].config
+    parser.print_help()
+    print()
+    importlib.import_module("attnlab.commands.show").tell(config, overrides)
+    return True
 
 
 def _parser(command: Command, prog: str, program: str) -> Parser:

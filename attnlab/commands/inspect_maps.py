@@ -40,11 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
     trained = session.opened(stored)
     from attnlab.analysis.results import draw
 
-    for number, (source, target) in enumerate(trained.completed(examples)):
-        print(source if target is None else f"{source}  ->  {target}")
-        for path in draw(
-            trained.task, trained.params, source, target, folder / f"{number}"
-        ).values():
+    for number, example in enumerate(trained.completed(examples)):
+        print(example.shown())
+        drawn = draw(trained.task, trained.params, example, folder / f"{number}")
+        for path in drawn.values():
             print(f"  {path}")
     return 0
 

@@ -60,8 +60,6 @@ PARTS: Mapping[str, tuple[str, Sizes]] = {  # field of a mechanism to the mechan
     "alignment": ("multihead", Sizes({"heads": 4}, {"H": 4})),
     "positions": ("multihead", Sizes({"heads": 4}, {"H": 4, "D": 6, "2 k + 1": 33, "buckets": 32})),
 }
-PREFIX = {"score": "fit", "alignment": "align", "positions": "scheme"}
-"""What a mechanism calls the module of a part."""
 
 
 def of_mechanism(name: str, sizes: Sizes | None = None) -> str:
@@ -82,9 +80,7 @@ def of_part(field: str, name: str) -> str:
         except UserError:
             # a score whose two sides must be equally wide, or a scheme that acts elsewhere
             continue
-        return _listed(
-            {path: layout for path, layout in shapes.items() if path[0] == PREFIX[field]}
-        )
+        return _listed({path: layout for path, layout in shapes.items() if path[0] == field})
     return ""
 
 

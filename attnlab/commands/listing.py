@@ -72,6 +72,7 @@ KINDS: Mapping[str, Kind] = {
     "feed_forwards": Kind(
         "attnlab.layers:FEED_FORWARDS", "--config.system.feed_forward=NAME", ("about", "fields")
     ),
+    "cells": Kind("attnlab.layers:CELLS", "--config.system.cell=NAME", ("about",)),
     "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
     "systems": Kind(
         "attnlab.systems:SYSTEMS",

@@ -15,7 +15,7 @@ which. A worker never chooses: 'sweep' with the same file and --dir does, when a
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, and how to work."""
-    from attnlab.commands import sweep
+    from attnlab.commands import sweep_flags
 
     parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of a sweep")
     parser.add_argument(
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="trials at a time (default: one a GPU, else one a core)",
     )
-    sweep.add_running(parser)
+    sweep_flags.add_running(parser)
     parser.epilog = EPILOG
 
 
@@ -38,18 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
       UserError: the folder holds no sweep, or code or data is not what it was planned with.
     """
-    from attnlab.commands import sweep
-    from attnlab.experiments.run import (
-        Choice,
-        Part,
-        Stop,
-        devices_wanted,
-        local_slots,
-        look_at_all,
-        read,
-        troubles,
-        work,
-    )
+    from attnlab.commands import sweep_flags
+    from attnlab.experiments.run import Part, Stop, devices_wanted, local_slots, read, work
 
     plan = read(arguments.directory)
     slots = local_slots(
@@ -62,22 +52,29 @@ def run(arguments: argparse.Namespace) -> int:
     )
     part = Part.of(arguments.only, arguments.skip)
     with Stop() as stop:
-        work(arguments.directory, slots, stop, part, sweep.limit(arguments.trial_timeout))
+        work(arguments.directory, slots, stop, part, sweep_flags.limit(arguments.trial_timeout))
     if stop.signal is not None:
         print(
             f"interrupted: all is saved in {arguments.directory}; others go on with it",
             file=sys.stderr,
         )
         return 128 + stop.signal
+    return _ended(arguments.directory, plan.file)
+
+
+def _ended(directory: Path, file: str) -> int:
+    """Say what has gone wrong and what comes next; the exit code."""
+    from attnlab.experiments.run import Choice, look_at_all, read, troubles
+
     wrong = [
         one
-        for one in look_at_all(read(arguments.directory), arguments.directory)
+        for one in look_at_all(read(directory), directory)
         if one.state in ("failed", "diverged")
     ]
     for line in troubles(wrong):
         print(line, file=sys.stderr)
     end = "nothing is left to take"
-    if Choice.read(arguments.directory) is None:
-        end += f"; 'sweep {plan.file} --dir={arguments.directory}' chooses when all has settled"
+    if Choice.read(directory) is None:
+        end += f"; 'sweep {file} --dir={directory}' chooses when all has settled"
     print(end)
     return 1 if wrong else 0

@@ -104,12 +104,14 @@ def _merged(*layers: Mapping[str, Any] | ConfigDict) -> dict[str, Any]:
             if isinstance(value, (Mapping, ConfigDict)):
                 old = found.get(key)
                 old = {"name": old} if isinstance(old, str) else old
-                same = isinstance(old, dict) and value.get("name", old.get("name")) == old.get(
-                    "name"
-                )
-                value = _merged(old, value) if same and isinstance(old, dict) else _merged(value)
+                value = _merged(old, value) if _adds(old, value) else _merged(value)
             found[key] = value
     return found
+
+
+def _adds(old: Any, new: Mapping[str, Any] | ConfigDict) -> bool:
+    """Whether a group adds to what stands there: another group, and not another component."""
+    return isinstance(old, dict) and new.get("name", old.get("name")) == old.get("name")
 
 
 def _items(layer: Mapping[str, Any] | ConfigDict) -> Any:

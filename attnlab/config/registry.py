@@ -26,8 +26,9 @@ from attnlab.errors import UserError, nearest
 
 _NOT_CONFIG = {"parent", "name"}  # linen adds these two to every module
 _BY_CODE = {
-    "learning_rate"
-}  # supplied by the schedule, even where an optimizer has a default of its own
+    "learning_rate",  # supplied by the schedule, even where an optimizer has a default of its own
+    "pad_id",  # of the vocabulary
+}
 
 
 class Table:
@@ -122,6 +123,12 @@ class Table:
                 hints(base).get(attribute) if base else None,
                 f"{where}: {this}",
             )
+        self._check_parameters(component, where, this)
+
+    def _check_parameters(self, component: Any, where: str, this: str) -> None:
+        """Raise `UserError` unless what code supplies is taken, and all that is not has a
+        default.
+        """
         try:
             known = fields(component)
         except (TypeError, ValueError) as error:
@@ -135,7 +142,7 @@ class Table:
             one.kind is one.VAR_KEYWORD for one in inspect.signature(component).parameters.values()
         )
         if (
-            base is None
+            not self.base
             and not takes_any
             and (lacking := [one for one in self.given if one not in known])
         ):

@@ -1,135 +1,22 @@
 """Batches as a function of (seed, step): length buckets, static shapes, every example once per
 epoch.
 
-Axis letters: N examples, b rows of a batch, L width of a bucket. Both sides of a batch share the
+Axis letters: N examples, b rows of a batch, L width of a bucket. All sequences of a batch share the
 width L, so the number of compiled programs is the number of buckets.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, overload
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.data.vocabulary import PAD
+from attnlab.data.columns import Batch, Examples
 from attnlab.errors import UserError, nearest
 
 UNITS = ("sentences", "tokens")
-Batch = dict[str, np.ndarray]
-
-
-class Packed(Sequence[np.ndarray]):
-    """Many id sequences in one flat array: 4 bytes per token and 8 per sequence, where a list of
-    arrays takes over 100.
-
-    Attributes:
-      ids: all sequences end to end, int32.
-      offsets: sequence i is `ids[offsets[i]:offsets[i + 1]]`; [N + 1] int64.
-    """
-
-    def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]]) -> None:
-        flat, ends = array("i"), array("q", [0])
-        for sequence in sequences:
-            flat.frombytes(np.asarray(sequence, np.int32).tobytes())
-            ends.append(len(flat))
-        self.ids = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
-        self.offsets = np.frombuffer(ends, np.int64)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
-    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """Sequence `index` [length], or a list of them for a slice."""
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[i] for i in range(len(self)))
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """[N] int64."""
-        lengths: np.ndarray = np.diff(self.offsets)
-        return lengths
-
-    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """Sequences `rows` [b] as [b, width] int32, padded on the right; a row of -1 is all PAD."""
-        start = self.offsets[rows]
-        length = np.where(rows < 0, 0, self.offsets[rows + 1] - start)
-        column = np.arange(width)
-        inside = column < length[:, None]
-        block = np.full((len(rows), width), PAD, np.int32)
-        block[inside] = self.ids[(start[:, None] + column)[inside]]
-        return block
-
-
-@dataclass
-class Examples:
-    """Encoded sentence pairs, or single texts, EOS at the end of each; with labels where they are
-    to be told apart.
-
-    Attributes:
-      source: id sequences; any iterable of them is packed on construction.
-      target: as many; None for single texts.
-      label: [N] int32, k + 1 for class k; or [N,...] float32, whatever the answer is; None where
-        there are none.
-    """
-
-    source: Sequence[np.ndarray]
-    target: Sequence[np.ndarray] | None = None
-    label: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        self.source = self.source if isinstance(self.source, Packed) else Packed(self.source)
-        if self.target is not None and not isinstance(self.target, Packed):
-            self.target = Packed(self.target)
-        for name, beside in (("targets", self.target), ("labels", self.label)):
-            if beside is not None and len(self.source) != len(beside):
-                raise ValueError(f"{len(self.source)} sources and {len(beside)} {name}")
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    @property
-    def packed(self) -> tuple[Packed, ...]:
-        """Source and, of pairs, target as what construction made of them."""
-        assert isinstance(self.source, Packed)
-        return (self.source, self.target) if isinstance(self.target, Packed) else (self.source,)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens on the longer side of each pair, EOS included; [N]."""
-        longer: np.ndarray = np.max([side.lengths for side in self.packed], axis=0)
-        return longer
-
-    def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """Pairs `rows` [b] as `{"source": [b, width], "target": [b, width]}` int32; a row of -1 is
-        all PAD.
-
-        Single texts have no "target"; where there are labels, "label" [b,...] has them, 0 for a row
-        of -1.
-        """
-        found = {
-            name: side.block(rows, width)
-            for name, side in zip(("source", "target"), self.packed, strict=False)
-        }
-        if self.label is not None:
-            found["label"] = self.label[rows] * (rows >= 0).astype(self.label.dtype).reshape(
-                -1, *[1] * (self.label.ndim - 1)
-            )
-        return found
 
 
 class _Bucket(NamedTuple):
@@ -148,11 +35,11 @@ class TrainBatches:
 
     Epoch e covers the steps e * n .. (e + 1) * n - 1 for n = `batches_per_epoch`, and in it every
     example occurs exactly once. An epoch's order is drawn from (seed, e): each bucket shuffled and
-    cut into batches, its last one filled up with rows of PAD, then the batches of all buckets
+    cut into batches, its last one filled up with rows of padding, then the batches of all buckets
     shuffled.
 
     Args:
-      examples: encoded pairs.
+      examples: column by column.
       size: batch size over all processes and devices, in `unit`.
       unit: "sentences" (every batch has `size` rows) or "tokens" (a bucket of width L has size // L
         rows, rounded down to a multiple of `multiple` and at least that, so a batch holds about
@@ -164,11 +51,13 @@ class TrainBatches:
       process_index, process_count: this process gets rows [i b / n, (i + 1) b / n) of the b rows of
         the global batch.
       multiple: devices times accumulated micro-batches; b is divisible by it.
+      things: what the examples are called in `note`.
 
     Attributes:
       batches_per_epoch: n above.
       examples: in an epoch.
-      left_out: the number of pairs that are too long.
+      left_out: the number of examples that are too long.
+      note: the same in words; "" for none.
       shapes: the (rows, width) that this process's batches take, one per bucket in use.
       counts: batches of an epoch in each of these shapes.
 
@@ -189,6 +78,7 @@ class TrainBatches:
         process_index: int = 0,
         process_count: int = 1,
         multiple: int = 1,
+        things: str = "examples",
     ) -> None:
         if unit not in UNITS:
             raise UserError(f"config.batch.unit={unit!r} is unknown; {nearest(str(unit), UNITS)}")
@@ -202,6 +92,11 @@ class TrainBatches:
         self._buckets, self.left_out = _fill_buckets(
             examples.lengths, _widths(buckets, max_length), size, unit, granule
         )
+        rest = (
+            f"{self.left_out:,} {things} longer than batch.max_length={max_length} tokens are left"
+            " out, none is cut"
+        )
+        self.note = rest if self.left_out else ""
         # Batch number k of an epoch belongs to the bucket j with first[j] <= k < first[j + 1].
         self._first = np.cumsum(
             [0] + [-(-len(bucket.members) // bucket.rows) for bucket in self._buckets]
@@ -215,8 +110,8 @@ class TrainBatches:
         self._plan: tuple[int, list[np.ndarray], np.ndarray] | None = None
 
     def __call__(self, step: int) -> Batch:
-        """This process's share of the batch of `step` (counted from 0): `{"source": [b, L],
-        "target": [b, L]}` int32.
+        """This process's share of the batch of `step` (counted from 0), as `Examples.batch` has
+        it.
         """
         epoch, position = divmod(int(step), self.batches_per_epoch)
         orders, numbers = self._plan_of(epoch)
@@ -249,8 +144,8 @@ def evaluation_batches(
     until it holds the longest example.
 
     Returns:
-      [(indices [size], `{"source": [size, L], "target": [size, L]}`)]; the first batch, the one
-      that costs least, is filled up with rows of PAD, whose index is -1.
+      [(indices [size], a batch of as many rows)]; the first one, which costs least, is filled up
+      with rows of padding, whose index is -1.
 
     Raises:
       UserError: an impossible size or width.

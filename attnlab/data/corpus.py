@@ -15,8 +15,8 @@ from attnlab.config import read
 from attnlab.config.nodes import TwoVocabularies
 from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
-from attnlab.data.batching import Examples, Packed
-from attnlab.data.vocabulary import EOS, UNK, Vocabulary
+from attnlab.data.columns import Examples
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 Pair = tuple[str, str]
@@ -78,14 +78,42 @@ class Corpus:
         longest text.
         """
         counts = {"pairs": len(self.examples[split])}
-        for side, packed in zip(_SIDES, self.examples[split].packed, strict=True):
-            unknown = int((packed.ids == UNK).sum())
+        for side, one in zip(_SIDES, (self.source_vocabulary, self.target_vocabulary), strict=True):
+            packed = self.examples[split].packed(side)
+            unknown = one.special.unknown(packed.ids)
             counts |= {
                 f"{side}_tokens": len(packed.ids),
                 f"{side}_unknown": unknown,
                 f"{side}_longest": int(packed.lengths.max()),
             }
         return counts
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.pairs)
+
+    def size(self, split: str) -> int:
+        """The number of pairs."""
+        return len(self.pairs[split])
+
+    def about(self, split: str) -> str:
+        """Pairs, tokens and unknown tokens in a line."""
+        counts = self.counts(split)
+        sides = (
+            f"{side} {counts[f'{side}_tokens']:,} tokens ({counts[f'{side}_unknown']:,} unknown)"
+            for side in _SIDES
+        )
+        return f"{counts['pairs']:,} pairs, {', '.join(sides)}"
+
+    def save(self, workdir: Path) -> None:
+        """Keep the vocabularies with a run."""
+        save_vocabularies((self.source_vocabulary, self.target_vocabulary), workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_vocabularies(workdir)
 
 
 def load(
@@ -142,10 +170,9 @@ def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -
     their target.
     """
     source, target = (
-        Packed(one.encode_stream((pair[side] for pair in pairs), end=(EOS,)))
-        for side, one in enumerate(vocabularies)
+        one.packed(pair[side] for pair in pairs) for side, one in enumerate(vocabularies)
     )
-    return Examples(source, target)
+    return Examples(source=source, target=target)
 
 
 def fingerprint(pairs: Iterable[Pair]) -> str:

@@ -22,14 +22,14 @@ import numpy as np
 
 from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
-from attnlab.data.batching import Examples, Packed
+from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
     VocabularySettings,
     has_vocabularies,
     load_vocabularies,
     save_vocabularies,
 )
-from attnlab.data.vocabulary import EOS, UNK, Vocabulary
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, read
@@ -109,12 +109,32 @@ class LabelledTexts:
     classes: Classes
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.rows)
+
+    def size(self, split: str) -> int:
+        """The number of examples."""
+        return len(self.rows[split])
+
+    def save(self, workdir: Path) -> None:
+        """Vocabulary and classes into `<workdir>/vocabulary/`."""
+        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
+        self.classes.save(workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_vocabularies(workdir) and (workdir / _FILE).exists()
+
     def about(self, split: str) -> str:
         """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs,
         in a line.
         """
-        tokens = sum(len(side.ids) for side in self.examples[split].packed)
-        unknown = sum(int((side.ids == UNK).sum()) for side in self.examples[split].packed)
+        sides = self.examples[split].sequences
+        tokens = sum(len(side.ids) for side in sides)
+        unknown = sum(self.vocabulary.special.unknown(side.ids) for side in sides)
         kind = "pairs" if self.classes.sentences == 2 else "texts"
         sizes = f"{len(self.rows[split]):,} {kind}, {tokens:,} tokens ({unknown:,} unknown)"
         if not self.classes.names:
@@ -148,7 +168,8 @@ def load(
     """Read the splits of a source and encode them.
 
     Vocabulary and classes come from `<workdir>/vocabulary/` if they are there. Else they are
-    learned, on the training split and nothing else; `save` keeps them. Nothing is written here.
+    learned, on the training split and nothing else; `LabelledTexts.save` keeps them. Nothing is
+    written here.
 
     Args:
       data: the config node of the source.
@@ -169,7 +190,7 @@ def load(
             "config.vocabulary.shared=False: the texts of a pair are read with one vocabulary here;"
             " leave it True"
         )
-    known = workdir is not None and saved(workdir)
+    known = workdir is not None and LabelledTexts.saved(workdir)
     rows = {
         split: of.labelled(split)
         for split in SPLITS
@@ -191,17 +212,6 @@ def load(
     )
 
 
-def save(data: LabelledTexts, workdir: Path) -> None:
-    """Vocabulary and classes into `<workdir>/vocabulary/`."""
-    save_vocabularies((data.vocabulary, data.vocabulary), workdir)
-    data.classes.save(workdir)
-
-
-def saved(workdir: Path) -> bool:
-    """Whether `save` has been there."""
-    return has_vocabularies(workdir) and (workdir / _FILE).exists()
-
-
 def encode(
     vocabulary: Vocabulary, classes: Classes, rows: Sequence[Labelled], split: str
 ) -> Examples:
@@ -215,9 +225,7 @@ def encode(
     _check(classes, rows, split)
     numbers = {name: number for number, name in enumerate(classes.names, 1)}
     of_rows = np.array([numbers.get(label, len(numbers) + 1) for _, label in rows], np.int32)
-    return dataclasses.replace(
-        unlabelled(vocabulary, classes, [texts for texts, _ in rows]), label=of_rows
-    )
+    return Examples(**_sides(vocabulary, classes, [texts for texts, _ in rows]), label=of_rows)
 
 
 def answered(
@@ -249,10 +257,8 @@ def answered(
             raise UserError(
                 f"config.data: example {number} of the {split} split: {error}"
             ) from error
-    return dataclasses.replace(
-        unlabelled(vocabulary, classes, [texts for texts, _ in rows]),
-        label=np.asarray(found, np.float32),
-    )
+    sides = _sides(vocabulary, classes, [texts for texts, _ in rows])
+    return Examples(**sides, label=np.asarray(found, np.float32))
 
 
 def _numbers(label: str, answer: Any) -> np.ndarray:
@@ -311,12 +317,20 @@ def _check(classes: Classes, rows: Sequence[Labelled], split: str) -> None:
 def unlabelled(
     vocabulary: Vocabulary, classes: Classes, texts: Sequence[Sequence[str]]
 ) -> Examples:
-    """The ids of the first texts and, of pairs, of the second ones, EOS at the end of each."""
-    sides = [
-        Packed(vocabulary.encode_stream((each[side] for each in texts), end=(EOS,)))
-        for side in range(classes.sentences)
-    ]
-    return Examples(sides[0], sides[1] if classes.sentences == 2 else None)
+    """The ids of the first texts ("source") and, of pairs, of the second ones ("target"), EOS at
+    the end of each.
+    """
+    return Examples(**_sides(vocabulary, classes, texts))
+
+
+def _sides(
+    vocabulary: Vocabulary, classes: Classes, texts: Sequence[Sequence[str]]
+) -> dict[str, Packed]:
+    """The columns of `unlabelled`."""
+    return {
+        name: vocabulary.packed(each[side] for each in texts)
+        for side, name in enumerate(("source", "target")[: classes.sentences])
+    }
 
 
 def fingerprint(rows: Iterable[Labelled]) -> str:

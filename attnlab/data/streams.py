@@ -24,12 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.data.batching import Batch, Examples, Packed, TrainBatches, check_divisible
-from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.data.batching import TrainBatches, check_divisible
+from attnlab.data.columns import Batch, Examples, Packed
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 
-FIRST = {"joined": EOS, "in_turn": BOS, "apart": BOS}
-"""What is read before the first token of all, by how texts are read."""
+NONE = -1  # no token is read first
+
+
+def first_of(texts: str, special: Special = OURS) -> int:
+    """What is read before the first token of all, by how texts are read."""
+    return special.eos if texts == "joined" else special.bos
 
 
 class Lanes:
@@ -43,11 +48,12 @@ class Lanes:
       process_index, process_count: this process gets rows [i b / n, (i + 1) b / n).
       multiple: devices times accumulated micro-batches; b is divisible by it.
       beside: other arrays [N], to go with the targets under their names.
+      special: ids of the vocabulary.
 
     Attributes:
       batches_per_epoch: ceil(C / T).
       shapes, counts: see `TrainBatches`; there is one shape. At the end of a lane its last columns
-        are PAD.
+        are padding.
       note: how it is read, in words.
 
     Raises:
@@ -64,12 +70,14 @@ class Lanes:
         process_count: int = 1,
         multiple: int = 1,
         beside: Mapping[str, np.ndarray] | None = None,
+        special: Special = OURS,
     ) -> None:
         check_divisible(size, math.lcm(multiple, process_count))
         if not len(ids):
             raise UserError("config.data has no text to read")
         share = size // process_count
         self._ids, self._beside, self._length = ids, dict(beside or {}), length
+        self._special = special
         self._columns = -(-len(ids) // size)
         self._begin = np.arange(process_index * share, (process_index + 1) * share) * self._columns
         self.batches_per_epoch = -(-self._columns // length)
@@ -88,9 +96,9 @@ class Lanes:
         place = self._begin[:, None] + column
         real = (column < self._columns) & (place < len(self._ids))
         fresh = np.full(len(place), number == 0, np.int32)
-        return _taken(
-            self._ids, place, real, np.where(place == 0, FIRST["joined"], 0), self._beside
-        ) | {"fresh": fresh}
+        first = np.where(place == 0, first_of("joined", self._special), NONE)
+        batch = _taken(self._ids, place, real, first, self._beside, self._special.pad)
+        return batch | {"fresh": fresh}
 
 
 class Turns:
@@ -99,11 +107,11 @@ class Turns:
 
     Args:
       ids: the texts, EOS at their ends.
-      size, length, process_index, process_count, multiple, beside: see `Lanes`.
+      size, length, process_index, process_count, multiple, beside, special: see `Lanes`.
 
     Attributes:
       batches_per_epoch: the steps of the lane that has most to read; the others end with rows of
-        PAD.
+        padding.
       shapes, counts, note: see `Lanes`.
     """
 
@@ -117,12 +125,14 @@ class Turns:
         process_count: int = 1,
         multiple: int = 1,
         beside: Mapping[str, np.ndarray] | None = None,
+        special: Special = OURS,
     ) -> None:
         check_divisible(size, math.lcm(multiple, process_count))
         if not len(ids):
             raise UserError("config.data has no text to read")
         share = size // process_count
         self._ids, self._beside, self._length = ids.ids, dict(beside or {}), length
+        self._special = special
         steps = -(-ids.lengths // length)
         lane, begin, self.batches_per_epoch = _dealt(steps, size)
         within = np.arange(steps.sum()) - np.repeat(
@@ -152,10 +162,10 @@ class Turns:
         place = self._begin[:, number, None] + np.arange(self._length)
         real = place < self._end[:, number, None]
         fresh = self._fresh[:, number]
-        first = np.where(
-            (np.arange(self._length) == 0) & (fresh[:, None] == 1), FIRST["in_turn"], 0
-        )
-        return _taken(self._ids, place, real, first, self._beside) | {"fresh": fresh}
+        begins = (np.arange(self._length) == 0) & (fresh[:, None] == 1)
+        first = np.where(begins, first_of("in_turn", self._special), NONE)
+        batch = _taken(self._ids, place, real, first, self._beside, self._special.pad)
+        return batch | {"fresh": fresh}
 
 
 def _dealt(steps: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -178,15 +188,16 @@ def _taken(
     real: np.ndarray,
     first: np.ndarray,
     beside: Mapping[str, np.ndarray],
+    pad: int,
 ) -> Batch:
-    """The ids at `place` as targets and those before them as sources, `first` where that is not 0;
-    padding where not `real`.
+    """The ids at `place` as targets and those before them as sources, `first` where that is not
+    `NONE`; padding where not `real`.
     """
     place = np.where(real, place, 0)
-    before = np.where(first, first, ids[place - 1])
+    before = np.where(first != NONE, first, ids[place - 1])
     batch = {
-        "source": np.where(real, before, PAD).astype(np.int32),
-        "target": np.where(real, ids[place], PAD),
+        "source": np.where(real, before, pad).astype(np.int32),
+        "target": np.where(real, ids[place], pad).astype(np.int32),
     }
     return batch | {name: np.where(real, values[place], 0) for name, values in beside.items()}
 
@@ -198,25 +209,21 @@ class Apart(TrainBatches):
     Args:
       ids: the texts, EOS at their ends.
       size, max_length, seed, process_index, process_count, multiple: see `TrainBatches`.
-
-    Attributes:
-      note: what is left out, in words; "" for nothing.
+      special: see `Lanes`.
     """
 
-    def __init__(self, ids: Packed, *, size: int, max_length: int, **how: Any) -> None:
+    def __init__(
+        self, ids: Packed, *, size: int, max_length: int, special: Special = OURS, **how: Any
+    ) -> None:
         super().__init__(
-            begun(ids),
+            begun(ids, special),
             size=size,
             unit="sentences",
             buckets=widths(max_length),
             max_length=max_length,
+            things="texts",
             **how,
         )
-        rest = (
-            f"{self.left_out:,} texts longer than batch.max_length={max_length} tokens are left"
-            " out, none is cut"
-        )
-        self.note = rest if self.left_out else ""
 
     def __call__(self, step: int) -> Batch:
         """The batch of `step`: "source" and "target" [b,L], "fresh" [b] ones."""
@@ -238,11 +245,13 @@ def lanes(
     )
 
 
-def begun(ids: Packed) -> Examples:
-    """What is read and what is predicted of each text: BOS and all but the last of its ids, and all
-    of them.
+def begun(ids: Packed, special: Special = OURS) -> Examples:
+    """What is read ("source") and what is predicted ("target") of each text: BOS and all but the
+    last of its ids, and all of them.
     """
-    return Examples(Packed(np.append([FIRST["apart"]], one[:-1]) for one in ids), ids)
+    first = first_of("apart", special)
+    read = Packed((np.append([first], one[:-1]) for one in ids), pad=ids.pad)
+    return Examples(source=read, target=ids)
 
 
 def widths(longest: int) -> tuple[int, ...]:

@@ -13,9 +13,15 @@ import numpy as np
 
 from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
-from attnlab.data.batching import Packed
-from attnlab.data.corpus import VocabularySettings, fingerprint, has_vocabularies, load_vocabularies
-from attnlab.data.vocabulary import EOS, UNK, Vocabulary
+from attnlab.data.columns import Packed
+from attnlab.data.corpus import (
+    VocabularySettings,
+    fingerprint,
+    has_vocabularies,
+    load_vocabularies,
+    save_vocabularies,
+)
+from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
 
@@ -51,7 +57,7 @@ class Texts:
         return {
             "texts": len(self.texts[split]),
             "tokens": len(ids),
-            "unknown": int((ids == UNK).sum()),
+            "unknown": self.vocabulary.special.unknown(ids),
             "characters": self._spelt[split],
         }
 
@@ -65,15 +71,33 @@ class Texts:
 
     def spelt(self, split: str) -> bool:
         """Whether every character of a split is in its ids, none of which is unknown."""
-        return not (self.ids[split].ids == UNK).any()
+        return not self.vocabulary.special.unknown(self.ids[split].ids)
 
-    def note(self, split: str) -> str:
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.texts)
+
+    def size(self, split: str) -> int:
+        """The number of texts."""
+        return len(self.texts[split])
+
+    def about(self, split: str) -> str:
         """The size of a split in words."""
         counts = self.counts(split)
         return (
-            f"{split}: {counts['texts']:,} texts, {counts['tokens']:,} tokens"
+            f"{counts['texts']:,} texts, {counts['tokens']:,} tokens"
             f" ({counts['unknown'] / counts['tokens']:.1%} unknown)"
         )
+
+    def save(self, workdir: Path) -> None:
+        """Keep the vocabulary with a run."""
+        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_vocabularies(workdir)
 
 
 def load(
@@ -105,9 +129,7 @@ def load(
     }
     learned = found or Vocabulary.train(texts["train"], **settings.of_one)
     texts = {split: texts[split] for split in splits}
-    ids = {
-        split: Packed(learned.encode_stream(chosen, end=(EOS,))) for split, chosen in texts.items()
-    }
+    ids = {split: learned.packed(chosen) for split, chosen in texts.items()}
     recalled = {
         split: _recalled(source, data["name"], texts[split], ids[split])
         for split in splits

@@ -8,6 +8,7 @@ turning marks into blanks restores the text, whatever stood next to the punctuat
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +19,13 @@ from typing import Any, TypedDict
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from attnlab.data.columns import Packed
 from attnlab.errors import UserError, nearest
 from attnlab.records.files import write_atomic
 from attnlab.records.json_kinds import Damaged, read
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids, in a vocabulary of ours
 KINDS = ("bpe", "word", "spaced", "char")
 
 _MARK = "\u2581"
@@ -34,6 +36,37 @@ _REMEDY = (
 )
 _CHUNK = 8192  # texts encoded at once
 _REMEMBERED = 200_000  # different words whose ids are kept, some 50 MB
+
+
+@dataclasses.dataclass(frozen=True)
+class Special:
+    """The ids of a vocabulary that are no text; a tokenizer from elsewhere has its own.
+
+    Attributes:
+      pad: fills up what is shorter than the batch; one that is no id of the vocabulary, such as -1,
+        where it has none.
+      bos: what a decoder reads first.
+      eos: ends a text.
+      unk: stands for what the vocabulary lacks; None where it lacks nothing.
+    """
+
+    pad: int = PAD
+    bos: int = BOS
+    eos: int = EOS
+    unk: int | None = UNK
+
+    @property
+    def unsayable(self) -> tuple[int, ...]:
+        """What is never written: padding and what is read first, unless that is the end too."""
+        return tuple(sorted({self.pad, self.bos} - {self.eos}))
+
+    def unknown(self, ids: np.ndarray) -> int:
+        """How many of the ids stand for what the vocabulary lacks."""
+        return 0 if self.unk is None else int((ids == self.unk).sum())
+
+
+OURS = Special()
+"""The special ids of the vocabularies that are learned here."""
 
 
 class _Saved(TypedDict):
@@ -61,7 +94,10 @@ class Vocabulary:
     Attributes:
       settings: `{"kind", "size", "min_frequency", "lowercase"}` as asked for in training.
       size: the number of pieces, specials included (at most `settings["size"]`).
+      special: the ids that are no text.
     """
+
+    special = OURS
 
     def __init__(self, tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
         tokenizer.encode_special_tokens = True  # not part of the library's own file, hence set here
@@ -166,6 +202,10 @@ class Vocabulary:
             else _spaced(text, "word").split()
         )
 
+    def packed(self, texts: Iterable[str]) -> Packed:
+        """The ids of all texts, each with EOS at its end, as a column of examples."""
+        return Packed(self.encode_stream(texts, end=(self.special.eos,)), pad=self.special.pad)
+
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text, [length] int32, without BOS and EOS."""
         return list(self.encode_stream(texts))
@@ -174,14 +214,14 @@ class Vocabulary:
         """The text of `ids`: stops at the first EOS, skips PAD and BOS; an unknown piece reads
         "<unk>".
         """
-        word = self.settings["kind"] in ("word", "spaced")
+        word, special = self.settings["kind"] in ("word", "spaced"), self.special
         pieces = []
         for index in map(int, ids):
-            if index == EOS:
+            if index == special.eos:
                 break
-            if index == UNK and word:
+            if index == special.unk and word:
                 pieces.append(_MARK + SPECIAL[UNK])  # the mark was lost with the word
-            elif index not in (PAD, BOS):
+            elif index not in (special.pad, special.bos):
                 pieces.append(self._pieces[index])
         text = "".join(pieces)
         return (

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding import scoring
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.steps import (
@@ -92,6 +92,7 @@ class _Rules:
     min_length: int
     limits: jax.Array
     source_mask: jax.Array | None
+    special: Special
 
 
 class _Candidates(NamedTuple):
@@ -120,6 +121,7 @@ def beam_search(
     min_length: int = 0,
     limits: jax.Array | None = None,
     alignment: bool = False,
+    special: Special = OURS,
 ) -> Hypotheses:
     """The `n_best` best hypotheses that a beam of width `beam` finds: score = log P / lp + cp (see
     `scoring`).
@@ -141,6 +143,7 @@ def beam_search(
       min_length: no EOS before this many tokens are out.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
+      special: ids of the target's vocabulary.
 
     Raises:
       ValueError: n_best above beam, or coverage without `source_mask`.
@@ -156,6 +159,7 @@ def beam_search(
         min_length,
         length_limits(limits, rows, max_length),
         source_mask if coverage else None,
+        special,
     )
     state, memory = repeat_rows((state, memory), rows, beam)
     weights = weights_buffer(step, state, memory, rows * beam, max_length) if alignment else None
@@ -173,7 +177,7 @@ def _begin(
     rows, beam, max_length = shape
 
     def past(width: int) -> _History:
-        empty = jnp.full((rows, width, max_length), PAD, jnp.int32)
+        empty = jnp.full((rows, width, max_length), rules.special.pad, jnp.int32)
         return _History(empty, None if weights is None else jnp.zeros_like(empty))
 
     nothing = jnp.full((rows, n_best), NEVER, jnp.float32)
@@ -181,7 +185,7 @@ def _begin(
     return _Search(
         t=jnp.int32(0),
         log_probs=jnp.full((rows, beam), NEVER, jnp.float32).at[:, 0].set(0.0),
-        last=jnp.full((rows, beam), BOS, jnp.int32),
+        last=jnp.full((rows, beam), rules.special.bos, jnp.int32),
         history=past(beam),
         coverage=None if mask is None else jnp.zeros((rows, beam, mask.shape[1]), jnp.float32),
         pool=_Pool(nothing, nothing, jnp.zeros((rows, n_best), jnp.int32), past(n_best)),
@@ -231,7 +235,7 @@ def _advance(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> _Sear
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
     found = _candidates(search, logits, rules)
     coverage = _covered(search.coverage, weights)
-    ends = found.token == EOS
+    ends = found.token == rules.special.eos
     lives = ~ends & (jnp.cumsum(~ends, axis=1) <= beam)
     at_limit = search.t + 1 >= rules.limits
 
@@ -265,9 +269,9 @@ def _candidates(search: _Search, logits: jax.Array, rules: _Rules) -> _Candidate
     ranked only once per row.
     """
     rows, beam = search.log_probs.shape
-    logits = emittable(logits)
+    logits = emittable(logits, rules.special)
     width = min(2 * beam, logits.shape[1])
-    values, ids = largest(hold_eos(logits, search.t, rules.min_length), width)
+    values, ids = largest(hold_eos(logits, search.t, rules.min_length, rules.special), width)
     gains = (values - jax.nn.logsumexp(logits, axis=1, keepdims=True)).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
     # A sentence that is done takes no more candidates: what it has found does not depend on the

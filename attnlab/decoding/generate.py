@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.data.vocabulary import PAD
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
 from attnlab.decoding.greedy import greedy
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
@@ -59,13 +59,16 @@ class Decoder:
       bind: the model.
       settings: from `settings.validate`.
       alignment: also return attention weights, where the model has them.
+      special: ids of the target's vocabulary; sources are padded with the same id.
     """
 
-    def __init__(self, bind: Bind, settings: Settings, *, alignment: bool = False) -> None:
-        self.settings = settings
+    def __init__(
+        self, bind: Bind, settings: Settings, *, alignment: bool = False, special: Special = OURS
+    ) -> None:
+        self.settings, self.special = settings, special
         self._search = jax.jit(
             lambda params, source, limits, indices: _search(
-                bind(params), settings, alignment, source, limits, indices
+                bind(params), settings, alignment, special, source, limits, indices
             )
         )
 
@@ -89,7 +92,7 @@ class Decoder:
         count = 0
         for indices, batch in batches:
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
-            lengths = (source != PAD).sum(axis=1)
+            lengths = (source != self.special.pad).sum(axis=1)
             # A row that fills up is done after one token, so that it never keeps the others
             # waiting.
             limits = np.array(
@@ -127,6 +130,7 @@ def _search(
     model: Functions,
     settings: Settings,
     alignment: bool,
+    special: Special,
     source: jax.Array,
     limits: jax.Array,
     indices: jax.Array,
@@ -143,6 +147,7 @@ def _search(
         "max_length": max_length,
         "limits": limits,
         "alignment": alignment,
+        "special": special,
     }
     if settings.method == "greedy":
         return greedy(model.step, state, memory, **shared)
@@ -169,7 +174,7 @@ def _search(
         beam=settings.beam,
         length_penalty=settings.length_penalty,
         coverage=settings.coverage,
-        source_mask=source != PAD,
+        source_mask=source != special.pad,
         n_best=settings.n_best,
         **shared,
     )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.steps import (
     emittable,
@@ -51,6 +51,7 @@ def greedy(
     min_length: int = 0,
     limits: jax.Array | None = None,
     alignment: bool = False,
+    special: Special = OURS,
 ) -> Hypotheses:
     """The most probable token at every step, ties to the lowest id, until EOS or the length limit.
 
@@ -63,6 +64,7 @@ def greedy(
       min_length: EOS is not chosen before this many tokens are out.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
+      special: ids of the target's vocabulary.
 
     Returns:
       Hypotheses with K = 1 whose score is the log-probability.
@@ -78,8 +80,9 @@ def greedy(
         max_length=max_length,
         min_length=min_length,
         alignment=alignment,
+        special=special,
     )
-    return grouped(run, rows, 1)
+    return grouped(run, rows, 1, special)
 
 
 def best_token(logits: jax.Array, t: jax.Array) -> jax.Array:
@@ -98,6 +101,7 @@ def unroll(
     max_length: int,
     min_length: int,
     alignment: bool,
+    special: Special = OURS,
 ) -> _Run:
     """Emit `choose`'s tokens row by row until every row is done; arguments as for `greedy`,
     `limits` [N] within 1 ... L.
@@ -106,8 +110,9 @@ def unroll(
 
     def advance(run: _Run) -> _Run:
         logits, state, weights = step(run.state, memory, run.last)
-        logits = emittable(logits)
-        token = jnp.where(run.done, PAD, choose(hold_eos(logits, run.t, min_length), run.t))
+        logits = emittable(logits, special)
+        chosen = choose(hold_eos(logits, run.t, min_length, special), run.t)
+        token = jnp.where(run.done, special.pad, chosen)
         gain = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0] - jax.nn.logsumexp(
             logits, axis=1
         )
@@ -116,15 +121,15 @@ def unroll(
             last=token,
             tokens=lax.dynamic_update_index_in_dim(run.tokens, token, run.t, 1),
             log_probs=run.log_probs + jnp.where(run.done, 0.0, gain),
-            done=run.done | (token == EOS) | (run.t + 1 >= limits),
+            done=run.done | (token == special.eos) | (run.t + 1 >= limits),
             state=state,
             weights=put(run.weights, weights, run.t),
         )
 
     start = _Run(
         t=jnp.int32(0),
-        last=jnp.full(rows, BOS, jnp.int32),
-        tokens=jnp.full((rows, max_length), PAD, jnp.int32),
+        last=jnp.full(rows, special.bos, jnp.int32),
+        tokens=jnp.full((rows, max_length), special.pad, jnp.int32),
         log_probs=jnp.zeros(rows, jnp.float32),
         done=jnp.zeros(rows, bool),
         state=state,
@@ -133,11 +138,11 @@ def unroll(
     return lax.while_loop(lambda run: ~jnp.all(run.done), advance, start)
 
 
-def grouped(run: _Run, rows: int, each: int) -> Hypotheses:
+def grouped(run: _Run, rows: int, each: int, special: Special = OURS) -> Hypotheses:
     """The N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the order of the
     rows.
     """
-    emitted = run.tokens != PAD
+    emitted = run.tokens != special.pad
     shape = (rows, each, run.tokens.shape[1])
     maps = None
     if run.weights is not None:

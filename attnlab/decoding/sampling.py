@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.greedy import best_token, grouped, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
 from attnlab.decoding.steps import NEVER, largest, length_limits, pick, repeat_rows
@@ -27,6 +28,7 @@ def sample(
     min_length: int = 0,
     limits: jax.Array | None = None,
     alignment: bool = False,
+    special: Special = OURS,
 ) -> Hypotheses:
     """`n` independent samples for every sentence, the most probable first; duplicates stay.
 
@@ -34,9 +36,10 @@ def sample(
     row.
 
     Args:
-      step, state, memory, rows, max_length, min_length, limits, alignment: as for `greedy`. key:
-      one key, or [B] keys, one for each sentence, which makes its samples independent of the rest
-      of the batch.
+      step, state, memory, rows, max_length, min_length, limits, alignment, special: as for
+        `greedy`.
+      key: one key, or [B] keys, one for each sentence, which makes its samples independent of the rest
+        of the batch.
       temperature: 0 is greedy search.
       top_k: keep the k most probable tokens; 0 keeps all.
       top_p: keep the smallest set of most probable tokens that holds this probability; 1 keeps all.
@@ -68,8 +71,9 @@ def sample(
         max_length=max_length,
         min_length=min_length,
         alignment=alignment,
+        special=special,
     )
-    found = grouped(run, rows, n)
+    found = grouped(run, rows, n, special)
     order = jnp.argsort(-found.scores, axis=1)
     return pick(found, order)
 

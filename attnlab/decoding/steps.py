@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import StepFn
 
 NEVER = -jnp.inf  # the log-probability of what must not happen
@@ -16,13 +18,18 @@ CHUNK = 32
 Tree = TypeVar("Tree")
 
 
-def emittable(logits: jax.Array) -> jax.Array:
-    """Logits [N,V] in float32 with PAD and BOS made impossible, before any softmax."""
+def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
+    """Logits [N,V] in float32 with what is never written made impossible, before any softmax."""
     ids = jnp.arange(logits.shape[-1])
-    return jnp.where((ids == PAD) | (ids == BOS), NEVER, logits.astype(jnp.float32))
+    never = functools.reduce(
+        operator.or_, (ids == one for one in special.unsayable), jnp.zeros_like(ids, bool)
+    )
+    return jnp.where(never, NEVER, logits.astype(jnp.float32))
 
 
-def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
+def hold_eos(
+    logits: jax.Array, t: jax.Array, min_length: int, special: Special = OURS
+) -> jax.Array:
     """Logits [N,V] for choosing the token of step `t` (from 0): no EOS before `min_length` tokens
     are out.
 
@@ -31,7 +38,9 @@ def hold_eos(logits: jax.Array, t: jax.Array, min_length: int) -> jax.Array:
     """
     if min_length == 0:
         return logits
-    return jnp.where((jnp.arange(logits.shape[-1]) == EOS) & (t < min_length), NEVER, logits)
+    return jnp.where(
+        (jnp.arange(logits.shape[-1]) == special.eos) & (t < min_length), NEVER, logits
+    )
 
 
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -91,6 +100,19 @@ def take_rows(tree: Any, rows: jax.Array) -> Any:
     return jax.tree.map(
         lambda leaf: leaf.at[rows].get(mode="promise_in_bounds") if jnp.ndim(leaf) else leaf, tree
     )
+
+
+def by_row(tree: Tree, rows: int) -> Tree:
+    """A state or a memory in which every number that all rows shared (how many tokens were fed, how
+    long a cache is) is [rows], one for each.
+
+    Rows then go on by themselves: those of several such trees may stand together in one, each at a
+    step of its own, and every step is for each what it would be alone.
+    """
+    spread: Tree = jax.tree.map(
+        lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), tree
+    )
+    return spread
 
 
 def pick(tree: Tree, places: jax.Array) -> Tree:

@@ -18,6 +18,17 @@ NORMS = Table(
     base="attnlab.layers.norms:Norm",
 )
 
+CELLS = Table(
+    "cell",
+    {
+        "lstm": "attnlab.layers.lstm:LSTMLayer",
+        "gru": "attnlab.layers.cells:GRULayer",
+        "tanh": "attnlab.layers.cells:TanhLayer",
+    },
+    base="attnlab.layers.cells:Recurrent",
+    given=("width", "initial"),
+)
+
 FEED_FORWARDS = Table(
     "feed-forward",
     {
@@ -35,4 +46,5 @@ FEED_FORWARDS = Table(
         "none": "attnlab.layers.feedforward:NoFeedForward",
     },
     base="attnlab.layers.feedforward:FeedForward",
+    given=("hidden", "dropout"),
 )

@@ -45,14 +45,14 @@ class Residual(nn.Module):
     """
 
     placement: Placement
-    norm: Callable[[], Norm]
+    norm: Callable[..., Norm]
     dropout: float
 
     def setup(self) -> None:
         if self.placement not in ("rezero", "parallel"):
-            self.scale = self.norm()
+            self.scale = self.norm(name="normalisation")
         if self.placement == "sandwich":
-            self.scale_out = self.norm()
+            self.scale_out = self.norm(name="normalisation_out")
         if self.placement == "rezero":
             self.strength = self.param("strength", nn.initializers.zeros, (), float)
         self.drop = Dropout(self.dropout)
@@ -94,7 +94,7 @@ class Block(nn.Module):
     width: int
     mixers: tuple[tuple[str, Callable[..., Any]], ...]
     feed_forward_factory: Callable[[], FeedForward]
-    norm: Callable[[], Norm]
+    norm: Callable[..., Norm]
     placement: Placement
     dropout: float
 
@@ -105,7 +105,7 @@ class Block(nn.Module):
         for name in self.around():
             setattr(self, name, Residual(self.placement, self.norm, self.dropout))
         if self.placement == "parallel":
-            self.shared_norm = self.norm()
+            self.shared_norm = self.norm(name="normalisation")
 
     @nn.nowrap
     def around(self) -> list[str]:

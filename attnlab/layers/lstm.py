@@ -25,6 +25,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from attnlab.layers.cells import Recurrent
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Initial, side_by_side
 
@@ -219,7 +220,7 @@ class GateInputs(nn.Module):
         return product + self.param("bias", bias, (GATES * self.width,))
 
 
-class LSTMLayer(nn.Module):
+class LSTMLayer(Recurrent):
     """An LSTM over a padded sequence; the state is copied through padding.
 
     So the last state of a left-to-right pass is the state at the last real token, and a
@@ -230,8 +231,8 @@ class LSTMLayer(nn.Module):
       initial: how its weights start.
     """
 
-    width: int
-    initial: Initial = Initial()
+    gates = GATES
+    State = LSTMState
 
     def setup(self) -> None:
         self.of_input = GateInputs(self.width, self.initial)
@@ -256,7 +257,3 @@ class LSTMLayer(nn.Module):
             self.cell.past, contribution, None if valid is None else valid.T, state, reverse
         )
         return jnp.swapaxes(outputs, 0, 1), last
-
-    def step(self, state: LSTMState, x: jax.Array) -> LSTMState:
-        """One step: the state [B,H] and x [B,E] to the next state."""
-        return self.cell(state, self.of_input(x))

@@ -7,6 +7,7 @@ sentence vector, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -14,8 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.layers.dense import Dense, Dropout
-from attnlab.layers.initial import Embed
-from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.layers.initial import Embed, Initial
+from attnlab.layers.lstm import LSTMLayer
+from attnlab.layers.stacked import BidirectionalLSTM, Layer
 
 
 @flax.struct.dataclass
@@ -30,7 +32,7 @@ class Read:
 
 
 class SentenceReader(nn.Module):
-    """Embeddings and a bidirectional LSTM.
+    """Embeddings and a bidirectional LSTM, or another recurrent layer.
 
     Attributes:
       vocabulary: number of ids.
@@ -38,6 +40,8 @@ class SentenceReader(nn.Module):
       width: H.
       dropout: rate on the embeddings.
       padding: the id that is no token.
+      layer: makes a recurrent layer.
+      directions: 2, or 1 for one layer of width 2H that reads from the left.
     """
 
     vocabulary: int
@@ -45,6 +49,8 @@ class SentenceReader(nn.Module):
     width: int
     dropout: float = 0.0
     padding: int = 0
+    layer: Layer = LSTMLayer
+    directions: Literal[1, 2] = 2
 
     def setup(self) -> None:
         self.embed = Embed(
@@ -52,7 +58,11 @@ class SentenceReader(nn.Module):
             self.embedding,
             embedding_init=nn.initializers.normal(self.embedding**-0.5),
         )
-        self.lstm = BidirectionalLSTM(self.width)
+        self.lstm: Any = (
+            BidirectionalLSTM(self.width, layer=self.layer)
+            if self.directions == 2
+            else self.layer(width=2 * self.width, initial=Initial())
+        )
         self.drop = Dropout(self.dropout)
 
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:
@@ -67,8 +77,8 @@ class SentenceReader(nn.Module):
             ]
         )
         valid = ids != self.padding
-        states, (at_end, at_beginning) = self.lstm(self.drop(self.embed(ids)), valid)
-        last = jnp.concatenate([at_end.h, at_beginning.h], axis=-1)
+        states, ends = self.lstm(self.drop(self.embed(ids)), valid)
+        last = jnp.concatenate([end.h for end in ends], axis=-1) if self.directions == 2 else ends.h
         cuts = [
             (slice(number * rows, (number + 1) * rows), slice(each.shape[1]))
             for number, each in enumerate(texts)

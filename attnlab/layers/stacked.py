@@ -1,19 +1,24 @@
-"""LSTM layers one above the other, and side by side from both ends.
+"""Recurrent layers one above the other, and side by side from both ends; LSTMs unless told otherwise.
 
 Axis letters: B batch, T time, E input width, H state width, L layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Literal
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from attnlab.errors import UserError
 from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Initial
-from attnlab.layers.lstm import LSTMLayer, LSTMState
+from attnlab.layers.lstm import LSTMLayer
 
-States = tuple[LSTMState, ...]
+States = tuple[Any, ...]
+Layer = Callable[..., Any]  # a class of `cells.Recurrent`, or a factory of one
 
 
 class BidirectionalLSTM(nn.Module):
@@ -22,18 +27,20 @@ class BidirectionalLSTM(nn.Module):
     Attributes:
       width: H, of each direction.
       initial: how its weights start.
+      layer: makes the layer of a direction.
     """
 
     width: int
     initial: Initial = Initial()
+    layer: Layer = LSTMLayer
 
     def setup(self) -> None:
-        self.forward = LSTMLayer(self.width, self.initial)
-        self.backward = LSTMLayer(self.width, self.initial)
+        self.forward = self.layer(width=self.width, initial=self.initial)
+        self.backward = self.layer(width=self.width, initial=self.initial)
 
     def __call__(
         self, x: jax.Array, valid: jax.Array | None = None
-    ) -> tuple[jax.Array, tuple[LSTMState, LSTMState]]:
+    ) -> tuple[jax.Array, tuple[Any, Any]]:
         """x [B,T,E] and valid [B,T] to the outputs [B,T,2H], forward half first, and the states
         after the last and the first token.
         """
@@ -52,12 +59,17 @@ class LSTMStack(nn.Module):
     Network Regularization", 2014 (no connection from step to step is dropped), and Y. Wu et al.,
     "Google's Neural Machine Translation System", 2016.
 
+    With two directions every layer is two of H / 2, one from each end, outputs and states side by
+    side; then there is no first state but zeros, and no `advance`.
+
     Attributes:
       width: H of every layer.
       layers: L.
       dropout: rate on the input of every layer.
       residual: the first layer whose input is added to its output, 2 for the second; 0 for none.
       initial: how the weights start.
+      kind: makes a layer.
+      directions: 1, or 2 for layers that read both ways.
     """
 
     width: int
@@ -65,13 +77,24 @@ class LSTMStack(nn.Module):
     dropout: float = 0.0
     residual: int = 0
     initial: Initial = Initial()
+    kind: Layer = LSTMLayer
+    directions: Literal[1, 2] = 1
 
     def setup(self) -> None:
         if self.residual == 1:
             raise ValueError(
                 "the lowest layer's input is not added to its output: residual starts at 2"
             )
-        self.layer = [LSTMLayer(self.width, self.initial) for _ in range(self.layers)]
+        if self.directions == 2:
+            halves(self.width)
+            self.layer: list[Any] = [
+                BidirectionalLSTM(self.width // 2, self.initial, self.kind)
+                for _ in range(self.layers)
+            ]
+        else:
+            self.layer = [
+                self.kind(width=self.width, initial=self.initial) for _ in range(self.layers)
+            ]
         self.drop = Dropout(self.dropout)
 
     def __call__(
@@ -86,7 +109,12 @@ class LSTMStack(nn.Module):
         """
         last = []
         for number, layer in enumerate(self.layer):
-            y, state = layer(self.drop(x), valid, None if start is None else start[number], reverse)
+            if self.directions == 2:
+                y, ends = layer(self.drop(x), valid)
+                state = side_by_side(*ends)
+            else:
+                first = None if start is None else start[number]
+                y, state = layer(self.drop(x), valid, first, reverse)
             x = self._summed(number, x, y)
             last.append(state)
         return x, tuple(last)
@@ -111,3 +139,19 @@ class LSTMStack(nn.Module):
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
         return y + x if 0 < self.residual <= number + 1 else y
+
+
+def side_by_side(forward: Any, backward: Any) -> Any:
+    """Two states of arrays [B,H/2] as one of arrays [B,H]."""
+    return jax.tree.map(
+        lambda one, other: jnp.concatenate([one, other], axis=-1), forward, backward
+    )
+
+
+def halves(width: int) -> None:
+    """Refuses a width that two directions cannot share."""
+    if width % 2:
+        raise UserError(
+            f"system.width={width}: two directions share it; take {width - 1} or {width + 1}, or"
+            " directions=1"
+        )

@@ -139,7 +139,7 @@ class LSTMNLayer(nn.Module):
     def setup(self) -> None:
         self.of_input = GateInputs(self.width, self.initial)
         self.cell = LSTMCell(self.width, self.initial)
-        self.look = self.attention(width=2 * self.width)
+        self.look = self.attention(width=2 * self.width, name="attention")
 
     def __call__(
         self,
@@ -295,7 +295,7 @@ class FusedLSTMNLayer(LSTMNLayer):
     def setup(self) -> None:
         super().setup()
         law = self.initial.kernel()
-        self.search = self.inter_attention(width=2 * self.width)
+        self.search = self.inter_attention(width=2 * self.width, name="inter_attention")
         self.gate_word = Dense(self.width, kernel_init=law)
         self.gate_found = Dense(self.width, use_bias=False, kernel_init=law)
 

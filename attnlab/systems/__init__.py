@@ -29,5 +29,5 @@ SYSTEMS = Table(
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
     },
     base="attnlab.systems.protocol:System",
-    given=("source_vocabulary", "target_vocabulary", "vocabulary", "classes"),
+    given=("source_vocabulary", "target_vocabulary", "vocabulary", "classes", "pad_id"),
 )

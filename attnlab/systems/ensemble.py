@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from attnlab.systems.protocol import AttentionMap, Seq2Seq
-from attnlab.systems.protocol import Sequence as Named
+from attnlab.systems.protocol import AttentionMap, Seq2Seq, Side
 
 
 class Ensemble(Seq2Seq):
@@ -74,7 +73,7 @@ class Ensemble(Seq2Seq):
         return {f"{name}/{at}": one for name, found in of_members for at, one in found.items()}
 
     @classmethod
-    def between(cls, name: str) -> tuple[Named, Named]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`."""
         member, _, at = name.partition("/")
         return cls.kinds[member].between(at)
@@ -113,4 +112,6 @@ def ensemble(members: Sequence[Seq2Seq]) -> Ensemble:
     one: type[Ensemble] = type(
         "Ensemble", (Ensemble,), {"kinds": kinds, "needs": needs, "__module__": __name__}
     )
-    return one(members[0].source_vocabulary, members[0].target_vocabulary, tuple(members))
+    first = members[0]
+    sizes = first.source_vocabulary, first.target_vocabulary
+    return one(*sizes, tuple(members), pad_id=first.pad_id)

@@ -2,14 +2,14 @@
 and classifiers.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
-classes. Ids are int32; 0 is padding.
+classes. Ids are int32.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import flax.struct
@@ -20,25 +20,26 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, Reading
 from attnlab.config.registry import Table
 
-PAD = 0
-Sequence = Literal["source", "target", "target_in", "hops"]
+Side = str
+"""The name of what the rows or the columns of a map lie along: "source", "target", ...; what stands
+there (tokens, patches, numbered looks) the task says."""
 
 
 @flax.struct.dataclass
 class AttentionMap:
-    """Weights and the sequences they lie between.
+    """Weights and what they lie between.
 
     Attributes:
       weights: [B,H,Tq,Tk] float32.
-      query: the sequence of the rows; "target" is what a step predicts, "target_in" what it reads
-        (BOS first); "hops" are numbered looks that belong to no token. A language model reads its
-        "source"; a classifier of pairs reads "source" and "target_in".
-      key: the sequence of the columns.
+      query: the side of the rows; "target" is what a step predicts, "target_in" what it reads
+        (BOS first); "hops" are numbered looks that belong to no position. A language model reads
+        its "source"; a classifier of pairs reads "source" and "target_in".
+      key: the side of the columns.
     """
 
     weights: jax.Array
-    query: Sequence = flax.struct.field(pytree_node=False, default="target")
-    key: Sequence = flax.struct.field(pytree_node=False, default="source")
+    query: Side = flax.struct.field(pytree_node=False, default="target")
+    key: Side = flax.struct.field(pytree_node=False, default="source")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,13 +66,19 @@ def looked(module: nn.Module, reading: Reading) -> jax.Array:
     return reading.context
 
 
-class System(nn.Module):
+class System(nn.Module, kw_only=True):
     """Base of all systems.
 
     A subclass lists in `parts` which of its fields are components and from which table they come,
     and in `needs` what it asks of the mechanism in each attention slot; a system that needs none
     does not attend, and has no maps.
+
+    Attributes:
+      pad_id: fills up texts that are shorter than the batch; handed over by the task, whose
+        vocabulary has it.
     """
+
+    pad_id: int = 0
 
     parts: ClassVar[Mapping[str, Table]] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
@@ -83,6 +90,10 @@ class System(nn.Module):
         and what follows from these fields.
         """
         return cls.needs
+
+    def real(self, ids: jax.Array) -> jax.Array:
+        """Which of the ids are no padding, bool of their shape."""
+        return ids != self.pad_id
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
@@ -111,8 +122,8 @@ class System(nn.Module):
         return found
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
-        """Query and key sequence of the map of this name."""
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """The sides of the queries and of the keys of the map of this name."""
         return "target", "source"
 
 
@@ -145,6 +156,9 @@ class Seq2Seq(System):
     def start(self, memory: Any, length: int) -> Any:
         """The decoding state before the first token, with room for `length` steps; arrays of rank
         >= 1 lead with B.
+
+        A number that all rows share may come back as [B], one for each row (`decoding.steps.by_row`):
+        rows then stand at steps of their own, and `step` is for each what it is alone.
         """
         raise NotImplementedError
 
@@ -200,7 +214,7 @@ class LanguageModel(System):
         return logits[:, 0], state
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; a language model looks back at what it has read."""
         return "source", "source"
 
@@ -224,7 +238,7 @@ class Classifier(System):
     """How many texts it can read: (1,), (2,) or (1, 2)."""
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; a classifier looks at what it has read."""
         return "source", "source"
 

@@ -34,7 +34,7 @@ from attnlab.attention.protocol import LOSSES, MAPS
 from attnlab.config import read
 from attnlab.config.nodes import Reinforce
 from attnlab.errors import UserError, nearest
-from attnlab.systems.protocol import Seq2Seq, Sequence, System
+from attnlab.systems.protocol import Seq2Seq, Side, System
 
 COVERAGE = "doubly_stochastic"
 
@@ -223,7 +223,7 @@ class Auxiliary:
         }
         return term, {name: jnp.pad(values, room) for name, values in tracked.items()}
 
-    def _asking(self, path: tuple[str, ...]) -> Sequence:
+    def _asking(self, path: tuple[str, ...]) -> Side:
         """The sequence in which the queries of the look at this place, by its path in a
         collection, stand.
         """

@@ -15,7 +15,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,18 +23,19 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.data import labelled
-from attnlab.data.batching import Batch
+from attnlab.data.columns import Declared
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
-from attnlab.systems.protocol import PAD, Classifier
+from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
 from attnlab.tasks.models import cross_entropy
 from attnlab.tasks.protocol import Response
 from attnlab.tasks.texts import TextTask, factory_of, handed_out, sentences_of
 
 
 def build_system(
-    config: ConfigDict, vocabulary: int, classes: labelled.Classes
+    config: ConfigDict, vocabulary: int, classes: labelled.Classes, pad_id: int = 0
 ) -> tuple[Classifier, Auxiliary]:
     """The system of a config, and what is added to its loss.
 
@@ -44,13 +45,13 @@ def build_system(
         for the penalty that keeps them apart.
     """
     factory = factory_of(config, classes.sentences)
-    system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names))
+    system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names), pad_id=pad_id)
     return system, Auxiliary(type(system), handed_out(system, classes.sentences), config, 1)
 
 
 class Classification(TextTask):
     """Classification: texts, or pairs of them, to one of several labels; see
-    `attnlab.tasks.protocol.Task`.
+    `attnlab.tasks.base.Task`.
 
     Attributes:
       config: see `configs/classification.py` and `configs/inference.py`.
@@ -58,7 +59,8 @@ class Classification(TextTask):
       system: the model.
     """
 
-    measures: ClassVar[Mapping[str, Measure | str]] = {
+    columns: ClassVar[Mapping[str, Declared]] = {**TextTask.columns, "label": Declared("int32")}
+    measures: Mapping[str, Measure | str] = {
         "loss": Measure("min", low=0.0),
         "accuracy": share("examples"),
         "macro_f1": Measure("max", low=0.0, high=1.0),
@@ -72,9 +74,10 @@ class Classification(TextTask):
     }
 
     def __init__(self, config: ConfigDict, data: labelled.LabelledTexts) -> None:
-        system, self.auxiliary = build_system(config, data.vocabulary.size, data.classes)
-        super().__init__(config, data, system)
-        self.carried, self.follow = self.auxiliary.carried, self.auxiliary.follow
+        pad_id = data.vocabulary.special.pad
+        super().__init__(
+            config, data, *build_system(config, data.vocabulary.size, data.classes, pad_id)
+        )
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -84,55 +87,54 @@ class Classification(TextTask):
         build_system(config, 8, labelled.Classes(("a", "b", "c"), sentences_of(config)))
 
     @classmethod
-    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
-        """The task with its data read; vocabulary and labels come from `workdir`, or without one
-        from the training split.
+    def read(
+        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
+    ) -> labelled.LabelledTexts:
+        """See `Task.read`; labels are names.
 
         Raises:
-          UserError: bad config, unreadable data, damaged or lost vocabulary or labels.
+          UserError: unreadable data, damaged vocabulary or labels.
         """
-        cls.check_saved(workdir)
-        return cls(config, labelled.load(config.data, config.vocabulary, workdir, splits))
+        return labelled.load(config.data, config.vocabulary, workdir, splits)
 
     def loss(
-        self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None
+        self,
+        params: Params,
+        batch: Batch,
+        key: jax.Array,
+        carried: Any = None,
+        smoothing: Any = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """Summed cross-entropy with label smoothing and dropout; sums "tokens" (read), "rows" and
-        "correct" beside it.
+        """See `Task.loss`: sums "tokens" (read), "rows" and "correct" beside it."""
+        return Task.loss(self, params, batch, key, carried, smoothing)
 
-        With auxiliary terms (see `auxiliary`) these are added to it, and stand beside it with
-        "cross_entropy" under their own names. `smoothing` replaces the configured rate; it may be
-        an array.
-        """
-        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        if not self.auxiliary.collections:
-            sums = _summed(self.apply(params, batch, rngs=self.rngs(key)), batch, smoothing)
-            return sums.pop("loss"), sums
-        logits, collected = self.apply(
-            params, batch, rngs=self.rngs(key), mutable=self.auxiliary.collections
-        )
+    def looked(self, outputs: Any, batch: Batch) -> dict[str, Any]:
+        """A class is a target of length 1."""
         source, second = (
-            jnp.asarray(batch[side]) != PAD if side in batch else None
+            jnp.asarray(batch[side]) != self.special.pad if side in batch else None
             for side in ("source", "target")
         )
         label = jnp.asarray(batch["label"])[:, None]
         likelihood = -cross_entropy(
-            logits[:, None].astype(jnp.float32), jnp.maximum(label - 1, 0), 0.0
+            outputs[:, None].astype(jnp.float32), jnp.maximum(label - 1, 0), 0.0
         )
-        added, terms = self.auxiliary(collected, source, label > 0, likelihood, carried, second)  # type: ignore[arg-type]
-        sums = _summed(logits, batch, smoothing)
-        return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
+        return {
+            "source": source,
+            "target": label > 0,
+            "log_likelihood": likelihood,
+            "second": second,
+        }
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of examples."""
         return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
 
-    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
         """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"
         of every example.
         """
         labels = [label for _, label in self.data.rows[split]]
-        answers = [best.text for best in self.answers(params, self.data.examples[split])]
+        answers = [best.text for best in self.answered(params, self.of_split(split))]
         names = self.data.classes.names
         pairs = list(zip(labels, answers, strict=True))
         counts = Counter(pairs)
@@ -142,13 +144,14 @@ class Classification(TextTask):
         }
         return {"confusion": confusion}, [f"{label}\t{answer}" for label, answer in pairs]
 
-    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every example: its loss (none for a label not known), whether it is right, and
         its label and answer by class.
         """
         examples, classes = self.data.examples[split], len(self.data.classes.names)
         logits = self.outputs_of(params, examples).astype(np.float64)
-        label, answer = np.asarray(examples.label) - 1, logits.argmax(axis=1)
+        label = examples["label"].block(np.arange(len(examples)), 0) - 1
+        answer = logits.argmax(axis=1)
         known = label < classes
         wanted = np.take_along_axis(logits, np.where(known, label, 0)[:, None], axis=1)[:, 0]
         nats = np.where(known, np.logaddexp.reduce(logits, axis=1) - wanted, 0.0)
@@ -163,10 +166,24 @@ class Classification(TextTask):
         }
         return Items.of(rows)
 
-    def sums(
-        self, params: Any, batch: Batch, smoothing: Any = 0.0, rngs: Any = None
-    ) -> dict[str, jax.Array]:
-        """The sums of `_summed`, and how often each class got each answer, "confusion" [C+1,C+1],
+    def summed(self, outputs: Any, batch: Batch, smoothing: Any) -> Sums:
+        """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
+        those that were read.
+        """
+        label = jnp.asarray(batch["label"])
+        real, known = label > 0, (label > 0) & (label <= outputs.shape[-1])
+        losses = cross_entropy(
+            outputs.astype(jnp.float32), jnp.where(known, label - 1, 0), smoothing
+        )
+        return {
+            "loss": jnp.where(known, losses, 0.0).sum(),
+            "tokens": self.counted(batch)["tokens"],
+            "rows": real.sum(),
+            "correct": ((outputs.argmax(axis=-1) == label - 1) & real).sum(),
+        }
+
+    def sums(self, params: Params, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> Sums:
+        """The sums of `summed`, and how often each class got each answer, "confusion" [C+1,C+1],
         the labels not known last.
         """
         logits, label = self.apply(params, batch, rngs=rngs), jnp.asarray(batch["label"])
@@ -174,11 +191,11 @@ class Classification(TextTask):
             jax.nn.one_hot, num_classes=len(self.data.classes.names) + 1, dtype=jnp.int32
         )
         return {
-            **_summed(logits, batch, smoothing),
+            **self.summed(logits, batch, smoothing),
             "confusion": one_hot(label - 1).T @ one_hot(logits.argmax(axis=-1)),
         }
 
-    def averaged(self, totals: Mapping[str, Any]) -> dict[str, float]:
+    def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per example with a known label, no smoothing), "accuracy" and "macro_f1"
         (labels not known count as one class).
         """
@@ -193,25 +210,6 @@ class Classification(TextTask):
         """The likeliest class, and its log probability."""
         chances = outputs - np.logaddexp.reduce(outputs)
         return Response(self.data.classes.names[int(chances.argmax())], float(chances.max()))
-
-
-def _summed(logits: Any, batch: Batch, smoothing: Any) -> dict[str, jax.Array]:
-    """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
-    those that were read.
-    """
-    label = jnp.asarray(batch["label"])
-    real, known = label > 0, (label > 0) & (label <= logits.shape[-1])
-    losses = cross_entropy(logits.astype(jnp.float32), jnp.where(known, label - 1, 0), smoothing)
-    read = sum(
-        (jnp.asarray(batch[side]) != PAD).sum() for side in ("source", "target") if side in batch
-    )
-    correct = (logits.argmax(axis=-1) == label - 1) & real
-    return {
-        "loss": jnp.where(known, losses, 0.0).sum(),
-        "tokens": jnp.asarray(read),
-        "rows": real.sum(),
-        "correct": correct.sum(),
-    }
 
 
 def macro_f1(confusion: np.ndarray) -> float:

@@ -17,7 +17,7 @@ import collections
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,40 +27,44 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.attention.protocol import LOSSES
 from attnlab.config import nodes
 from attnlab.data import text
-from attnlab.data.batching import Batch, Examples, Packed, evaluation_batches
-from attnlab.data.corpus import has_vocabularies, save_vocabularies
-from attnlab.data.streams import FIRST, Apart, Lanes, Turns, begun, lanes, widths
-from attnlab.data.vocabulary import EOS, PAD
+from attnlab.data.batching import evaluation_batches
+from attnlab.data.columns import IDS, Declared, Examples, Packed
+from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.decoding import Decoder, validate
-from attnlab.decoding.steps import largest
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
-from attnlab.systems.protocol import AttentionMap, LanguageModel
-from attnlab.tasks.continuation import continuing
+from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
+from attnlab.tasks.decoders import continuing
 from attnlab.tasks.models import (
     check_output_bias,
-    cross_entropy,
     shapes_of,
     system_factory,
-    with_output_bias,
+    token_rows,
+    token_scores,
+    tokens_or_rows,
 )
-from attnlab.tasks.protocol import Example, Response
+from attnlab.tasks.protocol import Axis, Response, TextExample, Typed
+from attnlab.tasks.reading import of_tokens, state_before
+from attnlab.tasks.texts import tokens_stored
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
 
 
-def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
+def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> LanguageModel:
     """The system of a config.
 
     Raises:
       UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no
         output bias where one is to be set.
     """
-    system: LanguageModel = system_factory(config, LanguageModel)(vocabulary=vocabulary)
+    factory = system_factory(config, LanguageModel)
+    system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
     shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
     if shapes.get(SAMPLES):
         raise UserError(
@@ -76,9 +80,9 @@ def build_system(config: ConfigDict, vocabulary: int) -> LanguageModel:
     return system
 
 
-class LanguageModelling:
+class LanguageModelling(Task[text.Texts, LanguageModel]):
     """Language modelling: every token of a text from those before it; see
-    `attnlab.tasks.protocol.Task`.
+    `attnlab.tasks.base.Task`.
 
     Attributes:
       config: see `configs/language_modelling.py`.
@@ -89,16 +93,24 @@ class LanguageModelling:
     systems: ClassVar[type[LanguageModel]] = LanguageModel
     schema: ClassVar[type[nodes.Run]] = nodes.LanguageModelling
     reads: ClassVar[str] = "texts"
-    measures: Mapping[str, Measure] = {
-        **{
-            "loss": Measure("min", low=0.0),
-            "perplexity": Measure("min", low=1.0),
-            "bits_per_character": Measure("min", low=0.0),
-        },
-        **{"accuracy": share("tokens"), "recall": share("tokens that can be recalled")},
+    loads = text.Texts
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "source": IDS,
+        "target": IDS,
+        "fresh": Declared("int32"),
+        "recalled": Declared("int32", ("T",), optional=True),
     }
-    """Of the class, all there may be; of an object, those its data can give: `recall` where the source tells which tokens those before
-    them determine, `bits_per_character` where no word is unknown, for such a word costs little and has as many characters as any."""
+    inputs = ("source",)
+    measures: Mapping[str, Measure | str] = {
+        "loss": Measure("min", low=0.0),
+        "perplexity": Measure("min", low=1.0),
+        "bits_per_character": Measure("min", low=0.0),
+        "accuracy": share("tokens"),
+        "recall": share("tokens that can be recalled"),
+    }
+    """Of the class, all there may be; of an object, those its data can give: `recall` where the
+    source tells which tokens those before them determine, `bits_per_character` where no word is
+    unknown, for such a word costs little and has as many characters as any."""
     evaluated: ClassVar[Sequence[str]] = tuple(measures)
     units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per token, ends of texts are tokens",
@@ -109,11 +121,10 @@ class LanguageModelling:
         "recall": "of the tokens that those before them determine",
     }
     examples: ClassVar[str] = "texts"
-    outputs: ClassVar[str] = ""
 
     def __init__(self, config: ConfigDict, data: text.Texts) -> None:
-        self.config, self.data = config, data
-        self.system = build_system(config, data.vocabulary.size)
+        self.special = data.vocabulary.special
+        super().__init__(config, data, build_system(config, data.vocabulary.size, self.special.pad))
         missing = {
             "recall": not data.recalled,
             "bits_per_character": any(not data.spelt(split) for split in data.ids),
@@ -121,18 +132,16 @@ class LanguageModelling:
         self.measures = {
             name: way for name, way in type(self).measures.items() if not missing.get(name)
         }
-        self._apart, self._settings = (
-            config.batch.texts == "apart",
-            validate(config.decoding, weights=False),
-        )
-        score, self._score_each = functools.partial(self._sums, smoothing=0.0), jax.jit(self._each)
-        self._score, self._score_all = (
-            jax.jit(score),
-            jax.jit(jax.vmap(score, in_axes=(0, None, 0))),
-        )
+        self._apart = config.batch.texts == "apart"
+        self._settings = validate(config.decoding, weights=False)
+        self.at_once = self._settings.batch
+        score = functools.partial(self._read, smoothing=0.0)
+        self._score_each = jax.jit(functools.partial(of_tokens, self.system))
+        self._score = jax.jit(score)
+        self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
-    @staticmethod
-    def check(config: ConfigDict) -> None:
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
         """Build the system with a stand-in vocabulary, so that a bad config fails before data is
         read.
         """
@@ -140,50 +149,31 @@ class LanguageModelling:
         validate(config.decoding, weights=False).check_room(config.batch.max_length)
 
     @classmethod
-    def load(
-        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
-    ) -> LanguageModelling:
-        """The task with its data read; the vocabulary comes from `workdir`, or without one from the
-        training split.
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> text.Texts:
+        """See `Task.read`.
 
         Raises:
-          UserError: bad config, unreadable data, a damaged, lost or other vocabulary.
+          UserError: unreadable data, a damaged or other vocabulary.
         """
-        if workdir is not None and not cls.saved(
-            workdir
-        ):  # never learned from whatever data is at hand: the ids would mean others
-            raise UserError(
-                f"{workdir} has lost its vocabulary; the 'train' command that made it learns it"
-                " again from the same data"
-            )
-        return cls(config, text.load(config.data, config.vocabulary, workdir, splits))
+        return text.load(config.data, config.vocabulary, workdir, splits)
 
-    # --- what the training loop asks for ---
+    # --- training ---
 
-    def init(self, key: jax.Array) -> Any:
-        """Fresh float32 parameters; for the output bias see `with_output_bias`."""
-        params = self.system.init(key, jnp.ones((1, 2), jnp.int32))["params"]
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """The tokens of all texts."""
         if "train" not in self.data.ids:
-            return params
-        return with_output_bias(
-            self.config, params, self.data.ids["train"].ids, self.data.vocabulary.size
-        )
-
-    def carried(self) -> None:
-        """The loss itself carries nothing."""
-
-    def follow(self, carried: Any, tracked: Any) -> None:
-        """Nothing."""
+            return None
+        return self.data.ids["train"].ids, self.data.vocabulary.size
 
     def remembered(self) -> Any:
         """What the model knows of every lane before the first step, where there are any; see
-        `loop.Remembering`.
+        `attnlab.training.protocol.Remembering`.
         """
         return self._before(self.config.batch.size)
 
     def loss(
         self,
-        params: Any,
+        params: Params,
         batch: Batch,
         key: jax.Array,
         carried: Any = None,
@@ -196,87 +186,64 @@ class LanguageModelling:
         `smoothing` replaces the configured rate; it may be an array.
         """
         smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
-        rngs = {"dropout": key, "sample": jax.random.fold_in(key, 1)}
-        sums, after = self._sums(params, batch, remembered, smoothing=smoothing, rngs=rngs)
+        sums, after = self._read(
+            params, batch, remembered, smoothing=smoothing, rngs=self.rngs(key)
+        )
         return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
+
+    def real(self, ids: Any) -> jax.Array:
+        """Which ids are no padding."""
+        return jnp.asarray(ids) != self.special.pad
 
     def weight(self, batch: Batch) -> jax.Array:
         """The number of tokens, or of rows that have any (`training.per="sentence"`: the sum over
         time, the mean over rows).
         """
-        real = jnp.asarray(batch["target"]) != PAD
-        return (
-            (real if self.config.training.per == "token" else real.any(axis=1))
-            .sum()
-            .astype(jnp.float32)
-        )
+        return tokens_or_rows(self.real(batch["target"]), self.config.training.per)
 
-    def batches(self, multiple: int, seed: int | None = None) -> Lanes | Turns | Apart:
-        """The training batches of this process; the order of texts apart is that of the configured
-        seed or another one.
-        """
-        shared: dict[str, Any] = {
-            "process_index": jax.process_index(),
-            "process_count": jax.process_count(),
-            "multiple": multiple,
-        }
-        ids, size, longest = (
-            self.data.ids["train"],
-            self.config.batch.size,
-            self.config.batch.max_length,
-        )
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Lanes | Turns | Apart:
+        """The order of texts apart is that of the seed."""
+        ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
+        longest, special = self.config.batch.max_length, self.special
         if self._apart:
-            return Apart(
-                ids,
-                size=size,
-                max_length=longest,
-                seed=self.config.seed if seed is None else seed,
-                **shared,
-            )
-        return lanes(self.config.batch.texts, ids, size=size, length=longest, **shared)
+            return Apart(ids, max_length=longest, seed=seed, special=special, **how)
+        return lanes(self.config.batch.texts, ids, length=longest, special=special, **how)
 
-    def evaluate(self, params: Any, split: str) -> dict[str, float]:
+    # --- scores ---
+
+    def passed(self, params: Params, split: str, stacked: bool = False) -> list[dict[str, Any]]:
+        """Each batch is scored with the state that the one before has left."""
+        score, state = self._score, self._before(self.at_once)
+        if stacked:
+            count = len(jax.tree.leaves(params)[0])
+            score, state = (
+                self._score_all,
+                jax.tree.map(lambda x: jnp.stack([x] * count), state),
+            )
+        found = []
+        for batch in self._in_turn(split):
+            sums, state = score(params, batch, state)
+            found.append(sums)
+        every: list[dict[str, Any]] = jax.device_get(found)
+        return every
+
+    def known(self, split: str) -> dict[str, Any]:
+        """Its characters, where every one is in its ids."""
+        spelt = self.data.spelt(split)
+        return {"characters": self.data.counts(split)["characters"]} if spelt else {}
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
         """ "loss" (nats per token, no smoothing), "perplexity", "accuracy" (of the next token),
         "bits_per_character", and "recall".
         """
-        return self._averaged(
-            split,
-            self._passed(
-                split, functools.partial(self._score, params), self._before(self._settings.batch)
-            ),
-        )
-
-    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
-        """`evaluate` for each of several models, whose parameters have a leading axis."""
-        count = len(jax.tree.leaves(params)[0])
-        first = jax.tree.map(lambda x: jnp.stack([x] * count), self._before(self._settings.batch))
-        found = self._passed(split, functools.partial(self._score_all, params), first)
-        return [
-            self._averaged(split, jax.tree.map(lambda x, i=i: x[i], found)) for i in range(count)
-        ]
-
-    # --- text ---
-
-    def save(self, workdir: Path) -> None:
-        """Keep with the run what its data alone would not give back: the vocabulary."""
-        save_vocabularies((self.data.vocabulary, self.data.vocabulary), workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether all that `save` keeps is there."""
-        return has_vocabularies(workdir)
-
-    def notes(self, batches: Lanes | Turns | Apart) -> list[str]:
-        """What a person should know about the data before training: sizes, unknown tokens, how they
-        are read, texts left out.
-        """
-        return [self.data.note(split) for split in self.data.ids] + (
-            [f"train: {batches.note}"] if batches.note else []
-        )
-
-    def size(self, split: str) -> int:
-        """The number of texts."""
-        return len(self.data.texts[split])
+        scores = token_scores(totals)
+        if "characters" in totals:
+            scores["bits_per_character"] = float(
+                totals["loss"] / math.log(2) / totals["characters"]
+            )
+        if "asked" in totals:
+            scores["recall"] = float(totals["recalled"] / max(totals["asked"], 1.0))
+        return scores
 
     def counts(self, split: str) -> dict[str, int]:
         """The number of tokens, ends of texts counted, and of those that the tokens before them
@@ -286,119 +253,104 @@ class LanguageModelling:
         recalled = {} if marks is None else {"tokens that can be recalled": int(marks.ids.sum())}
         return {"tokens": self.data.counts(split)["tokens"], **recalled}
 
-    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
         """The share of unknown tokens, beyond `evaluate`, and no texts."""
         counts = self.data.counts(split)
         return {"unknown": counts["unknown"] / counts["tokens"]}, []
 
-    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items | None:
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every text, its end counted; None of a single text. What is read before a text
         of a stream is not drawn with it.
         """
-        texts = len(self.data.texts[split])
+        texts = self.size(split)
         if texts < 2:
             return None
-        state, sums = (
-            self._before(self._settings.batch),
-            collections.defaultdict[str, np.ndarray](lambda: np.zeros(texts + 1)),
-        )
-        for batch in self._in_order(split, numbered=True):
+        state = self._before(self.at_once)
+        sums = collections.defaultdict[str, np.ndarray](lambda: np.zeros(texts + 1))
+        for batch in self._in_turn(split, numbered=True):
             numbers = batch.pop("text").reshape(-1)
             each, state = self._score_each(params, batch, state)
             for name, one in jax.device_get(each).items():
                 sums[name] += np.bincount(numbers, one.reshape(-1), texts + 1)
         totals = {name: one[1:] for name, one in sums.items()}  # 0 is padding
-        nats, right = (
-            np.stack([totals[name], totals["tokens"]], axis=1) for name in ("loss", "correct")
-        )
-        rows = {
-            "loss": ("ratio", nats),
-            "perplexity": ("perplexity", nats),
-            "accuracy": ("ratio", right),
-        }
+        rows = token_rows(totals)
         if self.data.spelt(split):
-            rows["bits_per_character"] = (
-                "bits",
-                np.stack([totals["loss"], self.data.characters(split)], axis=1),
-            )
+            spelt = np.stack([totals["loss"], self.data.characters(split)], axis=1)
+            rows["bits_per_character"] = "bits", spelt
         if "asked" in totals:
             rows["recall"] = "ratio", np.stack([totals["recalled"], totals["asked"]], axis=1)
         return Items.of(rows)
 
-    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
-        """Which of the lines have more than `limit` tokens, EOS counted; where texts are read in
-        pieces length is no matter.
-        """
-        return (
-            [i for i, ids in enumerate(self._read(lines)) if len(ids) > limit]
-            if self._apart
-            else []
-        )
+    # --- answers and maps ---
 
-    def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """What is read of each text: what stands before the first token of all, and its ids."""
+        first = np.int32(first_of(self.config.batch.texts, self.special))
+        ids = self.data.vocabulary.encode_all(lines)
+        return Examples(source=Packed((np.append(first, one) for one in ids), self.special.pad))
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """See `Task.longer_than`; where texts are read in pieces length is no matter."""
+        return super().longer_than(limit, lines) if self._apart else []
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
         """Each line as it is, and what the system writes after it up to the end of the line, by the
         method of `config.decoding`.
         """
-        prompts = self._read(lines)
-        batches = evaluation_batches(
-            Examples(prompts, prompts),
-            size=self._settings.batch,
-            buckets=widths(self.config.batch.max_length),
-        )
-        found = self._decoder(params, batches) if prompts else []
-        continued, every = self.data.vocabulary.continued, zip(lines, prompts, found, strict=True)
+        found = self._decoder(params, self._batched(asked))
+        continued, prompts = self.data.vocabulary.continued, asked.packed("source")
         return [
             [Response(continued(line, prompt[1:], one.tokens), one.score) for one in best]
-            for line, prompt, best in every
+            for line, prompt, best in zip(lines, prompts, found, strict=True)
         ]
 
-    def pictured(self, split: str, number: int) -> list[Example]:
+    def pictured(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts that are more than their end, as far as a picture
         shows them.
         """
         texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
         return [
-            (self.data.vocabulary.decode(ids[:PICTURED]), None)
+            TextExample(self.data.vocabulary.decode(ids[:PICTURED]))
             for ids in self.data.vocabulary.encode_all(texts)
         ]
 
-    def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
-        """The examples as they are; a second text is an error."""
-        if seconds := [second for _, second in examples if second is not None]:
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+        """The texts as they are; a second one is an error."""
+        if seconds := [second for _, second in typed if second is not None]:
             raise UserError(
                 f"a language model reads one text; leave out the second, {seconds[0]!r}"
             )
-        return list(examples)
+        return [TextExample(first) for first, _ in typed]
 
-    def maps(
-        self, params: Any, source: str, target: str | None = None
-    ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
-        """Every attention map of a text that is read from its beginning, [H,T,T] arrays, and the
-        tokens that are read ("source").
+    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """A text that is read from its beginning, and the tokens: those that are read ("source")
+        and those that are predicted ("target").
         """
-        (ids,) = self._read([source])
-        _, collected = self.system.apply({"params": params}, jnp.asarray(ids)[None], mutable=[MAPS])
-        found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
-        names = {
-            "source": self.data.vocabulary.tokens(ids),
-            "target": self.data.vocabulary.tokens([*ids[1:], EOS]),
+        ids = self.typed([example.source]).packed("source")[0]
+        tokens = self.data.vocabulary.tokens
+        return [ids[None]], {
+            "source": Axis(tokens(ids)),
+            "target": Axis(tokens([*ids[1:], self.special.eos])),
         }
-        return {
-            name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()
-        }, names
 
-    def _read(self, lines: Sequence[str]) -> list[np.ndarray]:
-        """What is read of each text: what stands before the first token of all, and its ids."""
-        return [
-            np.append(np.int32(FIRST[self.config.batch.texts]), ids)
-            for ids in self.data.vocabulary.encode_all(lines)
-        ]
+    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The tokens that are read and those that are predicted."""
+        return tokens_stored(axes)
 
-    def _in_order(self, split: str, numbered: bool = False) -> Iterator[Batch]:
+    # --- reading in pieces ---
+
+    def _batched(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
+        """Whole texts in batches, in widths of their own."""
+        longest = self.config.batch.max_length
+        return evaluation_batches(examples, size=self.at_once, buckets=widths(longest))
+
+    def _in_turn(self, split: str, numbered: bool = False) -> Iterator[HostBatch]:
         """A split in batches of `decoding.batch` rows, in the order in which they are to be read;
         `numbered`: with "text" [B,T], from 1.
         """
-        ids, size, beside = self.data.ids[split], self._settings.batch, {}
+        ids, beside = self.data.ids[split], {}
         if split in self.data.recalled:
             beside["recalled"] = self.data.recalled[split]
         if numbered:
@@ -406,121 +358,30 @@ class LanguageModelling:
                 np.full(length, number) for number, length in enumerate(ids.lengths, start=1)
             )
         if not self._apart:
-            every = lanes(
-                self.config.batch.texts,
-                ids,
-                size=size,
-                length=self.config.batch.max_length,
-                beside=beside,
-            )
+            size, length = self.at_once, self.config.batch.max_length
+            how: dict[str, Any] = {"size": size, "length": length, "special": self.special}
+            every = lanes(self.config.batch.texts, ids, beside=beside, **how)
             yield from map(every, range(every.batches_per_epoch))
             return
-        for rows, batch in evaluation_batches(
-            begun(ids), size=size, buckets=widths(self.config.batch.max_length)
-        ):
+        for rows, batch in self._batched(begun(ids, self.special)):
             width = batch["target"].shape[1]
             yield {
                 **batch,
-                "fresh": np.ones(size, np.int32),
+                "fresh": np.ones(len(rows), np.int32),
                 **{name: one.block(rows, width) for name, one in beside.items()},
             }
 
-    def _passed(
-        self, split: str, score: Callable[[Batch, Any], tuple[Any, Any]], state: Any
-    ) -> list[Any]:
-        """The sums of all batches of a split, each scored with the state that the one before
-        left.
-        """
-        found = []
-        for batch in self._in_order(split):
-            sums, state = score(batch, state)
-            found.append(sums)
-        return jax.device_get(found)
-
     def _before(self, rows: int) -> Any:
-        """A state of these shapes where there are lanes; what is in it is never read, for every row
-        of a first batch is fresh.
-        """
+        """A state of so many rows where there are lanes."""
         if self._apart:
             return None
-        params = jax.eval_shape(self.init, jax.random.key(0))
-        shapes = jax.eval_shape(
-            lambda one: self.system.apply({"params": one}, rows, method="start"), params
-        )
-        return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+        return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
 
-    def _sums(
-        self,
-        params: Any,
-        batch: Batch,
-        remembered: Any,
-        *,
-        smoothing: Any,
-        rngs: dict[str, jax.Array] | None = None,
-    ) -> tuple[dict[str, jax.Array], Any]:
-        """Sums over the tokens of a batch, "loss", "tokens", "correct" (and of those that can be
-        recalled), and the state after it.
-        """
-        each, after = self._each(params, batch, remembered, smoothing=smoothing, rngs=rngs)
+    def _read(self, params: Params, batch: Batch, remembered: Any, **how: Any) -> tuple[Sums, Any]:
+        """The sums of `reading.of_tokens`, and the state after a batch."""
+        each, after = of_tokens(self.system, params, batch, remembered, **how)
         return {name: one.sum() for name, one in each.items()}, after
-
-    def _each(
-        self,
-        params: Any,
-        batch: Batch,
-        remembered: Any,
-        *,
-        smoothing: Any = 0.0,
-        rngs: dict[str, jax.Array] | None = None,
-    ) -> tuple[dict[str, jax.Array], Any]:
-        """The same of every token, arrays [B,T], 0 at padding."""
-        apply = functools.partial(self.system.apply, {"params": params}, rngs=rngs)
-        source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
-        state = apply(len(source), method="start")
-        if remembered is not None:
-            state = jax.tree.map(
-                functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0), state, remembered
-            )
-        logits, after = apply(state, source, method="read")
-        real, logits = target != PAD, logits.astype(jnp.float32)
-        losses = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
-        guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(
-            target.shape
-        )  # argmax, in a tenth of the time
-        correct = (guessed == target) & real
-        each = {"loss": losses, "tokens": real, "correct": correct}
-        if "recalled" in batch:
-            asked = jnp.asarray(batch["recalled"]) != 0
-            each |= {"asked": asked, "recalled": correct & asked}
-        return each, None if remembered is None else after
-
-    def _averaged(self, split: str, sums: list[dict[str, Any]]) -> dict[str, float]:
-        """The scores of `evaluate`, from the sums of all batches."""
-        totals = {name: sum(float(one[name]) for one in sums) for name in sums[0]}
-        loss, accuracy = totals["loss"] / totals["tokens"], totals["correct"] / totals["tokens"]
-        scores = {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy}
-        if self.data.spelt(split):
-            scores["bits_per_character"] = (
-                totals["loss"] / math.log(2) / self.data.counts(split)["characters"]
-            )
-        return {
-            **scores,
-            **(
-                {"recall": totals["recalled"] / max(totals["asked"], 1.0)}
-                if "asked" in totals
-                else {}
-            ),
-        }
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
-        return continuing(self.system, self._settings)
-
-
-def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:
-    """Rows [B,...] of `start` where a text begins, what is remembered elsewhere, in the precision
-    of `start`.
-    """
-    return jnp.where(
-        fresh.reshape(-1, *[1] * (start.ndim - 1)), start, remembered.astype(start.dtype)
-    )
+        return continuing(self.system, self._settings, self.special)

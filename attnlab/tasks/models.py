@@ -152,3 +152,29 @@ def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.A
     if isinstance(smoothing, int | float) and smoothing == 0.0:
         return total - picked
     return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)
+
+
+def tokens_or_rows(real: jax.Array, per: str) -> jax.Array:
+    """The number of real tokens, or of rows that have any, given which tokens [B,T] are real: what
+    a loss per "token" or per "sentence" (the sum over time, the mean over rows) is divided by.
+    """
+    return (real if per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
+
+
+def token_scores(totals: Mapping[str, Any]) -> dict[str, float]:
+    """ "loss" per token, "perplexity" and "accuracy", from sums "loss", "tokens" and "correct"."""
+    loss = float(totals["loss"] / totals["tokens"])
+    accuracy = float(totals["correct"] / totals["tokens"])
+    return {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy}
+
+
+def token_rows(sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
+    """Rule and rows of `token_scores`, see `attnlab.records.items`, from the same sums [N] of each
+    example.
+    """
+    nats, right = (np.stack([sums[name], sums["tokens"]], axis=1) for name in ("loss", "correct"))
+    return {
+        "loss": ("ratio", nats),
+        "perplexity": ("perplexity", nats),
+        "accuracy": ("ratio", right),
+    }

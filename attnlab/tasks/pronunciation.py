@@ -9,7 +9,7 @@ A word that the data gives several pronunciations is answered once, and the near
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,13 +25,13 @@ class Pronunciation(Translation):
     see `configs/g2p.py`.
     """
 
-    schema = nodes.Pronunciation
-    measures: Mapping[str, Measure] = {
+    schema: ClassVar[type[nodes.Run]] = nodes.Pronunciation
+    measures: Mapping[str, Measure | str] = {
         **TEACHER_FORCED,
         "phoneme_error_rate": Measure("min", low=0.0),  # there may be more edits than phonemes
         "word_error_rate": share("words", better="min"),
     }
-    units: Mapping[str, str] = {
+    units: ClassVar[Mapping[str, str]] = {
         "loss": "nats per phoneme, ends of words counted",
         "accuracy": "next phoneme, teacher-forced",
         "phoneme_error_rate": "edits / phonemes of the nearest pronunciation",

@@ -1,4 +1,4 @@
-"""The base of tasks that answer a text, or a pair of texts: all that `Task` asks but what an answer
+"""The base of tasks that answer a text, or a pair of texts: all that a task asks but what an answer
 is, what it costs and how it scores.
 
 `attnlab.tasks.classification` is one such task. A task of one's own whose answers are numbers says
@@ -11,11 +11,10 @@ gives for each.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,20 +22,21 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.attention.protocol import LOSSES
 from attnlab.config import nodes
 from attnlab.data import labelled
-from attnlab.data.batching import Batch, Examples, TrainBatches, evaluation_batches
+from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import PAD, AttentionMap, Classifier
+from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
 from attnlab.tasks.models import shapes_of, system_factory
-from attnlab.tasks.protocol import Example, Response
+from attnlab.tasks.protocol import Axis, Response, TextExample, Typed
 
-ROWS = 64  # of a batch in evaluation
+SIDES = ("source", "target")
 
 
 def factory_of(config: ConfigDict, sentences: int) -> Any:
@@ -80,8 +80,8 @@ def _reading(sentences: int) -> list[str]:
     return [name for name, one in found if issubclass(one, Classifier) and sentences in one.texts]
 
 
-class TextTask:
-    """Base of the tasks of labelled texts, see `attnlab.tasks.protocol.Task`; one object for a run.
+class TextTask(Task[labelled.LabelledTexts, Classifier]):
+    """Base of the tasks of labelled texts, see `attnlab.tasks.base.Task`; one object for a run.
 
     Attributes:
       numbers: C of the system that `build` makes.
@@ -93,27 +93,32 @@ class TextTask:
     systems: ClassVar[type[Classifier]] = Classifier
     schema: ClassVar[type[nodes.Run]] = nodes.Classification
     reads: ClassVar[str] = "labelled"
-    measures: ClassVar[Mapping[str, Measure | str]] = {"loss": Measure("min")}
+    loads = labelled.LabelledTexts
+    kept: ClassVar[str] = "vocabulary or labels"
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "source": IDS,
+        "target": Declared("int32", ("T",), optional=True),
+        "label": Declared("float32", None),
+    }
+    measures: Mapping[str, Measure | str] = {"loss": Measure("min")}
     evaluated: ClassVar[Sequence[str]] = ("loss",)
-    units: ClassVar[Mapping[str, str]] = {}
-    examples: ClassVar[str] = "examples"
     outputs: ClassVar[str] = "predictions.tsv"
     numbers: ClassVar[int] = 1
 
-    carried: Callable[[], Any] = staticmethod(lambda: None)
-    follow: Callable[[Any, Any], Any] = staticmethod(lambda carried, tracked: None)
-
     def __init__(
-        self, config: ConfigDict, data: labelled.LabelledTexts, system: Classifier | None = None
+        self,
+        config: ConfigDict,
+        data: labelled.LabelledTexts,
+        system: Classifier | None = None,
+        auxiliary: Auxiliary | None = None,
     ) -> None:
-        self.config, self.data = config, data
-        self.system: Classifier = (
-            self.build(config, data.vocabulary.size, data.classes.sentences)
-            if system is None
-            else system
-        )
-        score = functools.partial(self.sums, smoothing=0.0)
-        self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
+        self.inputs = SIDES[: data.classes.sentences]
+        self.special = data.vocabulary.special
+        if system is None:
+            system = self.build(
+                config, data.vocabulary.size, data.classes.sentences, pad_id=self.special.pad
+            )
+        super().__init__(config, data, system, auxiliary)
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
     # --- what a task of one's own says ---
@@ -127,15 +132,13 @@ class TextTask:
         """
         raise NotImplementedError
 
-    def sums(
-        self, params: Any, batch: Batch, smoothing: Any = 0.0, rngs: Any = None
-    ) -> dict[str, jax.Array]:
+    def sums(self, params: Params, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> Sums:
         """Sums over the real rows of a batch (`real`), "loss" among them; `batch["label"]` has the
         answers [B,...], 0 where no row is.
         """
         raise NotImplementedError
 
-    def averaged(self, totals: Mapping[str, Any]) -> dict[str, float]:
+    def averaged(self, totals: Totals) -> dict[str, float]:
         """The scores `evaluated` of a split, "loss" first, from the sums over all of its rows;
         "rows" is among them.
         """
@@ -148,7 +151,9 @@ class TextTask:
     # --- from a config to a task ---
 
     @classmethod
-    def build(cls, config: ConfigDict, vocabulary: int, sentences: int) -> Classifier:
+    def build(
+        cls, config: ConfigDict, vocabulary: int, sentences: int, pad_id: int = 0
+    ) -> Classifier:
         """The system of a config, with `numbers` outputs.
 
         Raises:
@@ -156,7 +161,7 @@ class TextTask:
             does not add; a weight in `auxiliary`.
         """
         system: Classifier = factory_of(config, sentences)(
-            vocabulary=vocabulary, classes=cls.numbers
+            vocabulary=vocabulary, classes=cls.numbers, pad_id=pad_id
         )
         made = handed_out(system, sentences)
         for collection, what in (
@@ -181,40 +186,25 @@ class TextTask:
         cls.build(config, 8, sentences_of(config))
 
     @classmethod
-    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
-        """The task with its data read; the vocabulary comes from `workdir`, or without one from the
-        training split.
+    def read(
+        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
+    ) -> labelled.LabelledTexts:
+        """See `Task.read`.
 
         Raises:
-          UserError: bad config, unreadable data, a label that `answer` refuses, a damaged or lost
-            vocabulary.
+          UserError: unreadable data, a label that `answer` refuses, a damaged vocabulary.
         """
-        cls.check_saved(workdir)
-        return cls(
-            config, labelled.load(config.data, config.vocabulary, workdir, splits, cls.answer)
-        )
+        return labelled.load(config.data, config.vocabulary, workdir, splits, cls.answer)
 
-    @classmethod
-    def check_saved(cls, workdir: Path | None) -> None:
-        """`UserError` for a run that has lost what `save` kept: learned from whatever data is at
-        hand, the ids would mean others.
-        """
-        if workdir is not None and not cls.saved(workdir):
-            raise UserError(
-                f"{workdir} has lost its vocabulary or labels; the 'train' command that made it"
-                " learns them again"
-            )
-
-    # --- what the training loop asks for ---
-
-    def init(self, key: jax.Array) -> Any:
-        """Fresh float32 parameters."""
-        return self.system.init(key, *[jnp.ones((1, 2), jnp.int32)] * self.data.classes.sentences)[
-            "params"
-        ]
+    # --- training ---
 
     def loss(
-        self, params: Any, batch: Batch, key: jax.Array, carried: Any = None, smoothing: Any = None
+        self,
+        params: Params,
+        batch: Batch,
+        key: jax.Array,
+        carried: Any = None,
+        smoothing: Any = None,
     ) -> tuple[jax.Array, dict[str, Any]]:
         """The "loss" of `sums` with dropout, and `counted` beside it; `smoothing` replaces the
         configured rate.
@@ -229,68 +219,18 @@ class TextTask:
         """The number of examples."""
         return self.real(batch).sum().astype(jnp.float32)
 
-    def batches(self, multiple: int, seed: int | None = None) -> TrainBatches:
-        """The training batches of this process, in the order of the configured seed or another
-        one.
-        """
-        shared = {"process_index": jax.process_index(), "process_count": jax.process_count()}
-        seed = self.config.seed if seed is None else seed
-        return TrainBatches(
-            self.data.examples["train"], **self.config.batch, seed=seed, multiple=multiple, **shared
-        )
+    def real(self, batch: Batch) -> jax.Array:
+        """[B] bool, False for rows of padding; every text has its end, so its first id is none."""
+        return jnp.asarray(batch["source"])[:, 0] != self.special.pad
 
-    def evaluate(self, params: Any, split: str) -> dict[str, float]:
-        """The scores `evaluated`; nothing is dropped or smoothed."""
-        return self.averaged(
-            self._totals(
-                [jax.device_get(self._score(params, batch)) for _, batch in self._of(split)], split
-            )
-        )
+    def counted(self, batch: Batch) -> dict[str, jax.Array]:
+        """ "tokens", those that are read, and "rows", those that are real."""
+        read = sum((jnp.asarray(batch[side]) != self.special.pad).sum() for side in self.inputs)
+        return {"tokens": jnp.asarray(read), "rows": self.real(batch).sum()}
 
-    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
-        """`evaluate` for each of several models, whose parameters have a leading axis."""
-        sums = [jax.device_get(self._score_all(params, batch)) for _, batch in self._of(split)]
-        several = range(len(sums[0]["loss"]))
-        return [
-            self.averaged(
-                self._totals([jax.tree.map(lambda x, i=i: x[i], one) for one in sums], split)
-            )
-            for i in several
-        ]
+    # --- scores ---
 
-    def save(self, workdir: Path) -> None:
-        """Keep with the run what its data alone would not give back: vocabulary and labels."""
-        labelled.save(self.data, workdir)
-
-    @staticmethod
-    def saved(workdir: Path) -> bool:
-        """Whether all that `save` keeps is there."""
-        return labelled.saved(workdir)
-
-    def notes(self, batches: TrainBatches) -> list[str]:
-        """What a person should know about the data before training: sizes, unknown tokens, labels,
-        texts left out.
-        """
-        lines = [f"{split}: {self.data.about(split)}" for split in self.data.rows]
-        if batches.left_out:
-            limit = self.config.batch.max_length
-            lines.append(
-                f"train: {batches.left_out:,} examples longer than batch.max_length={limit} tokens"
-                " are left out, none is cut"
-            )
-        return lines
-
-    # --- text ---
-
-    def size(self, split: str) -> int:
-        """The number of examples."""
-        return len(self.data.rows[split])
-
-    def counts(self, split: str) -> Mapping[str, int]:
-        """Nothing beside the examples."""
-        return {}
-
-    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items | None:
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """A row for every example, of each measure that is the mean over examples of what `sums`
         has under its name; else None.
 
@@ -298,125 +238,50 @@ class TextTask:
         the numbers that it answers with.
         """
 
-        def single(row: Batch) -> dict[str, jax.Array]:
+        def single(row: Batch) -> Sums:
             return self.sums(params, {name: one[None] for name, one in row.items()}, 0.0)
 
-        each = jax.jit(jax.vmap(single))
-        found = [(rows >= 0, jax.device_get(each(batch))) for rows, batch in self._of(split)]
-        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in self._of(split)]))
+        each, batches = jax.jit(jax.vmap(single)), self.in_order(self.of_split(split))
+        found = [(rows >= 0, jax.device_get(each(batch))) for rows, batch in batches]
+        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in batches]))
         sums = {
             name: np.concatenate([one[name][real] for real, one in found]).astype(np.float64)[order]
             for name in found[0][1]
         }
         scores = self.averaged(
-            self._totals([{name: one.sum(axis=0) for name, one in sums.items()}], split)
+            self.totals([{name: one.sum(axis=0) for name, one in sums.items()}], split)
         )
-        means = {
-            name: one
+        rows = {
+            name: ("ratio", np.stack([one, np.ones_like(one)], axis=1))
             for name, one in sums.items()
             if name in scores and one.ndim == 1 and math.isclose(scores[name], one.mean())
         }
-        return (
-            Items.of(
-                {
-                    name: ("ratio", np.stack([one, np.ones_like(one)], axis=1))
-                    for name, one in means.items()
-                }
-            )
-            if means
-            else None
-        )
+        return Items.of(rows) if rows else None
 
-    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
         """No scores beyond `evaluate`, and "label TAB answer" of every example."""
-        answers = self.answers(params, self.data.examples[split])
+        answers = self.answered(params, self.of_split(split))
         return {}, [
             f"{label}\t{one.text}"
             for (_, label), one in zip(self.data.rows[split], answers, strict=True)
         ]
 
-    def respond(self, params: Any, lines: Sequence[str]) -> list[list[Response]]:
-        """The answer to each line; a line has one text, or two with a tab between them."""
-        return [[best] for best in self.answers(params, self.encoded(list(map(self.texts, lines))))]
-
-    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
-        """Which of the lines have a text of more than `limit` tokens, EOS counted."""
-        return (
-            np.flatnonzero(self.encoded(list(map(self.texts, lines))).lengths > limit).tolist()
-            if lines
-            else []
-        )
-
-    def pictured(self, split: str, number: int) -> list[Example]:
-        """The first examples of a split."""
-        return [
-            (texts[0], texts[1] if len(texts) > 1 else None)
-            for texts, _ in self.data.rows[split][:number]
+    def outputs_of(self, params: Params, examples: Examples) -> np.ndarray:
+        """The system's outputs [N,C] for N examples, float32."""
+        found = [
+            (rows, np.asarray(self._outputs(params, batch)))
+            for rows, batch in self.in_order(examples)
         ]
+        outputs = np.zeros((len(examples), *found[0][1].shape[1:]), np.float32)
+        for rows, each in found:
+            outputs[rows[rows >= 0]] = each[rows >= 0]
+        return outputs
 
-    def completed(self, params: Any, examples: Sequence[Example]) -> list[Example]:
-        """The examples, a pair on one line split at its tab; raises `UserError` where a text is
-        missing or too many.
-        """
-        lines = [source if target is None else f"{source}\t{target}" for source, target in examples]
-        return [(first, second[0] if second else None) for first, *second in map(self.texts, lines)]
+    def answered(self, params: Params, examples: Examples) -> list[Response]:
+        """What is answered to every example."""
+        return list(map(self.written, self.outputs_of(params, examples))) if len(examples) else []
 
-    def maps(
-        self, params: Any, source: str, target: str | None
-    ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
-        """Every attention map of one example, and the tokens of the sequences that the maps are
-        between.
-
-        Returns:
-          Maps by name, [H,Tq,Tk], and tokens by sequence: "source", of a pair "target_in", and
-          "hops", which are numbered.
-        """
-        example = self.encoded([(source,) if target is None else (source, target)])
-        ids = {
-            name: side[0]
-            for name, side in zip(("source", "target_in"), example.packed, strict=False)
-        }
-        _, collected = self.system.apply(
-            {"params": params}, *(jnp.asarray(one)[None] for one in ids.values()), mutable=[MAPS]
-        )
-        found = jax.device_get(self.system.maps(collected.get(MAPS, {})))  # type: ignore[union-attr]  # none without attention
-        names = {name: self.data.vocabulary.tokens(one) for name, one in ids.items()}
-        hops = max(
-            (one.weights.shape[2] for one in found.values() if one.query == "hops"), default=0
-        )
-        names["hops"] = [f"hop {number}" for number in range(1, hops + 1)]
-        return {
-            name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()
-        }, names
-
-    # --- what these are made of, for a task of one's own too ---
-
-    def apply(self, params: Any, batch: Batch, **how: Any) -> Any:
-        """The outputs [B,C] of the system for the texts of a batch; `how` goes to
-        `linen.Module.apply`.
-        """
-        texts = (
-            jnp.asarray(batch[side]) for side in ("source", "target")[: self.data.classes.sentences]
-        )
-        return self.system.apply({"params": params}, *texts, **how)
-
-    def real(self, batch: Batch) -> jax.Array:
-        """[B] bool, False for rows of padding; every text has its end, so its first id is none."""
-        return jnp.asarray(batch["source"])[:, 0] != PAD
-
-    def counted(self, batch: Batch) -> dict[str, jax.Array]:
-        """ "tokens", those that are read, and "rows", those that are real."""
-        read = sum(
-            (jnp.asarray(batch[side]) != PAD).sum()
-            for side in ("source", "target")
-            if side in batch
-        )
-        return {"tokens": jnp.asarray(read), "rows": self.real(batch).sum()}
-
-    @staticmethod
-    def rngs(key: jax.Array) -> dict[str, jax.Array]:
-        """The random streams of a step."""
-        return {"dropout": key, "sample": jax.random.fold_in(key, 1)}
+    # --- answers and maps ---
 
     def texts(self, line: str) -> tuple[str, ...]:
         """The texts of a line; `UserError` for too few, too many, or one of nothing but blanks."""
@@ -432,28 +297,44 @@ class TextTask:
         """The ids of texts that have no label."""
         return labelled.unlabelled(self.data.vocabulary, self.data.classes, texts)
 
-    def answers(self, params: Any, examples: Examples) -> list[Response]:
-        """What is answered to every example."""
-        return list(map(self.written, self.outputs_of(params, examples))) if len(examples) else []
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """A line has one text, or two with a tab between them."""
+        return self.encoded(list(map(self.texts, lines)))
 
-    def outputs_of(self, params: Any, examples: Examples) -> np.ndarray:
-        """The system's outputs [N,C] for N examples, float32."""
-        found = [
-            (rows, np.asarray(self._outputs(params, batch)))
-            for rows, batch in self._in_order(examples)
-        ]
-        outputs = np.zeros((len(examples), *found[0][1].shape[1:]), np.float32)
-        for rows, each in found:
-            outputs[rows[rows >= 0]] = each[rows >= 0]
-        return outputs
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """One answer to each line."""
+        return [[best] for best in self.answered(params, asked)]
 
-    def _in_order(self, examples: Examples) -> list[tuple[np.ndarray, Batch]]:
-        return evaluation_batches(examples, size=ROWS, buckets=self.config.batch.buckets)
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        """The first examples of a split."""
+        return [TextExample(*texts) for texts, _ in self.data.rows[split][:number]]
 
-    def _of(self, split: str) -> list[tuple[np.ndarray, Batch]]:
-        return self._in_order(self.data.examples[split])
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+        """The examples, a pair on one line split at its tab; raises `UserError` where a text is
+        missing or too many.
+        """
+        lines = [source if target is None else f"{source}\t{target}" for source, target in typed]
+        return [TextExample(*self.texts(line)) for line in lines]
 
-    def _totals(self, sums: Sequence[Mapping[str, Any]], split: str) -> dict[str, Any]:
-        """Added up over batches, in float64; and "rows"."""
-        added = {name: sum(np.asarray(one[name], np.float64) for one in sums) for name in sums[0]}
-        return {"rows": self.size(split), **added}
+    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """The ids of the texts; "source" and, of pairs, "target_in"."""
+        texts = tuple(text for text in example if text is not None)
+        read = [one.block(np.arange(1), len(one[0])) for one in self.encoded([texts]).sequences]
+        return read, {
+            name: Axis(self.data.vocabulary.tokens(one[0]))
+            for name, one in zip(("source", "target_in"), read, strict=False)
+        }
+
+    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The tokens of both texts."""
+        return tokens_stored(axes)
+
+
+def tokens_stored(axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+    """The tokens that are kept beside maps: of what is read, and of what is predicted or else the
+    second text.
+    """
+    second = axes.get("target", axes.get("target_in", Axis(())))
+    return {"source_tokens": axes["source"].labels, "target_tokens": second.labels}

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import flax.jax_utils
 import jax
@@ -24,10 +24,13 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attnlab.errors import UserError, nearest
-from attnlab.training.step import TrainState
+from attnlab.training.step import Batch, Sums, TrainState, Tree
 
 AXIS = "data"
-Step = Callable[..., tuple[Any, Any]]
+Step: TypeAlias = Callable[..., tuple[TrainState, Sums]]
+Program: TypeAlias = Callable[[TrainState, Batch], tuple[TrainState, Sums]]
+HostBatch: TypeAlias = Mapping[str, np.ndarray]
+Of = TypeVar("Of")
 
 
 class Backend(Protocol):
@@ -39,23 +42,23 @@ class Backend(Protocol):
     """
 
     count: int
-    about: dict[str, Any]
+    about: dict[str, int]
 
-    def place(self, state: Any) -> Any:
+    def place(self, state: TrainState) -> TrainState:
         """Host state (arrays without a device axis) to its place on the devices."""
 
-    def fetch(self, tree: Any) -> Any:
+    def fetch(self, tree: Of) -> Of:
         """Any placed tree (a state or metrics) to host numpy arrays, without a device axis."""
 
-    def one(self, tree: Any) -> Any:
+    def one(self, tree: Of) -> Of:
         """A placed tree as plain arrays for work on one device (evaluation), without copying
         where it can.
         """
 
-    def feed(self, batch: dict[str, np.ndarray]) -> Any:
+    def feed(self, batch: HostBatch) -> Batch:
         """This process's rows of the global batch, as the compiled step wants them."""
 
-    def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """Compile `step(state, batch, axis_name)` for these shapes; the state's buffers are
         donated.
         """
@@ -68,9 +71,9 @@ class PmapBackend:
         self.devices = devices
         self.local = [device for device in devices if device.process_index == jax.process_index()]
         self.count = len(devices)
-        self.about: dict[str, Any] = {}
+        self.about: dict[str, int] = {}
 
-    def place(self, state: Any) -> Any:
+    def place(self, state: TrainState) -> TrainState:
         """See `Backend.place`."""
         rest, of_rows = _apart(state)
         # pmap's own axis name: under another one the second step would compile anew
@@ -85,7 +88,7 @@ class PmapBackend:
 
         return _joined(placed, jax.tree.map(dealt, of_rows))
 
-    def fetch(self, tree: Any) -> Any:
+    def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
         rest, of_rows = _apart(tree)
 
@@ -96,17 +99,17 @@ class PmapBackend:
 
         return _joined(jax.device_get(self.one(rest)), jax.tree.map(collected, of_rows))
 
-    def one(self, tree: Any) -> Any:
+    def one(self, tree: Of) -> Of:
         """See `Backend.one`."""
         return jax.tree.map(_of_one_device, tree)
 
-    def feed(self, batch: dict[str, np.ndarray]) -> Any:
+    def feed(self, batch: HostBatch) -> Batch:
         """See `Backend.feed`."""
         return {
             name: rows.reshape(len(self.local), -1, *rows.shape[1:]) for name, rows in batch.items()
         }
 
-    def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""
         axis = (
             AXIS if self.count > 1 else None
@@ -135,9 +138,9 @@ class MeshBackend:
         self.rows = NamedSharding(self.mesh, PartitionSpec(AXIS))
         self.of_state = self.replicated
         self.count = len(devices)
-        self.about: dict[str, Any] = {}
+        self.about: dict[str, int] = {}
 
-    def place(self, state: Any) -> Any:
+    def place(self, state: TrainState) -> TrainState:
         """See `Backend.place`."""
 
         def put(x: Any, sharding: NamedSharding) -> jax.Array:
@@ -146,22 +149,22 @@ class MeshBackend:
 
         return jax.tree.map(put, state, self._shardings(state))
 
-    def fetch(self, tree: Any) -> Any:
+    def fetch(self, tree: Of) -> Of:
         """See `Backend.fetch`."""
         rest, of_rows = _apart(tree)
         return _joined(jax.device_get(self.one(rest)), jax.tree.map(_of_all_processes, of_rows))
 
-    def one(self, tree: Any) -> Any:
+    def one(self, tree: Of) -> Of:
         """See `Backend.one`."""
         return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
-    def feed(self, batch: dict[str, np.ndarray]) -> Any:
+    def feed(self, batch: HostBatch) -> Batch:
         """See `Backend.feed`."""
         return jax.tree.map(
             lambda rows: jax.make_array_from_process_local_data(self.rows, rows), batch
         )
 
-    def compile(self, step: Step, state: Any, batch: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """See `Backend.compile`."""
         of_state = self._shardings(state)
         compiled = jax.jit(
@@ -172,7 +175,7 @@ class MeshBackend:
         )
         return compiled.lower(state, batch).compile()
 
-    def _shardings(self, state: Any) -> Any:
+    def _shardings(self, state: TrainState) -> TrainState:
         """Where each array of a state lies."""
         rest, of_rows = _apart(state)
         return _joined(
@@ -197,12 +200,12 @@ class Spread(MeshBackend):
         self.trials = trials
         self.about = {"stacked": trials}
 
-    def one(self, tree: Any) -> Any:
+    def one(self, tree: Of) -> Of:
         """See `Backend.one`; the trials stay where they are."""
         return tree
 
 
-def _apart(tree: Any) -> tuple[Any, Any]:
+def _apart(tree: Tree) -> tuple[Tree, Tree]:
     """A tree without what it remembers of the rows of the batch, and that; only a training state
     remembers anything.
     """
@@ -213,7 +216,7 @@ def _apart(tree: Any) -> tuple[Any, Any]:
     )
 
 
-def _joined(rest: Any, of_rows: Any) -> Any:
+def _joined(rest: Tree, of_rows: Tree) -> Tree:
     """The tree again."""
     return rest.replace(remembered=of_rows) if isinstance(rest, TrainState) else rest
 
@@ -288,7 +291,7 @@ def equal_to_first(texts: Sequence[str]) -> list[bool]:
     return [bool(same) for same in (of_first(mine) == mine).all(axis=1)]
 
 
-def of_first(tree: Any) -> Any:
+def of_first(tree: Of) -> Of:
     """What process 0 has, in all processes, bit for bit; every process must come here with arrays
     of these shapes and dtypes.
     """

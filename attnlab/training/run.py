@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
@@ -30,9 +30,11 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training.interrupt import Interrupt
+from attnlab.training.protocol import Batches, Runnable
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
+    from attnlab.training.parallel import Backend
 
 
 def start_jax() -> None:
@@ -56,7 +58,7 @@ def start_jax() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def check(kind: Any, config: ConfigDict) -> None:
+def check(kind: type[Runnable], config: ConfigDict) -> None:
     """Check all of a config that needs no data, for a class of tasks.
 
     Raises:
@@ -78,7 +80,7 @@ def check(kind: Any, config: ConfigDict) -> None:
     check_own(config.optimizer, config.schedule, steps=config.training.steps)
 
 
-def check_scores(task: Any) -> None:
+def check_scores(task: Runnable) -> None:
     """Check that a task has, of the data it has read, the score that chooses the checkpoint, and
     counts its shares; `UserError`.
     """
@@ -107,15 +109,15 @@ class Prepared:
 
     config: ConfigDict
     workdir: Path
-    task: Any
-    batches: Any
-    place: Any
+    task: Runnable
+    batches: Batches
+    place: Backend
     code: Code | None = None
 
     @classmethod
     def prepare(
         cls,
-        kind: Any,
+        kind: type[Runnable],
         config: ConfigDict,
         workdir: Path,
         splits: Sequence[str],
@@ -316,7 +318,7 @@ def _begun(workdir: Path, config: ConfigDict) -> Manifest | None:
     return manifest
 
 
-def _kept(task: Any) -> list[str]:
+def _kept(task: Runnable) -> list[str]:
     """What a task keeps with a run, as digests of the files in their order."""
     with tempfile.TemporaryDirectory() as folder:
         task.save(Path(folder))

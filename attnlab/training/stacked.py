@@ -18,15 +18,13 @@ until no other can move, and then all that wait are evaluated at once.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,39 +34,16 @@ from ml_collections import ConfigDict
 from attnlab.progress import Progress
 from attnlab.records.attempts import Attempt
 from attnlab.records.measures import declared
-from attnlab.training.hyperparameters import SMOOTHING, differing, signature
+from attnlab.training.hyperparameters import SMOOTHING, signature
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import (
-    Batches,
-    Journal,
-    Outcome,
-    Task,
-    first_states,
-    remembered,
-    saved_like,
-    shapes_of,
-    spoken,
-    why_stopped,
-)
+from attnlab.training.journal import Journal, Shapes, shapes_of, spoken
+from attnlab.training.loop import Outcome, why_stopped
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.parallel import Spread, Step
-from attnlab.training.step import Sums, make_step
-
-Batch = dict[str, np.ndarray]
-
-
-class Stackable(Task, Protocol):
-    """A task that several models can learn at once."""
-
-    def loss(
-        self, params: Any, batch: Any, key: jax.Array, carried: Any = None, smoothing: Any = None
-    ) -> tuple[jax.Array, Sums]:
-        """See `step.Loss`; `smoothing`, an array, replaces the configured label smoothing. Given
-        only where trials differ in it.
-        """
-
-    def evaluate_stacked(self, params: Any, split: str) -> list[dict[str, float]]:
-        """`evaluate` for each of several models, whose parameters have a leading axis."""
+from attnlab.training.parallel import Program, Spread, Step
+from attnlab.training.protocol import Batches, Stackable, Task
+from attnlab.training.states import first_states, saved_like
+from attnlab.training.step import Sums, TrainState, make_step
+from attnlab.training.turns import Batch, Feed, draws, turn
 
 
 @dataclasses.dataclass(eq=False)
@@ -161,51 +136,6 @@ def train(
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Feed:
-    """What the program takes besides the state.
-
-    Attributes:
-      slots: length of the trial axis; behind the trials there may be idle ones, so that devices
-        have equally many.
-      numbers: those that differ, [slots] float32 by dotted name.
-    """
-
-    slots: int
-    numbers: dict[str, np.ndarray]
-
-    @classmethod
-    def of(cls, configs: Sequence[ConfigDict], slots: int) -> Feed:
-        """For these trials; an idle slot has the numbers of the first."""
-        columns = {
-            name: [*values, *values[:1] * (slots - len(values))]
-            for name, values in differing(configs).items()
-        }
-        return cls(
-            slots, {name: np.asarray(values, np.float32) for name, values in columns.items()}
-        )
-
-    def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Any]:
-        """The batches of those that move, padded to the largest, who they are, and the numbers."""
-        one = next(iter(batches.values()))
-        room = {
-            name: tuple(
-                map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True))
-            )
-            for name in one
-        }
-        together = {
-            name: np.zeros((self.slots, *shape), one[name].dtype) for name, shape in room.items()
-        }
-        moves = np.zeros(self.slots, bool)
-        for i, batch in batches.items():
-            moves[i] = True
-            for name, rows in batch.items():
-                corner: tuple[Any, ...] = (i, *map(slice, rows.shape))
-                together[name][corner] = rows
-        return {"batch": together, "moves": moves, "numbers": self.numbers}
-
-
 class Stack:
     """The state of all trials on the devices, and what happens to it.
 
@@ -219,7 +149,7 @@ class Stack:
         configs: Sequence[ConfigDict],
         task: Stackable,
         members: list[Member],
-        hosts: Sequence[Any],
+        hosts: Sequence[TrainState],
         place: Spread,
         progress: Progress,
     ) -> None:
@@ -227,7 +157,7 @@ class Stack:
         self._feed = Feed.of(configs, -(-len(members) // place.count) * place.count)
         self._pads = not draws(task, hosts[0].params, members[0].batch)
         self._step: Step = make_stacked_step(configs[0], task)
-        self._programs: dict[Any, Any] = {}
+        self._programs: dict[Shapes, Program] = {}
         idle = [hosts[0]] * (self._feed.slots - len(members))
         self._state = place.place(jax.tree.map(lambda *leaves: np.stack(leaves), *hosts, *idle))
 
@@ -330,7 +260,7 @@ class Stack:
         member.waits = member.journal.evaluates(member.step) or member.journal.saves(member.step)
         member.journal.running(member.step)
 
-    def _program(self, fed: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    def _program(self, fed: Mapping[str, Any]) -> Program:
         """The compiled step for batches of this shape."""
         shapes = shapes_of(fed["batch"])
         if shapes not in self._programs:
@@ -355,7 +285,7 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
       (those that differ, by dotted name).
     """
 
-    def one(state: Any, fed: Mapping[str, Any]) -> tuple[Any, Any]:
+    def one(state: TrainState, fed: Mapping[str, Any]) -> tuple[TrainState, Sums]:
         numbers, settings = fed["numbers"], config.training
         optimizer, _ = build_optimizer(
             config.optimizer,
@@ -380,33 +310,6 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
         return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
 
     return jax.vmap(one)
-
-
-def draws(task: Task, params: Any, batch: Batch) -> bool:
-    """Whether the loss draws random numbers."""
-    kept = {"carried": task.carried(), "remembered": remembered(task)}
-    loss: Any = functools.partial(
-        task.loss, **{name: one for name, one in kept.items() if one is not None}
-    )
-    return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
-
-
-def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
-    """Who of those that wait moves next.
-
-    Args:
-      waiting: the shapes of their batches, those of all arrays end to end.
-      pads: batches may be padded.
-    """
-    largest = max(waiting.values(), key=math.prod)
-    if pads and all(
-        size <= most
-        for shape in waiting.values()
-        for size, most in zip(shape, largest, strict=True)
-    ):
-        return list(waiting)
-    ((most_wanted, _),) = collections.Counter(waiting.values()).most_common(1)
-    return [i for i, shape in waiting.items() if shape == most_wanted]
 
 
 def _journal(config: ConfigDict, task: Task, attempt: Attempt, progress: Progress) -> Journal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import flax.struct
 import jax
@@ -16,9 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-Batch = Mapping[str, jax.Array]
-Sums = dict[str, jax.Array]
-Part = tuple[Batch, Any]
+Params: TypeAlias = Mapping[str, Any]
+"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
+Tree: TypeAlias = Any
+"""Arrays in whatever nesting; what it is is known to the task or the optimizer alone."""
+Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
+Sums: TypeAlias = dict[str, jax.Array]
+Part: TypeAlias = tuple[Batch, Tree]
 """Rows of a batch, and what is remembered of them (None for nothing)."""
 
 
@@ -28,7 +32,7 @@ class Loss(Protocol):
     """
 
     def __call__(
-        self, params: Any, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any
+        self, params: Params, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any
     ) -> tuple[jax.Array, Sums]:
         """Summed loss, and sums to report beside it ("correct", "tokens", ...).
 
@@ -54,15 +58,15 @@ class TrainState(flax.struct.PyTreeNode):
     """
 
     step: jax.Array
-    params: Any
-    opt_state: Any
-    ema: Any = None
-    carried: Any = None
-    remembered: Any = None
-    seed: Any = None
+    params: Params
+    opt_state: Tree
+    ema: Params | None = None
+    carried: Tree = None
+    remembered: Tree = None
+    seed: Tree = None
 
     @property
-    def averaged(self) -> Any:
+    def averaged(self) -> Params:
         """The parameters to evaluate with: the moving average if there is one."""
         return self.params if self.ema is None else self.ema
 
@@ -75,12 +79,12 @@ def seed_array(seed: int) -> np.ndarray:
 
 
 def first_state(
-    params: Any,
+    params: Params,
     optimizer: optax.GradientTransformation,
     ema: float,
-    carried: Any = None,
+    carried: Tree = None,
     seed: int = 0,
-    remembered: Any = None,
+    remembered: Tree = None,
 ) -> TrainState:
     """The state before the first update. The moving average starts at the parameters."""
     average = params if ema else None
@@ -101,9 +105,9 @@ def make_step(
     optimizer: optax.GradientTransformation,
     *,
     accumulate: int = 1,
-    ema: Any = 0.0,
+    ema: float | jax.Array = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
-    follow: Callable[[Any, Any], Any] | None = None,
+    follow: Callable[[Tree, Tree], Tree] | None = None,
 ) -> Callable[..., tuple[TrainState, Sums]]:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
 
@@ -127,8 +131,8 @@ def make_step(
     """
 
     def objective(
-        loss: Loss, params: Any, part: Part, key: jax.Array, total: jax.Array
-    ) -> tuple[jax.Array, tuple[Sums, Any]]:
+        loss: Loss, params: Params, part: Part, key: jax.Array, total: jax.Array
+    ) -> tuple[jax.Array, tuple[Sums, Tree]]:
         batch, remembered = part
         lowered = (
             jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
@@ -183,11 +187,11 @@ def make_step(
 def _gradients(
     differentiate: Callable[..., Any],
     accumulate: int,
-    params: Any,
+    params: Params,
     part: Part,
     key: jax.Array,
     total: jax.Array,
-) -> tuple[Any, Sums, Any]:
+) -> tuple[Params, Sums, Tree]:
     """Gradients, sums, and what the rows remember after a batch that is taken in `accumulate`
     microbatches.
     """

@@ -14,7 +14,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.recurrent import BidirectionalGRU, GRULayer
-from attnlab.systems.protocol import PAD, Seq2Seq, looked
+from attnlab.systems.protocol import Seq2Seq, looked
 
 
 class LookAfter(Seq2Seq):
@@ -39,7 +39,7 @@ class LookAfter(Seq2Seq):
         both = (self.source_vocabulary, self.target_vocabulary)
         self.embed_source, self.embed_target = (nn.Embed(size, self.embedding) for size in both)
         self.reader, self.writer = BidirectionalGRU(self.width // 2), GRULayer(self.width)
-        self.search = self.attention(width=self.width)
+        self.search = self.attention(width=self.width, name="attention")
         self.combine, self.out, self.drop = (
             Dense(self.width, use_bias=False),
             Dense(self.target_vocabulary),
@@ -48,7 +48,7 @@ class LookAfter(Seq2Seq):
 
     def encode(self, source):
         return self.search.remember(
-            self.reader(self.embed_source(source), source != PAD), source != PAD
+            self.reader(self.embed_source(source), self.real(source)), self.real(source)
         )
 
     def decode(self, memory, target_in):

@@ -43,7 +43,7 @@ class Regression(TextTask):
     def middle(self):
         """A number near the labels. A correlation is the same without it, and squares in float32 keep what labels differ by."""
         return float(
-            np.concatenate([one.label for one in self.data.examples.values()]).mean(
+            np.concatenate([one["label"].values for one in self.data.examples.values()]).mean(
                 dtype=np.float64
             )
         )

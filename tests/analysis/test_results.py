@@ -25,6 +25,14 @@ from attnlab.analysis.results import (
 )
 from attnlab.records.items import FILE, Items
 from attnlab.systems.protocol import AttentionMap
+from attnlab.tasks.protocol import Axis, Maps, TextExample
+from attnlab.tasks.texts import tokens_stored
+
+
+def of_texts(weights: dict[str, AttentionMap], tokens: dict[str, list[str]]) -> Maps:
+    """Maps between tokens."""
+    axes = {name: Axis(labels) for name, labels in tokens.items()}
+    return Maps(weights, axes, tokens_stored(axes))
 
 
 class Stand:
@@ -46,8 +54,8 @@ class Stand:
     def size(self, split: str) -> int:
         return 5
 
-    def pictured(self, split: str, number: int) -> list[tuple[str, str | None]]:
-        return [(f"s{one}", f"t{one}") for one in range(5)][:number]
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        return [TextExample(f"s{one}", f"t{one}") for one in range(5)][:number]
 
     def evaluate(self, params: Any, split: str) -> dict[str, float]:
         return {"loss": 1.5, "perplexity": 4.5, "accuracy": 0.25}
@@ -61,9 +69,8 @@ class Stand:
             "chrf_signature": "nc:6",
         }, ["a"] * 5
 
-    def maps(
-        self, params: Any, source: str, target: str | None
-    ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+    def maps(self, params: Any, example: TextExample) -> Maps:
+        source, target = example
         assert target is not None
         tokens = {
             "source": [source, "</s>"],
@@ -71,10 +78,8 @@ class Stand:
             "target_in": ["<s>", target, "!"],
         }
         cross = AttentionMap(np.full((2, 3, 2), 0.5))  # type: ignore[arg-type]
-        return {
-            "decoder_0/look": cross,
-            "decoder_0/self": AttentionMap(np.eye(3)[None], "target_in", "target_in"),
-        }, tokens  # type: ignore[arg-type]
+        own = AttentionMap(np.eye(3)[None], "target_in", "target_in")  # type: ignore[arg-type]
+        return of_texts({"decoder_0/look": cross, "decoder_0/self": own}, tokens)
 
 
 def test_scores_join_both_kinds_and_count() -> None:
@@ -118,7 +123,7 @@ def test_pictures_of_the_first_sentences_where_they_look_at_the_source(tmp_path:
     assert [path.name for path in paths] == [
         f"test{n}{ending}" for n in range(PICTURED) for ending in ("-decoder_0-look.png", ".npz")
     ]
-    drawn = draw(Stand(), None, "s", "t", tmp_path / "deeper" / "0")
+    drawn = draw(Stand(), None, TextExample("s", "t"), tmp_path / "deeper" / "0")
     assert list(drawn) == ["decoder_0/look", "decoder_0/self", "decoder_0/self-arcs", "arrays"]
     assert (
         all(path.stat().st_size for path in drawn.values())
@@ -144,16 +149,13 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
             needs={"attention": None}, between=lambda name: ("source", "source")
         )
 
-        def pictured(self, split: str, number: int) -> list[tuple[str, str | None]]:
-            return [("s", None)]
+        def pictured(self, split: str, number: int) -> list[TextExample]:
+            return [TextExample("s")]
 
-        def maps(
-            self, params: Any, source: str, target: str | None
-        ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
-            assert target is None
-            return {"look": AttentionMap(np.eye(2)[None], "source", "source")}, {
-                "source": [source, "</s>"]
-            }  # type: ignore[arg-type]
+        def maps(self, params: Any, example: TextExample) -> Maps:
+            assert example.target is None
+            own = AttentionMap(np.eye(2)[None], "source", "source")  # type: ignore[arg-type]
+            return of_texts({"look": own}, {"source": [example.source, "</s>"]})
 
         def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
             return {}, []
@@ -176,15 +178,12 @@ def test_a_task_of_single_texts_shows_how_they_look_at_themselves(tmp_path: Path
 
 def test_a_map_nobody_could_read_is_kept_but_not_drawn(tmp_path: Path) -> None:
     class Long(Stand):
-        def maps(
-            self, params: Any, source: str, target: str | None
-        ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        def maps(self, params: Any, example: TextExample) -> Maps:
             many = LEGIBLE + 1
-            return {"look": AttentionMap(np.eye(many)[None], "source", "source")}, {
-                "source": ["a"] * many
-            }  # type: ignore[arg-type]
+            own = AttentionMap(np.eye(many)[None], "source", "source")  # type: ignore[arg-type]
+            return of_texts({"look": own}, {"source": ["a"] * many})
 
-    paths = draw(Long(), None, "s", None, tmp_path / "one")
+    paths = draw(Long(), None, TextExample("s"), tmp_path / "one")
     assert list(paths) == ["arrays"] and np.load(paths["arrays"])["look"].shape == (
         1,
         LEGIBLE + 1,
@@ -207,16 +206,14 @@ def test_a_picture_that_fails_costs_no_score(
         )
         outputs = "translations.txt"
 
-        def maps(
-            self, params: Any, source: str, target: str | None
-        ) -> tuple[dict[str, AttentionMap], dict[str, list[str]]]:
+        def maps(self, params: Any, example: TextExample) -> Maps:
             assert (
                 json.loads(scored.read_text())["bleu"] == 12.0 and not (tmp_path / FILE).exists()
             )  # one of an earlier evaluation
             raise ValueError("no such\nmap")
 
     monkeypatch.setattr(
-        "attnlab.training.loop.best_params", lambda config, task, workdir: ({"w": np.zeros(3)}, 7)
+        "attnlab.training.states.best_params", lambda config, task, workdir: ({"w": np.zeros(3)}, 7)
     )
     report(Shy.config, Shy(), tmp_path)
     err = capsys.readouterr().err

@@ -85,6 +85,10 @@ def test_other_data_needs_no_source_of_the_users(
     )
 
 
+OWN = "LIMIT = {}\n\n\nclass Own:\n    pass\n"
+"""A data source of a user's."""
+
+
 def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,10 +96,10 @@ def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloade
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     file = tmp_path / "own_limit.py"
-    file.write_text("BY = 1\n")
+    file.write_text(OWN.format(1))
     config = {
         **configs.to_dict(configs.load("configs/translation.py:rnnsearch")),
-        "extra": {"name": "own_limit:BY"},
+        "data": {"name": "own_limit:Own"},
     }
     (tmp_path / "run").mkdir()
     Manifest.build(config, devices={}, data={}, own_code=provenance.of(config).record()).write(
@@ -104,7 +108,7 @@ def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloade
     stored = Stored.find(tmp_path / "run")
     own_limit = importlib.import_module("own_limit")
     stored.remember_imports()
-    file.write_text("BY = 22\n")
+    file.write_text(OWN.format(22))
     for accept in (False, True):
         with pytest.raises(
             UserError,
@@ -112,10 +116,10 @@ def test_a_module_that_is_edited_after_its_import_is_refused_until_it_is_reloade
         ):
             Stored.find(tmp_path / "run", accept_changed_code=accept)
     importlib.reload(own_limit)
-    assert own_limit.BY == 22 and {
+    assert own_limit.LIMIT == 22 and {
         *Stored.find(tmp_path / "run", accept_changed_code=True).changed_code()
     } == {"own_limit"}
-    file.write_text("BY = 1\n")
+    file.write_text(OWN.format(1))
     with pytest.raises(UserError, match="restart Python, or reload own_limit"):
         Stored.find(tmp_path / "run")
     del sys.modules["own_limit"]

@@ -98,15 +98,15 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
     kept = np.load(tmp_path / "0.npz")
     (name, one), *others = run.maps("3 of may 1967", "1967-05-03").items()
     assert (
-        (name, others) == ("search", [])
-        and np.array_equal(one.weights, kept["search"])
+        (name, others) == ("attention", [])
+        and np.array_equal(one.weights, kept["attention"])
         and isinstance(one.weights, np.ndarray)
     )
     assert (
         one.keys == kept["source_tokens"].tolist() and one.queries == kept["target_tokens"].tolist()
     )
     assert one._repr_png_() == (tmp_path / "0-search.png").read_bytes()
-    own = run.maps("3 of may 1967")["search"]
+    own = run.maps("3 of may 1967")["attention"]
     assert "".join(own.queries[:-1]) == run.generate(["3 of may 1967"])[0].replace(" ", "\u2423")
 
 

@@ -143,6 +143,30 @@ def local_m(
     )
 
 
+def uniform(
+    params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
+) -> Array:
+    """1 / n over the n allowed keys."""
+    return allowed / max(int(allowed.sum()), 1)
+
+
+def diagonal(
+    params: Any,
+    fields: Any,
+    scores: Array,
+    allowed: Array,
+    query: Array,
+    i: int,
+    *,
+    length: int | None = None,
+    **at: Any,
+) -> Array:
+    """1 / m over the m allowed keys at most D from min(i, n - 1)."""
+    length = int(allowed.sum()) if length is None else length
+    near = allowed & _window(len(scores), min(i, length - 1), fields.get("reach", 0))
+    return near / max(int(near.sum()), 1)
+
+
 def local_p(
     params: Any, fields: Any, scores: Array, allowed: Array, query: Array, i: int, **at: Any
 ) -> Array:
@@ -256,6 +280,8 @@ ALIGNMENTS = {
     "learned_entmax": learned_entmax,
     "sigmoid": sigmoid,
     "local_m": local_m,
+    "uniform": uniform,
+    "diagonal": diagonal,
     "local_p": local_p,
     "local_p_renormalised": local_p_renormalised,
     "monotonic": monotonic,

@@ -24,6 +24,7 @@ FIELDS: dict[str, list[dict[str, Any]]] = {
     "location_aware": [{"hidden": 7, "filters": 3, "reach": 2}],
     "coverage": [{"hidden": 7}, {"hidden": 5, "fertility": 0.0}],
     "location": [{"limit": 4}],
+    "source_only": [{"hidden": 7}],
     "cosine": [{}, {"strength": "emitted"}, {"strength": "fixed", "beta": 2.0}],
     "gaussian": [{}, {"spread": "fixed", "tau": 3.0}],
     "qk_norm": [{"length": 9}],

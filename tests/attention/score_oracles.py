@@ -76,6 +76,11 @@ def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> 
     )
 
 
+def source_only(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
+    """v . tanh(U_a k), whatever q."""
+    return float(params["v"] @ np.tanh(params["w_key"]["kernel"].T @ k))
+
+
 def location_aware(
     params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int, more: Any = 0.0
 ) -> float:
@@ -229,7 +234,7 @@ def inside(params: Any, fields: Any) -> tuple[Oracle, Any, Any]:
     """The score inside a soft cap, its parameters and its fields."""
     node = fields.get("score", "scaled_dot")
     node = {"name": node} if isinstance(node, str) else dict(node)
-    return SCORES[node.pop("name")], params.get("inside", {}), node
+    return SCORES[node.pop("name")], params.get("score", {}), node
 
 
 def inside_query(params: Any, fields: Any, q: np.ndarray) -> np.ndarray:
@@ -263,6 +268,7 @@ SCORES: dict[str, Oracle] = {
     "concat": Oracle(concat),
     "concat_identity": Oracle(concat_identity),
     "location": Oracle(location),
+    "source_only": Oracle(source_only),
     "cosine": Oracle(dot, query=sharpened, key=length_one),
     "euclidean": Oracle(euclidean),
     "gaussian": Oracle(gaussian),

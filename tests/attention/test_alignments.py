@@ -33,6 +33,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "local_p": [{"reach": 2}, {"reach": 3, "span": "n - 1"}],
     "local_p_renormalised": [{"reach": 2}],
     "gumbel": [{"tau": 0.5}],
+    "diagonal": [{}, {"reach": 1}],
     "temporal": [{}, {"past": "scores"}],
 }
 CASES = [
@@ -278,8 +279,9 @@ def test_weights_depend_on_the_scores_that_the_form_names(name: str, fields: str
         scores[1, 1, q, j] += 5.0
         touched[j] = run(name, fields, dataclasses.replace(at, scores=scores))[0] != before
     mine = touched[:, 1, 1, q].copy()
-    assert mine.any()
-    assert (mine & ~np.eye(TK, dtype=bool)).any() == (module.form != "elementwise")
+    assert mine.any() == (module.form != "fixed")
+    own = ("elementwise", "fixed")
+    assert (mine & ~np.eye(TK, dtype=bool)).any() == (module.form not in own)
     assert touched[:, 1, 1, q + 1 :].any() == (module.form == "look")
     touched[:, 1, 1, q:] = False
     assert not touched.any()

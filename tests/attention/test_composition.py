@@ -55,7 +55,7 @@ REFUSED = {  # (field, part, slot): what the message says
     },
     **{
         ("alignment", name, "decoder"): "the future"
-        for name in ("local_m", "local_p", "local_p_renormalised")
+        for name in ("diagonal", "local_m", "local_p", "local_p_renormalised")
     },
 }
 CASES = [

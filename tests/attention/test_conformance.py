@@ -8,6 +8,7 @@ tests/attention --mechanism=my_file:MyAttention`.
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 import jax
@@ -45,9 +46,15 @@ PLACED = View(positions=2)  # queries stay where they are when the source grows 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
     """`attend(params, query, source, view, valid, **apply) -> context` and parameters.
 
-    A look is one compiled program: operation by operation each would be a program of its own.
+    A look is one compiled program (operation by operation each would be a program of its own),
+    which the tests of a case share.
     """
-    module = make(name, config)
+    return _prepared(name, json.dumps(config))
+
+
+@functools.cache
+def _prepared(name: str, config: str) -> tuple[Any, Any]:
+    module = make(name, json.loads(config))
     programs: dict[int, Any] = {}
 
     def attend(

@@ -60,6 +60,8 @@ BESIDE = {
     },
     **{
         "local_m": 4,
+        "uniform": 2,
+        "diagonal": 4,
         "local_p": 6.2,
         "local_p_renormalised": 4.2,
         "monotonic": 5,

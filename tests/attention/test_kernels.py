@@ -168,6 +168,36 @@ def test_decoding_with_a_cache_and_a_traced_place() -> None:
         np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"heads": 3, "positions": "shaw"},
+        {"heads": 2, "positions": "alibi", "alignment": "sigmoid"},
+        {"heads": 2, "positions": "transformer_xl"},
+    ],
+    ids=["shaw", "alibi-sigmoid", "transformer_xl"],
+)
+@pytest.mark.parametrize("of", ["row", "token"])
+def test_rows_that_stand_elsewhere(config: dict[str, Any], of: str) -> None:
+    """Queries and keys of each row begin somewhere else, or each has a position of its own."""
+    query, source, valid = inputs(queries=7)
+    module, rng = make("multihead", config), np.random.default_rng(3)
+    first, start = np.array([2, 0, 5]), np.array([1, 3, 0])
+    if of == "token":
+        first, start = (one[:, None] + rng.permutation(7) for one in (first, start))
+
+    def total(kernel: str, params: Any, query: Any, source: Any) -> tuple[jax.Array, jax.Array]:
+        call = functools.partial(module.clone(kernel=kernel).apply, {"params": params})
+        memory = call(source, valid, positions=start, method="remember")
+        view = View(CAUSAL.rule, positions=first)
+        context = call(query, memory, view, method="read").context
+        return (context * np.cos(np.arange(context.size)).reshape(context.shape)).sum(), context
+
+    slope = jax.jit(jax.value_and_grad(total, argnums=(1, 2, 3), has_aux=True), static_argnums=0)
+    given = parameters(module), query, source
+    agree(slope("blockwise", *given), slope("plain", *given))
+
+
 def test_bfloat16_keeps_its_softmax_in_float32() -> None:
     query, source, valid = inputs(queries=7)
     module = make("multihead", {"heads": 3, "kernel": "blockwise"})
@@ -347,7 +377,7 @@ def test_parameters_are_made_whatever_the_kernel() -> None:
         )["params"]
         for kernel in ("blockwise", "plain")
     ]
-    assert "scheme" in made[0]
+    assert "positions" in made[0]
     jax.tree.map(np.testing.assert_array_equal, *made)
 
 

@@ -5,17 +5,22 @@ pause, is the full pass.
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attnlab.attention.protocol import MAPS, Attention, asking
 from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.visibility import Causal
 from tests.attention.cases import (
+    CASES,
+    NAMES,
     TOLERANCE,
     WIDTH,
     first_settings,
@@ -26,9 +31,19 @@ from tests.attention.cases import (
     parameters,
     stepwise,
 )
+from tests.attention.oracles import part
 
 every, essential = over_all(), over_all(quick=True)
 FIRST = first_settings()
+EAGER = [case for case in FIRST if case[0] in ("single", "multihead")]
+PLACED = [
+    case
+    for case in CASES
+    if case in FIRST or "positions" in case[1] or part(case[1], "score", "dot")[0] == "location"
+]  # one case of each mechanism, and all whose keys are told where they stand
+placed = pytest.mark.parametrize(
+    ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
+)
 LENGTH, CAPACITY = 9, 11
 
 
@@ -51,7 +66,8 @@ def calls(name: str, config: dict[str, Any]) -> Any:
 def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
     call = calls(name, config)
     x, _, _ = inputs(queries=LENGTH)
-    full = call(x, x, CAUSAL).context
+    full = jax.jit(lambda x: call(x, x, CAUSAL).context)(x)
+    remember = jax.jit(lambda x: call(x, capacity=CAPACITY, method="remember"))
 
     @jax.jit
     def step(memory: Any, so_far: Any, token: Any) -> Any:
@@ -60,7 +76,7 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
         return memory, reading.so_far, reading.context[:, 0]
 
     for cut in (0, 1, 4):
-        memory = call(x[:, :cut], capacity=CAPACITY, method="remember")
+        memory = remember(x[:, :cut])
         so_far = call(memory, method="no_looks")
         if looks_back(config):
             so_far = call(x[:, :cut], memory, CAUSAL, so_far=so_far, method="read").so_far
@@ -75,29 +91,107 @@ def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict
 def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal_the_full_pass(
     name: str, config: dict[str, Any]
 ) -> None:
-    call = calls(name, config)
+    """Two mechanisms operation by operation, where lengths are known; the others compiled."""
+    call, compiled = calls(name, config), not_compiled if (name, config) in EAGER else jax.jit
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     valid[:, 0] = True
-    full = call(x, x, CAUSAL, valid).context
+    full = compiled(lambda x, valid: call(x, x, CAUSAL, valid).context)(x, valid)
+    remember = compiled(lambda x, valid: call(x, valid, CAPACITY, method="remember"))
+    extend = compiled(lambda memory, x, valid: call(memory, x, valid, method="extend"))
+
+    @compiled
+    def read(x: Any, memory: Any, so_far: Any) -> Any:
+        reading = call(x, memory, CAUSAL, method="read", **asking(False, so_far))
+        return reading.context, reading.so_far
+
     for pieces in ((4, 4, 1), (1, 4, 4)):
-        memory, first = (
-            call(x[:, : pieces[0]], valid[:, : pieces[0]], CAPACITY, method="remember"),
-            pieces[0],
-        )
-        so_far = None
+        first, so_far = pieces[0], None
+        memory = remember(x[:, :first], valid[:, :first])
         if looks_back(config):
-            so_far = call(x[:, :first], memory, CAUSAL, method="read").so_far
+            so_far = read(x[:, :first], memory, None)[1]
         for piece in pieces[1:]:
             memory = littered(stored(memory), first)
             here = slice(first, first + piece)
-            memory = littered(
-                call(memory, x[:, here], valid[:, here], method="extend"), first + piece
-            )
-            reading = call(x[:, here], memory, CAUSAL, method="read", **asking(False, so_far))
-            so_far, context = reading.so_far, reading.context
+            memory = littered(extend(memory, x[:, here], valid[:, here]), first + piece)
+            context, so_far = read(x[:, here], memory, so_far)
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
+
+
+@placed
+def test_rows_of_different_lengths_decode_together_each_as_alone(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Prompts of any length, padded behind, pieces into a cache that has no room for their padding,
+    then one token for each row.
+    """
+    call = calls(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    expected = np.asarray(jax.jit(lambda x: call(x, x, CAUSAL).context)(x))
+
+    @jax.jit
+    def look(memory: Any, piece: Any, valid: Any, view: View) -> Any:
+        grown = (
+            call(piece, valid, 6, method="remember").by_row()
+            if memory is None
+            else call(memory, piece, valid, method="extend")
+        )
+        return grown, call(piece, grown, view, method="read").context
+
+    memory, fed = None, np.zeros(3, np.int32)
+    for counts, view in (
+        ((4, 1, 2), View(Causal(), positions=0)),
+        ((1, 0, 3), View(Causal(), positions=np.array((4, 1, 2)))),
+        ((1, 1, 1), CAUSAL),
+    ):
+        width, more = max(counts), np.array(counts)
+        valid = np.arange(width) < more[:, None]
+        rows, at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
+        piece = np.where(valid[..., None], x[rows, at], np.float32(1e4))
+        memory, found = look(memory, piece, valid, view)
+        np.testing.assert_allclose(
+            np.asarray(found)[valid], expected[rows, at][valid], atol=TOLERANCE["reordered"]
+        )
+        fed = fed + more
+        np.testing.assert_array_equal(memory.length, fed)
+
+
+@placed
+def test_a_part_of_a_sequence_says_where_it_stands(name: str, config: dict[str, Any]) -> None:
+    """As a shard of it does: the end of a source, from its position on or each token with its own,
+    is the source whose beginning may not be seen.
+    """
+    module = make(name, config)
+    if "positions" not in inspect.signature(module.remember).parameters:
+        pytest.skip("remembers what begins at 0 only")
+    call = functools.partial(module.apply, {"params": parameters(module)})
+    x, _, _ = inputs(queries=LENGTH)
+    order = np.array([2, 0, 4, 1, 3])
+    hidden = np.broadcast_to(np.arange(LENGTH) >= 4, (3, LENGTH))
+    placed = View(Causal(), positions=4)
+
+    @jax.jit
+    def looks(x: Any) -> list[Any]:
+        end, found = x[:, 4:], [call(x[:, 4:], x, CAUSAL, hidden).context]
+        for source, where, view in (
+            (end, 4, CAUSAL),
+            (end, jnp.full(3, 4, jnp.int32), placed),
+            (end[:, order], 4 + order[None], placed),
+        ):
+            memory = call(source, positions=where, method="remember")
+            found.append(call(end, memory, view, method="read").context)
+        if module.capabilities.cache:
+            grown = call(end[:, :2], None, 5, 4, method="remember")
+            grown = call(grown, end[:, 2:], method="extend")
+            found.append(call(end, grown, CAUSAL, method="read").context)
+            with pytest.raises(ValueError, match="cannot grow"):
+                call(memory, end, method="extend")
+        return found
+
+    expected, *others = looks(x)
+    for found in others:
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
 
 
 @every
@@ -121,6 +215,11 @@ def test_spare_room_is_left_out_of_maps(name: str, config: dict[str, Any]) -> No
 
     assert jax.eval_shape(lambda x: look(x, grown(x)), x).shape[2:] == (LENGTH, LENGTH)
     assert jax.eval_shape(look, x, jax.eval_shape(grown, x)).shape[2:] == (LENGTH, CAPACITY)
+
+
+def not_compiled(function: Any) -> Any:
+    """The function, in place of `jax.jit`."""
+    return function
 
 
 def stored(memory: Any) -> Any:
@@ -175,9 +274,9 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     module = make(name, config)
     params = parameters(module)
     query, source, valid = inputs(batch=2, keys=LENGTH)
-    found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid, 2)
-    expected = module.apply(
-        {"params": params}, query, source, View(CAUSAL.rule, positions=2), valid
-    ).context
+    scanned = jax.jit(functools.partial(Scanned(module).apply, first=2))
+    found = scanned({"params": {"mechanism": params}}, query, source, valid)
+    at_once = jax.jit(functools.partial(module.apply, view=View(CAUSAL.rule, positions=2)))
+    expected = at_once({"params": params}, query, source, valid=valid).context
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
     assert found.shape == (2, 5, WIDTH)

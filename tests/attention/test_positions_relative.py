@@ -51,11 +51,11 @@ def test_zero_tables_are_no_positions(positions: dict[str, Any]) -> None:
     expected = jax.jit(lambda params: bare.apply({"params": params}, x, x, CAUSAL).context)(without)
     attend = jax.jit(lambda params: module.apply({"params": params}, x, x, CAUSAL).context)
     np.testing.assert_allclose(
-        attend(params | {"scheme": jax.tree.map(np.zeros_like, params.get("scheme", {}))}),
+        attend(params | {"positions": jax.tree.map(np.zeros_like, params.get("positions", {}))}),
         expected,
         atol=1e-6,
     )
-    if "scheme" in params:
+    if "positions" in params:
         assert np.abs(attend(params) - expected).max() > 1e-2
 
 
@@ -68,7 +68,7 @@ def test_one_distance_of_shaw_is_a_constant_on_every_value() -> None:
     attend = lambda module, params: jax.jit(
         lambda: module.apply({"params": params}, x, x).context
     )()
-    gain = np.tile(params["scheme"]["values"][0], 3) @ params["out"]["kernel"]
+    gain = np.tile(params["positions"]["values"][0], 3) @ params["out"]["kernel"]
     np.testing.assert_allclose(attend(module, params), attend(bare, without) + gain, atol=2e-6)
 
 
@@ -78,7 +78,7 @@ def test_shaw_names_the_hooks_it_uses() -> None:
     ).hooks == {"score"}
     assert Shaw(sides="key").clone().hooks == {"score"}
     _, params, _ = layer({"name": "shaw", "clip": 3, "sides": "key"})
-    assert jax.tree.map(jnp.shape, params["scheme"]) == {"keys": (7, 4)}
+    assert jax.tree.map(jnp.shape, params["positions"]) == {"keys": (7, 4)}
     with pytest.raises(UserError, match="shaw: clip=-1, must be at least 0"):
         layer({"name": "shaw", "clip": -1})
 

@@ -8,9 +8,11 @@ list, so that few programs are compiled.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,11 +92,18 @@ class Look:
     mask: np.ndarray
     first: int
 
-    def read(self, source: np.ndarray) -> Any:
-        """Contexts and weights at another source."""
+    @functools.cached_property
+    def read(self) -> Callable[[np.ndarray], Any]:
+        """Contexts and weights at another source; one program."""
         module = make(self.name, self.config)
         params = {"params": parameters(module)}
-        return module.apply(params, self.query, source, self.view, self.valid, mutable=[MAPS])[0]
+
+        @jax.jit
+        def program(source: Any) -> Any:
+            given = (self.query, source, self.view, self.valid)
+            return module.apply(params, *given, mutable=[MAPS])[0]
+
+        return program
 
 
 @st.composite
@@ -150,13 +159,16 @@ def test_what_a_query_may_not_see_changes_nothing_for_it(look: Look, garbage: fl
     """Padding, the future, and whatever else a rule keeps from it: any key is replaced, and only
     who sees it may notice.
     """
-    before = look.read(look.source).context
+    before = np.asarray(look.read(look.source).context)
     for key in range(look.source.shape[1]):
         dirty = look.source.copy()
         dirty[:, key] = garbage
         blind = ~look.mask[:, :, key]
         np.testing.assert_allclose(
-            look.read(dirty).context[blind], before[blind], rtol=0, atol=TOLERANCE["float32"]
+            np.asarray(look.read(dirty).context)[blind],
+            before[blind],
+            rtol=0,
+            atol=TOLERANCE["float32"],
         )
     if look.view.is_causal:
         ahead = (

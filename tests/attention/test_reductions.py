@@ -100,7 +100,7 @@ def test_one_hop_is_additive_attention_with_a_silent_query() -> None:
         "v": params["w_hops"]["kernel"][:, 0],
     }
     context, weights = read(
-        "single", {"score": {"name": "additive", "hidden": 5}}, {"fit": fit}, query, source, valid
+        "single", {"score": {"name": "additive", "hidden": 5}}, {"score": fit}, query, source, valid
     )
     found = read("hops", {"hops": 1, "hidden": 5}, params, query, source, valid)
     assert_close(found[0], context @ params["out"]["kernel"])
@@ -187,7 +187,7 @@ def test_one_step_is_the_mechanism_itself() -> None:
         "kernel": np.random.default_rng(4).normal(size=(WIDTH, WIDTH)).astype(np.float32) / 4
     }
     config = {"steps": 1, "looks": {"name": "multihead", "heads": 2}}
-    found = read("multi_step", config, {"w_query": w_query, "look": inner}, query, source, valid)
+    found = read("multi_step", config, {"w_query": w_query, "looks": inner}, query, source, valid)
     for one, other in zip(
         found,
         read("multihead", {"heads": 2}, inner, query @ w_query["kernel"], source, valid),

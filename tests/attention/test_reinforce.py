@@ -110,7 +110,7 @@ def test_a_sample_reports_its_log_probability_and_the_entropy() -> None:
     _, put = module.apply(params, x, x, rngs={"sample": jax.random.key(0)}, mutable=[SAMPLES])
     log_prob, entropy = gathered(put[SAMPLES])
     assert log_prob.shape == entropy.shape == (3, 4)
-    np.testing.assert_allclose(log_prob, put[SAMPLES]["align"]["log_prob"][0].sum(1), atol=1e-6)
+    np.testing.assert_allclose(log_prob, put[SAMPLES]["alignment"]["log_prob"][0].sum(1), atol=1e-6)
     stacked = jax.tree.map(
         lambda a: a[..., None], put[SAMPLES]
     )  # looks of one query, stacked along axis 2 by a scan over time

@@ -281,7 +281,7 @@ def test_location_looks_at_the_query_and_at_nothing_else() -> None:
     np.testing.assert_array_equal(scores_of("location", params, q, k + 1.0, limit=3), found)
 
     single = Single(width=D, score={"name": "location", "limit": 3})
-    seen = {"params": {"fit": params}}
+    seen = {"params": {"score": params}}
     query, source = q[:, 0], k[:, 0]
     maps = lambda source: single.apply(seen, query, source, mutable="maps")[1]["maps"]["weights"][0]
     slope = jax.grad(lambda source: (maps(source) ** 2).sum())
@@ -317,7 +317,7 @@ def test_soft_cap_comes_before_the_mask_fades_out_and_bends_the_gradient() -> No
         TOLERANCE["gradient"],
     )
     node = {"name": "location", "limit": 3}
-    params = {"inside": variables_of("location", limit=3)}
+    params = {"score": variables_of("location", limit=3)}
     weights = softmax(scores_of("soft_capped", params, q, k, cap=1.0, score=node), None)
     assert (np.asarray(weights)[..., 3:] == 0.0).all()  # a position that is never seen stays so
 

@@ -146,7 +146,7 @@ def test_a_capped_score_looks_back_as_the_one_inside() -> None:
     params = parameters(plain)
     expected: Any = plain.apply({"params": params}, query, source, valid=valid)
     found: Any = make("single", capped).apply(
-        {"params": {"fit": {"inside": params["fit"]}}}, query, source, valid=valid
+        {"params": {"score": {"score": params["score"]}}}, query, source, valid=valid
     )
     np.testing.assert_allclose(found.context, expected.context, atol=1e-5)
 
@@ -156,7 +156,7 @@ def test_padding_that_would_never_be_looked_at_divides_nothing_by_zero(garbage: 
     """Its fertility is 0 in float32, and so are its weights."""
     module, (query, source, valid) = make("single", {"score": "coverage"}), inputs()
     params = parameters(module)
-    params["fit"]["fertile"] = np.ones_like(params["fit"]["fertile"])
+    params["score"]["fertile"] = np.ones_like(params["score"]["fertile"])
     dirty = np.where(valid[..., None], source, np.float32(garbage))
 
     def total(params: Any) -> Any:

@@ -88,7 +88,7 @@ def test_a_run_leaves_scores_predictions_and_pictures(run: tuple[str, Path, Call
         and np.mean([label == answer for label, answer in rows]) == results["accuracy"]
     )
     assert "share of labels right" in ended.out and "label \\ answer" in ended.out
-    maps = ["look"] if file == "classification" else ["look", "look_1"]
+    maps = ["attention"] if file == "classification" else ["attention", "attention_1"]
     for name in (f"test2-{one}.png" for one in maps):
         assert (workdir / "maps" / name).read_bytes().startswith(b"\x89PNG") and name in ended.out
     assert ("train: 40 texts" if file == "classification" else "train: 160 pairs") in ended.err
@@ -136,7 +136,7 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "0.npz")
     assert (
-        arrays["look"].shape == (1, 2, len(arrays["source_tokens"]))
+        arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
         and (tmp_path / "0-look.png").is_file()
     )
     if file == "inference":

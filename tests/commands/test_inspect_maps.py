@@ -20,7 +20,7 @@ def test_a_given_pair(trained: Path, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     arrays = np.load(tmp_path / "maps" / "0.npz")
     names = [name for name in arrays.files if name not in ("source_tokens", "target_tokens")]
-    assert names == ["search"] or sorted(names) == [
+    assert names == ["attention"] or sorted(names) == [
         f"{side}_0/{kind}_attention" for side, kind in SLOTS
     ]
     assert arrays["source_tokens"].tolist() == [*"3\u2423of\u2423may\u24231967", "</s>"]
@@ -55,7 +55,7 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
     for number, target in ((0, "1967-05-03"), (1, own)):
         arrays = np.load(searched / "maps" / f"{number}.npz")
         assert "".join(arrays["target_tokens"][:-1]).replace("\u2423", " ") == target
-        assert arrays["search"].shape == (1, len(target) + 1, len(arrays["source_tokens"]))
+        assert arrays["attention"].shape == (1, len(target) + 1, len(arrays["source_tokens"]))
     piped = called(
         ["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"],
         "4.5.1999\n",

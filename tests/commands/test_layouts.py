@@ -29,15 +29,15 @@ def test_layouts_are_those_of_the_arrays() -> None:
         == "`out/kernel` [d, d], `w_key/kernel` [ds, K D], `w_query/kernel` [dq, d],"
         " `w_value/kernel` [ds, K D]"
     )
-    assert layouts.of_part("score", "general") == "`fit/w/kernel` [dq, d]"
-    assert layouts.of_part("score", "concat") == "`fit/v` [A], `fit/w_a/kernel` [2 d, A]"
+    assert layouts.of_part("score", "general") == "`score/w/kernel` [dq, d]"
+    assert layouts.of_part("score", "concat") == "`score/v` [A], `score/w_a/kernel` [2 d, A]"
     assert (
-        layouts.of_part("alignment", "sink") == "`align/logit` [H]"
+        layouts.of_part("alignment", "sink") == "`alignment/logit` [H]"
         and layouts.of_part("alignment", "softmax") == ""
     )
     assert (
         layouts.of_part("positions", "shaw")
-        == "`scheme/keys` [2 k + 1, D], `scheme/values` [2 k + 1, D]"
+        == "`positions/keys` [2 k + 1, D], `positions/values` [2 k + 1, D]"
     )
     assert layouts.of_part("positions", "learned") == ""
 
@@ -46,4 +46,4 @@ def test_inside_multihead_a_score_has_one_set_of_parameters_as_wide_as_a_head() 
     sizes = dataclasses.replace(
         layouts.MECHANISMS["multihead"], fields={"heads": 4, "score": "general"}, letters={"D": 6}
     )
-    assert "`fit/w/kernel` [D, D]" in layouts.of_mechanism("multihead", sizes)
+    assert "`score/w/kernel` [D, D]" in layouts.of_mechanism("multihead", sizes)

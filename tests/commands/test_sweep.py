@@ -124,21 +124,6 @@ def test_a_second_launcher_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("5", (0, 1, 2, 3, 4)),
-        ("1", (0,)),
-        ("0,1,2", (0, 1, 2)),
-        ("7,", (7,)),
-        ("3,1", (3, 1)),
-        (None, ()),
-    ],
-)
-def test_a_single_number_says_how_many_seeds(given: str | None, meant: tuple[int, ...]) -> None:
-    assert sweep.seeds(given) == meant
-
-
 def test_a_sweep_without_a_file_keeps_one_and_goes_on_with_the_same_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,15 +172,6 @@ def test_a_bad_variant_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(planning, "ensure", refuse)
     ended = called(["sweep", "which.py", f"--dir={tmp_path / 'new'}"])
     assert ended.code == 2 and "variant 'general'" in ended.err and not (tmp_path / "new").exists()
-
-
-@pytest.mark.quick
-def test_where_a_sweep_is_kept_unless_told() -> None:
-    assert sweep.default_directory("experiments/quickstart.py") == "runs/quickstart"
-    assert (
-        sweep.default_directory("experiments/bottleneck.py:my/own folder")
-        == "runs/bottleneck-my-own-folder"
-    )
 
 
 def test_the_launcher_starts_without_jax() -> None:

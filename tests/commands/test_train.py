@@ -76,7 +76,7 @@ def test_a_run_leaves_what_the_readme_promises(
     assert measures <= set(results)
     assert results["split"] == "test" and results["sentences"] == 4 and results["step"] in (6, 12)
     assert len((workdir / "translations.txt").read_text().splitlines()) == 4
-    name = "search" if system == "rnnsearch" else "decoder_0-cross_attention"
+    name = "attention" if system == "rnnsearch" else "decoder_0-cross_attention"
     pictures = [
         workdir / "curves.png",
         *(workdir / "maps" / f"test{number}-{name}.png" for number in range(3)),

@@ -258,3 +258,60 @@ def test_a_users_own_file_is_checked(case: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(UserError) as caught:
         configs.load(f"{tmp_path}/own.py")
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_users_own_task_has_settings_of_its_own(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_ranking.py").write_text(
+        "import dataclasses\n\n"
+        "from attnlab.config import nodes\n"
+        "from attnlab.config.schema import AT_LEAST_ZERO, setting\n"
+        "from attnlab.tasks.texts import TextTask\n\n\n"
+        "@dataclasses.dataclass(frozen=True, kw_only=True)\n"
+        "class Training(nodes.Training):\n"
+        "    margin: float = setting('of the ranking loss', 1.0, within=AT_LEAST_ZERO)\n\n\n"
+        "@dataclasses.dataclass(frozen=True, kw_only=True)\n"
+        "class Config(nodes.Classification):\n"
+        "    training: Training\n\n\n"
+        "class Ranking(TextTask):\n"
+        "    schema = Config\n\n\n"
+        "class Numbered(TextTask):\n"
+        "    schema = 3\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file, own = "configs/classification.py:attention_pooling", "task=own_ranking:Ranking"
+    assert configs.load(file, [own]).training.margin == 1.0
+    assert configs.load(file, ["training.margin=2", own]).training.margin == 2.0
+    for overrides, words in (
+        (
+            [own, "training.margin=-1"],
+            "config.training.margin=-1.0: expected a number of at least 0",
+        ),
+        (
+            [own, "training.magrin=1"],
+            "config.training.magrin: no such key; did you mean 'training.ma",
+        ),
+        (["training.margin=2"], "config.training.margin: no such key"),
+        (["task=own_ranking:Numbered"], "its schema is 3; expected a class derived from"),
+    ):
+        with pytest.raises(UserError) as caught:
+            configs.load(file, overrides)
+        assert words in str(caught.value)
+
+
+def test_the_file_of_the_readme_says_what_differs(tmp_path: pathlib.Path) -> None:
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    (text,) = (one for one in readme.split("```")[1::2] if one.startswith("python\n# mine.py"))
+    (tmp_path / "mine.py").write_text(text.removeprefix("python\n"))
+    ours = configs.flat(configs.load("configs/translation.py:rnnsearch"))
+    mine = configs.flat(configs.load(str(tmp_path / "mine.py")))
+    differing = {name for name in ours | mine if ours.get(name) != mine.get(name)}
+    assert {name for name in differing if not name.startswith("data.")} == {
+        "vocabulary.kind",
+        "vocabulary.size",
+        "batch.buckets",
+        "batch.max_length",
+        "training.steps",
+    }
+    assert (mine["data.name"], mine["data.target"], mine["training.clip"]) == ("files", "en", 1.0)

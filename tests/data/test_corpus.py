@@ -61,10 +61,18 @@ def test_texts_become_ids_with_eos_and_come_back(
     for split, pairs in corpus.pairs.items():
         for i, (source, target) in enumerate(pairs):
             assert (
-                corpus.examples[split].source[i][-1] == corpus.examples[split].target[i][-1] == EOS
+                corpus.examples[split].packed("source")[i][-1]
+                == corpus.examples[split].packed("target")[i][-1]
+                == EOS
             )
-            assert corpus.source_vocabulary.decode(corpus.examples[split].source[i]) == source
-            assert corpus.target_vocabulary.decode(corpus.examples[split].target[i]) == target
+            assert (
+                corpus.source_vocabulary.decode(corpus.examples[split].packed("source")[i])
+                == source
+            )
+            assert (
+                corpus.target_vocabulary.decode(corpus.examples[split].packed("target")[i])
+                == target
+            )
     assert corpus.counts("train") == {
         "pairs": 2,
         "source_tokens": 6,
@@ -82,7 +90,7 @@ def test_vocabularies_are_learned_from_the_training_split_alone(
     corpus = load(files, WORDS, tmp_path / "run", splits=("test",))
     assert set(corpus.pairs) == {"test"}
     assert corpus.counts("test")["source_unknown"] == corpus.counts("test")["target_unknown"] == 1
-    assert UNK in corpus.examples["test"].source[0]
+    assert UNK in corpus.examples["test"].packed("source")[0]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -95,7 +103,9 @@ def test_saved_vocabularies_are_used_even_when_the_training_data_is_gone(
     assert has_vocabularies(tmp_path / "run")
     (tmp_path / "train.de").unlink()
     again = load(files, settings, tmp_path / "run", splits=("valid",))
-    assert np.array_equal(first.examples["valid"].source[0], again.examples["valid"].source[0])
+    assert np.array_equal(
+        first.examples["valid"].packed("source")[0], again.examples["valid"].packed("source")[0]
+    )
     assert first.fingerprints == again.fingerprints
     source, target = load_vocabularies(tmp_path / "run")
     assert (source is target) == shared
@@ -124,7 +134,9 @@ def test_each_side_may_have_a_kind_of_its_own(files: dict[str, Any], tmp_path: P
         != corpus.target_vocabulary.settings
     )
     again = load(files, settings, tmp_path / "run", splits=("valid",))
-    assert np.array_equal(corpus.examples["valid"].target[0], again.examples["valid"].target[0])  # type: ignore[index]
+    assert np.array_equal(
+        corpus.examples["valid"].packed("target")[0], again.examples["valid"].packed("target")[0]
+    )
     with pytest.raises(
         UserError, match="target_kind is 'char' there and 'word' here; take another workdir"
     ):
@@ -188,7 +200,7 @@ def test_a_generated_source_and_sentences_without_translation() -> None:
     assert isinstance(corpus, Corpus) and corpus.counts("train")["pairs"] == 50
     vocabularies = (corpus.source_vocabulary, corpus.target_vocabulary)
     examples = encode(vocabularies, [("3 march 1967", ""), ("4/5/6", "")])
-    assert examples.target[0].tolist() == [EOS]
+    assert examples.packed("target")[0].tolist() == [EOS]
 
 
 def test_the_fingerprint_sees_every_change() -> None:

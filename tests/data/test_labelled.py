@@ -72,9 +72,9 @@ def test_a_table_of_pairs_and_of_single_texts(folder: Path) -> None:
 def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -> None:
     data = labelled.load(node(folder), WORDS)
     workdir = tmp_path / "run"
-    assert not labelled.saved(workdir)
-    labelled.save(data, workdir)
-    assert labelled.saved(workdir)
+    assert not data.saved(workdir)
+    data.save(workdir)
+    assert data.saved(workdir)
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text("nothing to be learned from\n")
     again = labelled.load(node(folder), WORDS, workdir, ("test",))
@@ -83,8 +83,8 @@ def test_what_was_learned_is_kept_and_read_again(folder: Path, tmp_path: Path) -
         and again.vocabulary.size == data.vocabulary.size
         and set(again.rows) == {"test"}
     )
-    assert [ids.tolist() for ids in again.examples["test"].source] == [
-        ids.tolist() for ids in data.examples["train"].source
+    assert [ids.tolist() for ids in again.examples["test"].packed("source")] == [
+        ids.tolist() for ids in data.examples["train"].packed("source")
     ]
     (workdir / "vocabulary" / "labels.json").write_text(
         json.dumps({"labels": ["a", "b"], "sentences": 2, "sha256": "0"})
@@ -114,7 +114,7 @@ def test_vocabulary_and_classes_are_learned_from_the_training_split_alone(folder
         == [UNK]
         == every.vocabulary.encode_all(["yak"])[0].tolist()
     )
-    assert every.examples["valid"].source[3].tolist() == [UNK, UNK, EOS]
+    assert every.examples["valid"].packed("source")[3].tolist() == [UNK, UNK, EOS]
     only = labelled.load(
         node(folder), WORDS, splits=("test",)
     )  # "train" is read for it, and not returned
@@ -170,7 +170,12 @@ def test_a_label_that_only_another_split_has_is_a_class_of_its_own(
         "-\t-\t-\t-\n1\ta\tb\tmaybe\n2\ta\tb\tno\n3\ta\tb\tyes\n4\ta\tb\tperhaps\n"
     )
     data = labelled.load(node(folder), WORDS, splits=("train", "test"))
-    assert data.examples["test"].label.tolist() == [3, 1, 2, 3] and data.classes.names == (
+    assert data.examples["test"]["label"].values.tolist() == [
+        3,
+        1,
+        2,
+        3,
+    ] and data.classes.names == (
         "no",
         "yes",
     )  # type: ignore[union-attr]
@@ -198,7 +203,7 @@ def test_another_number_of_texts_than_in_training_is_refused(
 ) -> None:
     """`evaluate` with another column asked for: neither dropped nor missed."""
     fields = [{"target": 0}, {"target": 3}]
-    labelled.save(labelled.load(node(folder, **fields[texts - 1]), WORDS), tmp_path / "run")
+    labelled.load(node(folder, **fields[texts - 1]), WORDS).save(tmp_path / "run")
     words = (
         rf"the test split has an example with {3 - texts} text\(s\), training had {texts}; name as"
         r" many"

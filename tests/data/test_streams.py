@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnlab.data.batching import Packed
+from attnlab.data.columns import Packed
 from attnlab.data.streams import Apart, Lanes, Turns, begun, lanes, widths
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
@@ -162,4 +162,4 @@ def test_texts_apart_begin_with_bos_and_are_fresh() -> None:
             assert source[source != PAD].tolist() == [BOS, *target[:-1]][: len(target)]
             seen += [target] if target else []
     assert sorted(seen) == sorted(texts[:3])
-    assert begun(Packed(texts)).source[2].tolist() == [BOS]
+    assert begun(Packed(texts)).packed("source")[2].tolist() == [BOS]

@@ -54,7 +54,7 @@ def test_ids_end_with_eos_and_the_vocabulary_is_that_of_training() -> None:
         "unknown": 1,
         "characters": 4 + 1 + 4 + 8,
     }
-    assert data.note("valid") == "valid: 4 texts, 11 tokens (9.1% unknown)"
+    assert data.about("valid") == "4 texts, 11 tokens (9.1% unknown)"
     assert (
         data.fingerprints["valid"] == data.fingerprints["test"] != data.fingerprints["train"]
         and data.recalled == {}

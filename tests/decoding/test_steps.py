@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from attnlab.decoding.steps import largest, length_limits, repeat_rows, take_rows
+from attnlab.decoding.steps import by_row, largest, length_limits, repeat_rows, take_rows
 
 
 @pytest.mark.parametrize(("width", "k"), [(7, 3), (641, 5), (640, 5), (999, 1)])
@@ -42,6 +42,14 @@ def test_rows_are_repeated_one_by_one() -> None:
     assert taken["t"] == 7
     with pytest.raises(ValueError, match=r"leading axis 2 .*\(4,\)"):
         repeat_rows({"a": jnp.zeros(4)}, 2, 3)
+
+
+def test_numbers_that_rows_shared_become_one_for_each() -> None:
+    """So that rows can be taken apart and put together; arrays stay as they are."""
+    tree = {"a": jnp.array([[1], [2]]), "t": jnp.int32(7), "n": np.int32(3)}
+    apart = by_row(tree, 2)
+    assert apart["t"].tolist() == [7, 7] and apart["n"].tolist() == [3, 3]
+    assert apart["a"] is tree["a"] and by_row(apart, 2)["t"] is apart["t"]
 
 
 def test_limits_lie_within_the_buffer() -> None:

@@ -40,11 +40,11 @@ def normed(params: Any, x: np.ndarray) -> np.ndarray:
 
 def placed(placement: str, params: Any, x: np.ndarray, function: Any) -> np.ndarray:
     """The table at the top of `block.py`, but for "parallel"."""
-    norm = functools.partial(normed, params.get("scale"))
+    norm = functools.partial(normed, params.get("normalisation"))
     found: dict[str, Any] = {
         "post": lambda: norm(x + function(x)),
         "pre": lambda: x + function(norm(x)),
-        "sandwich": lambda: x + normed(params["scale_out"], function(norm(x))),
+        "sandwich": lambda: x + normed(params["normalisation_out"], function(norm(x))),
         "res_post": lambda: x + norm(function(x)),
         "rezero": lambda: x + params["strength"] * function(x),
         "none": lambda: function(norm(x)),
@@ -85,7 +85,7 @@ def test_a_block_is_its_functions_in_order_each_placed_as_told(placement: Placem
         return found
 
     if placement == "parallel":
-        given = normed(params["shared_norm"], x)
+        given = normed(params["normalisation"], x)
         expected = x + one(given) + other(given) + forward(given)
     else:
         expected = x

@@ -118,7 +118,7 @@ def test_weights_are_of_what_was_written_and_sum_to_one() -> None:
     _, collected = jax.jit(functools.partial(one.apply, mutable=[MAPS]))(
         {"params": params}, X, VALID
     )
-    weights = np.asarray(collected[MAPS]["look"]["weights"][0])[
+    weights = np.asarray(collected[MAPS]["attention"]["weights"][0])[
         :, 0, :, 0
     ]  # [B,T,1+T]; slot j + 1 is step j
     i, j = np.indices((T, T))
@@ -141,7 +141,7 @@ def test_what_a_slot_is_found_by_is_made_once() -> None:
     one = layer()
     params = parameters(one, X, VALID)
     hidden, reader = read(one, params)
-    again = hidden @ params["look"]["fit"]["w_key"]["kernel"]
+    again = hidden @ params["attention"]["score"]["w_key"]["kernel"]
     np.testing.assert_allclose(
         np.asarray(reader.memory.keys)[:, 0, 1:][VALID], again[VALID], atol=1e-6
     )
@@ -163,7 +163,7 @@ def test_there_is_nothing_to_choose_before_there_are_two_slots() -> None:
 
         slope = jax.jit(jax.grad(total))
         for steps in (1, 2, 3):
-            grads = slope(params, steps)["look"]["fit"]["w_key"]["kernel"]
+            grads = slope(params, steps)["attention"]["score"]["w_key"]["kernel"]
             assert (np.abs(grads).max() > 1e-5) == (steps >= first) and (
                 steps >= first or (grads == 0.0).all()
             )
@@ -220,7 +220,7 @@ def test_a_shut_gate_keeps_the_other_sequence_out() -> None:
         },
     }
     shut["gate_found"] = {"kernel": 0 * params["gate_found"]["kernel"]}
-    alone = {name: params[name] for name in ("of_input", "cell", "look")}
+    alone = {name: params[name] for name in ("of_input", "cell", "attention")}
     found, _ = read(layer(), alone)
     np.testing.assert_allclose(fused(inter, shut)[0][VALID], found[VALID], atol=1e-6)
     assert np.abs(open_gate - found)[:2, 0].max(axis=1).min() > 1e-3

@@ -30,6 +30,12 @@ SPECS: dict[str, dict[str, Any]] = {
         f"bilstm_pooling-{how}": {"name": "bilstm_pooling", **_SMALL, "pooling": how}
         for how in ("mean", "max", "last")
     },
+    "bilstm_pooling-gru": {"name": "bilstm_pooling", **_SMALL, "cell": "gru"},
+    "bilstm_pooling-tanh-one-way": {
+        "name": "bilstm_pooling",
+        **_SMALL,
+        **{"pooling": "last", "cell": "tanh", "directions": 1},
+    },
     "attention_pooling": {"name": "attention_pooling", **_SMALL, "attention": _ADDITIVE},
     "attention_pooling-multihead": {
         "name": "attention_pooling",

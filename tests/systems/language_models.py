@@ -38,6 +38,8 @@ _LSTMN = {
 
 SPECS: dict[str, dict[str, Any]] = {
     "lstm_lm": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2},
+    "lstm_lm-gru": {"name": "lstm_lm", "embedding": 5, "width": 4, "layers": 2, "cell": "gru"},
+    "lstm_lm-tanh": {"name": "lstm_lm", "embedding": 5, "width": 4, "cell": "tanh"},
     "lstm_lm-shared": {"name": "lstm_lm", "embedding": 4, "width": 4, "share": "output"},
     "attention_lm": {**_DANILUK, "attention": _SINGLE, "state": 4, "layers": 2},
     "attention_lm-key_value": {
@@ -214,6 +216,28 @@ def check_padding(spec: dict[str, Any]) -> None:
     same_states(call(ended, np.zeros((4, 6), np.int32), method="read")[1], ended)
 
 
+def check_rows_apart(spec: dict[str, Any]) -> None:
+    """Prompts of any length are read together, padded behind, and go on together, each as alone
+    without padding.
+    """
+    call, system = prepared(spec)
+    tokens = np.random.default_rng(2).integers(1, VOCABULARY, (4, 5)).astype(np.int32)
+    read, prompts, more = np.zeros(4, int), (3, 1, 0, 2), (1, 2, 2, 1)
+    state, found = begun(system, 4), [[] for _ in range(4)]
+    for counts in (prompts, more, (1, 1, 1, 1)):
+        piece = np.zeros((4, max(counts)), np.int32)
+        for row, count in enumerate(counts):
+            piece[row, :count] = tokens[row, read[row] : read[row] + count]
+        logits, state = call(state, piece, method="read")
+        for row, count in enumerate(counts):
+            found[row].append(np.asarray(logits)[row, :count])
+        read = read + counts
+    for row in range(4):
+        alone, ended = call(begun(system, 1), tokens[row : row + 1, : read[row]], method="read")
+        np.testing.assert_allclose(np.concatenate(found[row]), alone[0], atol=5e-6)
+        same_states(jax.tree.map(lambda one, row=row: one[row : row + 1], state), ended)
+
+
 def close_where_real(found: Any, expected: Any, tokens: np.ndarray) -> None:
     """Logits agree wherever a token was read."""
     np.testing.assert_allclose(
@@ -296,5 +320,6 @@ CHECKS = {
     "causality": check_causality,
     "pieces": check_pieces,
     "padding": check_padding,
+    "rows apart": check_rows_apart,
     "gradients": check_gradients,
 }

@@ -71,7 +71,7 @@ def test_maps_of_both_texts(name: str) -> None:
     )
     maps = system.maps(collected[MAPS])
     assert {key: (one.query, one.key) for key, one in maps.items()} == {
-        "look": ("hops", "source"),
+        "attention": ("hops", "source"),
         "look_1": ("hops", "target_in"),
     }
     rows = {"attention_pooling": 1, "attention_pooling-multihead": 2, "self_attentive": 3}[name]
@@ -97,7 +97,7 @@ def test_without_scores_attention_is_the_mean() -> None:
     for texts in (1, 2):
         call, params, _ = prepared(SPECS["attention_pooling"], texts)
         mean = make(SPECS["bilstm_pooling-mean"])
-        flat = {**params, "look": jax.tree.map(np.zeros_like, params["look"])}
+        flat = {**params, "attention": jax.tree.map(np.zeros_like, params["attention"])}
         ids = batch(texts)
         same = jax.jit(mean.apply)(
             {"params": {name: params[name] for name in ("reader", "verdict")}}, *ids

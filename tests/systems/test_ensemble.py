@@ -68,7 +68,7 @@ def test_maps_of_all_members_and_the_mean_for_an_alignment() -> None:
         {"params": params}, source, target
     )
     maps = system.maps(collected[MAPS])
-    assert set(maps) == {"members_0/search", "members_1/search"} and set(system.needs) == {
+    assert set(maps) == {"members_0/attention", "members_1/attention"} and set(system.needs) == {
         "members_0",
         "members_1",
     }

@@ -29,8 +29,10 @@ def _nothing_compiled_before() -> Iterator[None]:
     code would stay.
     """
     made.cache_clear()
+    jax.clear_caches()  # of functions inside the package that are compiled on their own, too
     yield
     made.cache_clear()
+    jax.clear_caches()
 
 
 def _forget_causality(patch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,13 @@ CASES: dict[str, dict[str, Any]] = {
     ),
     "luong-location-unfed": _luong({"name": "location", "limit": 6}, feeding="none"),
     "luong-general-local_p": _luong({"name": "general"}, {"name": "local_p", "reach": 2}),
+    "seq2seq-gru-both-ways": {**SPECS["seq2seq"], "width": 6, "cell": "gru", "directions": 2},
+    "luong-tanh-both-ways": _luong({"name": "dot"}, width=6, cell="tanh", directions=2),
+    "luong-gru-unfed": _luong({"name": "general"}, cell="gru", feeding="none"),
+    "gnmt-gru-one-way-unsummed": {
+        **SPECS["gnmt"],
+        **{"cell": "gru", "directions": 1, "residual": False, "decoder_layers": 3},
+    },
     "gnmt-previous": SPECS["gnmt"],
     "gnmt-current": {**SPECS["gnmt"], "query": "current", "first": "encoder", "decoder_layers": 3},
     "rnn_encoder_decoder": SPECS["rnn_encoder_decoder"],
@@ -54,6 +61,10 @@ CASES: dict[str, dict[str, Any]] = {
     "rctm": SPECS["rctm"],
     "rctm-longer-than-laid-out": {**SPECS["rctm"], "longest": 2},
     "convs2s": SPECS["convs2s"],
+    **{
+        f"convs2s-looking-{where}": {**SPECS["convs2s"], "attend": where}
+        for where in ("last", "first")
+    },
     "convs2s-one-layer-without-neighbours": {
         **SPECS["convs2s"],
         "kernel": 1,
@@ -138,6 +149,9 @@ READ = (
     "gnmt-current",
 )
 READ += (
+    "seq2seq-gru-both-ways",
+    "luong-tanh-both-ways",
+    "convs2s-looking-last",
     "rnn_encoder_decoder",
     "rnnsearch-current",
     "cgru",

@@ -137,7 +137,7 @@ def test_uniform_starts(name: str, forget: float, bound: float) -> None:
     """
     found = start(name, uniform=bound, **({"forget": forget} if name == "luong" else {}))
     for path, leaf in found.items():
-        if path.startswith("search"):
+        if path.startswith("attention"):
             continue
         if path.endswith("of_input/bias"):
             leaf = leaf - forget * (np.arange(leaf.size) // 36 == 1)
@@ -191,7 +191,7 @@ def test_the_published_start_of_systems_with_grus(name: str) -> None:
     own.
     """
     for path, leaf in start(name, normal=0.01).items():
-        if path.startswith("search"):
+        if path.startswith("attention"):
             continue
         if path.endswith(("kernel", "embedding")):
             assert leaf.std() == pytest.approx(0.01, rel=0.1), path

@@ -81,7 +81,7 @@ def test_published_start_of_rnnsearch_is_uniform_attention() -> None:
     system, (source, target) = make(SPECS["rnnsearch"]), batch()
     params = system.init(jax.random.key(0), source, target)["params"]
     _, collected = system.apply({"params": params}, source, target, mutable=[MAPS])
-    weights = np.asarray(system.maps(collected[MAPS])["search"].weights)[:, 0]  # type: ignore[index]
+    weights = np.asarray(system.maps(collected[MAPS])["attention"].weights)[:, 0]  # type: ignore[index]
     for row, length in enumerate((6, 3, 1)):
         np.testing.assert_allclose(weights[row, :, :length], 1 / length, atol=1e-7)
 

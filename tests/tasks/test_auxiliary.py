@@ -22,7 +22,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.loop import state_like
+from attnlab.training.states import state_like
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import SHARED, batch_of, load
 
@@ -90,7 +90,7 @@ def test_penalties_are_summed_over_real_queries_of_all_looks(system: str, slots:
         return (
             task.loss(params, batch, jax.random.key(0)),
             task.system.apply(variables, *ids, mutable=[MAPS]),
-            task._sums(params, batch, 0.0),
+            task.sums(params, batch),
         )
 
     (total, sums), (_, collected), plain = jax.jit(both)(params)

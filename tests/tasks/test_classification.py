@@ -21,7 +21,7 @@ from attnlab.data.vocabulary import EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.classification import Classification, macro_f1
 from tests.systems.oracles.self_attentive import penalties
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, looked
 from tests.tasks.tiny_labelled import batch_of, load, rows, trained
 
 
@@ -200,9 +200,9 @@ def test_answers_confusion_and_measures(model: Model) -> None:
 def test_maps_go_with_their_tokens(model: Model) -> None:
     texts = ("abcd", "b")[: model.task.data.classes.sentences]
     source, target = (*texts, None)[:2]
-    maps, tokens = model.task.maps(model.params, str(source), target)
+    maps, tokens = looked(model.task, model.params, str(source), target)
     assert tokens["source"] == [*"abcd", "</s>"] and tokens["hops"] == ["hop 1", "hop 2"]
-    assert set(maps) == ({"look"} if target is None else {"look", "look_1"})
+    assert set(maps) == ({"attention"} if target is None else {"attention", "attention_1"})
     for one in maps.values():
         assert one.weights.shape == (1, 2, len(tokens[one.key])) and one.query == "hops"
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)

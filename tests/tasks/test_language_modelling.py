@@ -18,13 +18,13 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.config import find_file
-from attnlab.data.batching import Packed
+from attnlab.data.columns import Packed
 from attnlab.data.vocabulary import BOS, EOS, PAD, UNK
 from attnlab.errors import UserError
 from attnlab.tasks.language_modelling import LanguageModelling
 from attnlab.training.run import check_scores
 from attnlab.training.step import first_state, make_step
-from tests.tasks.tiny import check_items
+from tests.tasks.tiny import check_items, looked
 from tests.tasks.tiny_language import (
     APART,
     JOINED,
@@ -401,7 +401,7 @@ def test_limits_and_what_is_drawn() -> None:
     assert task.completed(params, pictured) == pictured
     with pytest.raises(UserError, match="reads one text; leave out the second, 'abc'"):
         task.completed(params, [("a", "abc")])
-    maps, tokens = task.maps(params, "abc")
+    maps, tokens = looked(task, params, "abc")
     assert maps == {} and tokens == {
         "source": ["<s>", "a", "b", "c"],
         "target": ["a", "b", "c", "</s>"],
@@ -419,7 +419,7 @@ def test_the_map_of_a_text_onto_itself() -> None:
         "system.window=2",
     ]
     task = load(*APART, *settings)
-    maps, tokens = task.maps(jax.jit(task.init)(jax.random.key(0)), "abcde")
+    maps, tokens = looked(task, jax.jit(task.init)(jax.random.key(0)), "abcde")
     ((name, one),) = maps.items()
     assert (
         one.weights.shape == (1, 6, 6)

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from attnlab.records.measures import declared
-from attnlab.systems.protocol import System
+from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks import TASKS
-from attnlab.tasks.protocol import Response, Task
+from attnlab.tasks.base import Task
+from attnlab.tasks.protocol import Axis, Maps, Response, TextExample
 
 METHODS = {
     name: method
     for name, method in vars(Task).items()
-    if inspect.isfunction(getattr(Task, name)) and not name.startswith("_")
+    if inspect.isroutine(getattr(Task, name)) and not name.startswith("_")
 }
 every = pytest.mark.parametrize("name", TASKS.names())
 
@@ -51,6 +52,17 @@ def test_measures_units_and_names(name: str) -> None:
     )
     assert issubclass(kind.systems, System) and kind.reads in ("pairs", "texts", "labelled")
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
+
+
+def test_an_example_of_texts_is_shown_and_recorded() -> None:
+    pair, one = TextExample("a b", "c"), TextExample("a b")
+    assert (pair.shown(), one.shown()) == ("a b  ->  c", "a b") and pair == ("a b", "c")
+    assert one.record() == {"source": "a b", "target": None}
+
+
+def test_a_map_has_the_labels_of_its_sides() -> None:
+    maps = Maps({"look": AttentionMap(None, "b", "a")}, {"a": Axis("xy"), "b": Axis("z")}, {})  # type: ignore[arg-type]
+    assert (maps.rows("look"), maps.columns("look")) == ("z", "xy")
 
 
 def test_a_response_says_what_and_how_likely() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.data import labelled
-from attnlab.data.batching import Examples
+from attnlab.data.columns import Examples
 from attnlab.errors import UserError
 from attnlab.records.measures import Measure, declared, share
 from attnlab.tasks.texts import TextTask
@@ -120,7 +120,7 @@ def test_correlation_of_labels_far_from_zero_is_that_of_numpy(folder: Path) -> N
                 "".join(f"1 2\t{label}\n" for label in rng.normal(middle, 1.0, 150))
             )
         task = load(folder)
-        truth = task.data.examples["valid"].label.astype(np.float64)
+        truth = task.data.examples["valid"]["label"].values.astype(np.float64)
         task.apply = lambda _, batch, middle=middle, **how: (
             batch["label"] + 0.3 * jnp.sin(9 * (batch["label"] - middle))
         )[:, None]
@@ -201,7 +201,7 @@ def test_what_does_not_fit_is_named(folder: Path) -> None:
 def test_labels_may_be_arrays() -> None:
     """Of any shape; a row of padding has zeros."""
     label = np.arange(6, dtype=np.float32).reshape(3, 2) + 1
-    batch = Examples([[4], [5], [6]], label=label).batch(np.array([2, -1, 0]), 2)
+    batch = Examples(source=[[4], [5], [6]], label=label).batch(np.array([2, -1, 0]), 2)
     np.testing.assert_array_equal(batch["label"], [[5, 6], [0, 0], [1, 2]])
     assert batch["label"].dtype == np.float32
     assert labelled.Classes((), 1).names == () and TextTask.numbers == 1

@@ -22,7 +22,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from attnlab.decoding import Decoded, corpus_scores
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation, build_system, cross_entropy
-from tests.tasks.tiny import batch_of, check_items, load, trained
+from tests.tasks.tiny import batch_of, check_items, load, looked, trained
 
 
 class Model:
@@ -166,7 +166,7 @@ def test_evaluation_is_weighted_by_tokens_over_ragged_batches(model: Model) -> N
     sentences.
     """
     losses, right, examples = [], [], model.task.data.examples["valid"]
-    for source, target in zip(examples.source, examples.target, strict=True):
+    for source, target in zip(*examples.sequences, strict=True):
         every = model.log_probs(source, target)
         losses.append(-picked(every, target))
         right.append(every.argmax(axis=1) == target)
@@ -293,7 +293,7 @@ def test_samples_are_reproducible_and_differ_by_seed(model: Model) -> None:
 def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Model) -> None:
     (best,) = model.translate(["abcde"], method="greedy", alignment=True)[0]
     text = model.task.text(best)
-    maps, tokens = model.task.maps(model.params, "abcde", text)
+    maps, tokens = looked(model.task, model.params, "abcde", text)
     assert tokens == {
         "source": [*"abcde", "</s>"],
         "target": [*text, "</s>"],
@@ -301,7 +301,7 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
     }
     recurrent = model.task.config.system.name == "rnnsearch"
     wanted = (
-        {"search"}
+        {"attention"}
         if recurrent
         else {"encoder_0/self_attention", "decoder_0/self_attention", "decoder_0/cross_attention"}
     )
@@ -314,7 +314,7 @@ def test_maps_go_with_their_tokens_and_are_the_alignment_of_decoding(model: Mode
             len(tokens[one.key]),
         )
         np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
-    cross = maps["search" if recurrent else "decoder_0/cross_attention"]
+    cross = maps["attention" if recurrent else "decoder_0/cross_attention"]
     assert (cross.query, cross.key) == ("target", "source") and best.alignment is not None
     np.testing.assert_allclose(
         cross.weights.mean(axis=0)[: len(best.alignment)], best.alignment, atol=1e-5
@@ -421,7 +421,7 @@ def test_each_side_has_its_vocabulary_and_the_run_keeps_both(tmp_path: Path) -> 
     """Lower case to upper case, nothing shared: the same ids read otherwise on the two sides."""
     task = load("transformer", "vocabulary.shared=false", "system.share=output")
     params = jax.jit(task.init)(jax.random.key(0))
-    _, tokens = task.maps(params, "abc", "CBA")
+    _, tokens = looked(task, params, "abc", "CBA")
     assert tokens == {
         "source": [*"abc", "</s>"],
         "target": [*"CBA", "</s>"],

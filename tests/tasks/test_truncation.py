@@ -16,8 +16,8 @@ import pytest
 
 from attnlab.data.vocabulary import EOS, PAD
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.loop import saved_like
 from attnlab.training.parallel import backend
+from attnlab.training.states import saved_like
 from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny_language import JOINED, joined, load, passed
 from tests.training import toy

@@ -13,11 +13,12 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.analysis.results import resampled, scores
-from attnlab.data.batching import Batch
+from attnlab.data.columns import Batch
 from attnlab.data.corpus import Corpus, encode
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.records.items import Items
 from attnlab.records.measures import counted, declared
+from attnlab.tasks.protocol import TextExample
 from attnlab.tasks.translation import Translation
 from attnlab.training.step import first_state, make_step
 
@@ -83,6 +84,15 @@ def load(system: str, *overrides: str) -> Translation:
     return Translation(
         config, Corpus(pairs, {split: encode(both, texts) for split, texts in pairs.items()}, *both)
     )
+
+
+def looked(task: Any, params: Any, *texts: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The maps of an example by name, and the labels of what they lie between, hops only where
+    there are any.
+    """
+    found = task.maps(params, TextExample(*texts))  # type: ignore[arg-type]
+    labels = {name: list(one.labels) for name, one in found.axes.items()}
+    return dict(found.weights), {name: one for name, one in labels.items() if one or name != "hops"}
 
 
 def check_items(task: Any, params: Any, split: str, wanted: set[str]) -> Items:

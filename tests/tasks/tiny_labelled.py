@@ -12,7 +12,7 @@ import optax
 
 from attnlab import config as configs
 from attnlab.data import labelled
-from attnlab.data.batching import Batch
+from attnlab.data.columns import Batch
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.tasks.classification import Classification
 from attnlab.training.step import first_state, make_step

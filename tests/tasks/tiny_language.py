@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlab import config as configs
 from attnlab.layers.dense import Dense, Dropout
-from attnlab.systems.protocol import PAD, LanguageModel
+from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.language_modelling import LanguageModelling
 
 SIZES = {"train": 40, "valid": 7, "test": 5}
@@ -52,7 +52,7 @@ class Plain(LanguageModel):
 
     def read(self, state: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
         """See `LanguageModel.read`."""
-        valid = tokens != PAD
+        valid = self.real(tokens)
 
         def step(h: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             x, real = inputs

@@ -24,8 +24,8 @@ def trained(name: str, index: int) -> Any:
     """The state after some steps, put back on the devices and fetched once more before the last; of
     process `index` of PROCESSES.
     """
-    from attnlab.training.loop import remembered
     from attnlab.training.parallel import backend
+    from attnlab.training.states import remembered
     from attnlab.training.step import first_state, make_step
 
     task, place = Trailing(), backend(name)

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from attnlab.training.loop import remembered
+from attnlab.training.states import remembered
 from attnlab.training.step import first_state, make_step
 from tests.flags import FAST
 from tests.training.hosts import ADAM, PROCESSES, STEPS

@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("system", "backend", "devices", "kills", "processes"),
     [
-        ("rnnsearch", "pmap", 4, 3, 1),
-        ("transformer", "mesh", 1, 3, 1),
+        ("rnnsearch", "pmap", 4, 2, 1),
+        ("transformer", "mesh", 1, 1, 1),
         ("rnnsearch", "mesh", 2, 1, 2),
     ],
 )

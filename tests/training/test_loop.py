@@ -19,9 +19,9 @@ from attnlab.errors import UserError
 from attnlab.records import attempts
 from attnlab.records.stream import Metrics, read_records
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.loop import best_params, saved_like
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import MeshBackend, backend
+from attnlab.training.states import best_params, saved_like
 from tests.training.toy import Line, Noisy, Trailing, points, run, settings
 
 pytestmark = pytest.mark.usefixtures("plain_steps")

@@ -16,7 +16,6 @@ import pytest
 
 from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.training.loop import best_params
 from attnlab.training.optimizers import (
     OPTIMIZERS,
     SCHEDULES,
@@ -24,6 +23,7 @@ from attnlab.training.optimizers import (
     check_own,
     decay_mask,
 )
+from attnlab.training.states import best_params
 from tests.training import toy
 
 STEPS, WARMUP, PEAK, FLOOR = 50, 10, 0.3, 0.02

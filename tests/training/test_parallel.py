@@ -13,8 +13,8 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
-from attnlab.training.loop import remembered
 from attnlab.training.parallel import AXIS, PmapBackend, backend, spread
+from attnlab.training.states import remembered
 from attnlab.training.step import TrainState, first_state, make_step
 from tests.tasks.tiny import batch_of, load
 from tests.training.toy import FEATURES, ROWS, Line, Noisy, Trailing, points

@@ -25,9 +25,10 @@ from attnlab.records import attempts
 from attnlab.records.stream import read_records
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.loop import Outcome, saved_like
+from attnlab.training.loop import Outcome
 from attnlab.training.parallel import spread
-from attnlab.training.stacked import draws, train, turn
+from attnlab.training.stacked import train
+from attnlab.training.states import saved_like
 from tests.tasks.tiny import load
 from tests.training import toy
 from tests.training.toy import ROWS, Line, Noisy, points, settings
@@ -243,20 +244,6 @@ def test_what_is_drawn_is_drawn_as_alone(tmp_path: Path) -> None:
     together(tmp_path / "stacked", configs, NoisyLines(), uneven)
     alone(tmp_path / "alone", configs, NoisyLines(), uneven)
     assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, NoisyLines())
-
-
-@pytest.mark.quick
-def test_who_moves_next() -> None:
-    assert turn({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
-    assert turn({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
-    assert turn({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
-    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [
-        3,
-        5,
-    ]  # neither fits into the other
-    key_free, drawing = Lines(), NoisyLines()
-    params = key_free.init(jax.random.key(0))
-    assert not draws(key_free, params, points(0)) and draws(drawing, params, points(0))
 
 
 def test_one_that_diverges_is_left_behind(tmp_path: Path) -> None:

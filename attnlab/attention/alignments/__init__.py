@@ -19,6 +19,8 @@ ALIGNMENTS = Table(
         "local_m": "attnlab.attention.alignments.local:LocalM",
         "local_p": "attnlab.attention.alignments.local:LocalP",
         "local_p_renormalised": "attnlab.attention.alignments.local:RenormalisedLocalP",
+        "uniform": "attnlab.attention.alignments.controls:Uniform",
+        "diagonal": "attnlab.attention.alignments.controls:Diagonal",
         "monotonic": "attnlab.attention.alignments.monotonic:Monotonic",
         "temporal": "attnlab.attention.alignments.temporal:Temporal",
         "hard": "attnlab.attention.alignments.hard:Hard",

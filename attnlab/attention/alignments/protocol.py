@@ -28,8 +28,9 @@ class Alignment(nn.Module):
       form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more
         than the keys (`extra`), so that blockwise kernels apply; "elementwise": on its own score
         only, and on how many keys the query may see (`View.seen`); "row": on the whole row of its
-        query; "look": on the rows of earlier queries too, so that all queries must come at once, or
-        what they leave be carried from look to look (`no_looks`, `go_on`).
+        query; "fixed": on no score at all; "look": on the rows of earlier queries too, so that all
+        queries must come at once, or what they leave be carried from look to look (`no_looks`,
+        `go_on`).
       sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where
         there are any), "at most one", or "any".
       looks_at: what beside scores and mask changes the weights. "positions": where queries and keys
@@ -38,7 +39,7 @@ class Alignment(nn.Module):
       card: where it comes from.
     """
 
-    form: ClassVar[Literal["normalised", "elementwise", "row", "look"]] = "row"
+    form: ClassVar[Literal["normalised", "elementwise", "row", "look", "fixed"]] = "row"
     sums_to: ClassVar[Literal["one", "at most one", "any"]] = "one"
     looks_at: ClassVar[frozenset[str]] = frozenset()
     card: ClassVar[Card]

@@ -96,7 +96,7 @@ class Hops(Attention):
         self.w_hops = Dense(self.hops, use_bias=False)
         if self.output == "projected":
             self.out = Dense(self.width, use_bias=False)
-        self.align = made(ALIGNMENTS, self.alignment)()
+        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
         self.drop = Dropout(self.dropout)
 
     def scored(self, source: jax.Array) -> jax.Array:

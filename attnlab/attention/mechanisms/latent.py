@@ -118,8 +118,8 @@ class Latent(Attention):
         self.up_key = self.param("up_key", up, (self.latent, self.heads, size))
         self.up_value = self.param("up_value", up, (self.latent, self.heads, size))
         self.out = Dense(self.width, use_bias=False, kernel_init=GLOROT)
-        self.align = made(ALIGNMENTS, self.alignment)()
-        self.scheme = made(POSITIONS, self.positions)()
+        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
+        self.scheme = made(POSITIONS, self.positions)(name="positions")
         self.drop = Dropout(self.dropout)
 
     @nn.nowrap

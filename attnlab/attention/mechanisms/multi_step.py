@@ -60,7 +60,7 @@ class MultiStep(Attention):
         if self.steps < 1:
             raise UserError(f"multi_step: steps={self.steps}, must be at least 1")
         self.w_query = Dense(self.width, use_bias=False)
-        self.look = made(MECHANISMS, self.looks)(width=self.width)
+        self.look = made(MECHANISMS, self.looks)(width=self.width, name="looks")
 
     def remember(
         self,

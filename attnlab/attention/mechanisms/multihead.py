@@ -126,9 +126,9 @@ class MultiHead(Attention):
         self.w_key = Dense(shared, self.biased("key"))
         self.w_value = Dense(shared, self.biased("value"))
         self.out = Dense(self.width, self.biased("out"))
-        self.fit = made(SCORES, self.score)()
-        self.align = made(ALIGNMENTS, self.alignment)()
-        self.scheme = made(POSITIONS, self.positions)()
+        self.fit = made(SCORES, self.score)(name="score")
+        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
+        self.scheme = made(POSITIONS, self.positions)(name="positions")
         self.drop = Dropout(self.dropout)
 
     @nn.nowrap

@@ -86,8 +86,8 @@ class Single(Attention):
         return kind(made(ALIGNMENTS, self.alignment)).sums_to
 
     def setup(self) -> None:
-        self.fit = made(SCORES, self.score)()
-        self.align = made(ALIGNMENTS, self.alignment)()
+        self.fit = made(SCORES, self.score)(name="score")
+        self.align = made(ALIGNMENTS, self.alignment)(name="alignment")
         self.drop = Dropout(self.dropout)
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:

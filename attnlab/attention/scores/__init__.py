@@ -18,6 +18,7 @@ SCORES = Table(
         "location_aware": "attnlab.attention.scores.location_aware:LocationAware",
         "coverage": "attnlab.attention.scores.coverage:Coverage",
         "location": "attnlab.attention.scores.location:Location",
+        "source_only": "attnlab.attention.scores.source_only:SourceOnly",
         "cosine": "attnlab.attention.scores.cosine:Cosine",
         "euclidean": "attnlab.attention.scores.distances:Euclidean",
         "gaussian": "attnlab.attention.scores.distances:Gaussian",

@@ -38,7 +38,7 @@ class SoftCapped(Score):
 
     def setup(self) -> None:
         above_zero("soft_capped", "cap", self.cap)
-        self.inside = made(SCORES, self.score)()
+        self.inside = made(SCORES, self.score)(name="score")
 
     @property
     def rotary(self) -> bool:  # type: ignore[override]  # a property of the instance: it depends on the part

@@ -48,6 +48,7 @@ class Builder:
         self._data: dict[str, Any] = {}
         self._counts: dict[str, float] = {}
         self._work: dict[str, Work] = {}
+        self._last: tuple[str, Any] = ("", None)  # the task built last and its config, as text
 
     def resolved(self, overrides: Mapping[str, Any]) -> ConfigDict:
         """The config with overrides, its models not yet built.
@@ -79,6 +80,12 @@ class Builder:
         Raises:
           UserError: unreadable data, or batches that cannot be cut as the config says.
         """
+        whole = _key(config)
+        if whole != self._last[0]:
+            self._last = whole, self._built(config)
+        return self._last[1]
+
+    def _built(self, config: ConfigDict) -> Any:
         kind = TASKS.resolve(config.task)
         key = _key(
             {name: config[name] for name in ("task", "data", "vocabulary") if name in config}

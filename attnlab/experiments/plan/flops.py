@@ -26,8 +26,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.training.gradients import idle
-from attnlab.training.loop import state_like
 from attnlab.training.optimizers import build_optimizer
+from attnlab.training.states import state_like
 from attnlab.training.step import make_step, seed_array
 
 

@@ -102,8 +102,8 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
     from attnlab import config as configs
     from attnlab.analysis.results import draw_all, report
     from attnlab.tasks import TASKS
-    from attnlab.training.loop import best_params
     from attnlab.training.run import start_jax
+    from attnlab.training.states import best_params
 
     start_jax()
     task: Any = None

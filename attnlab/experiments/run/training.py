@@ -152,19 +152,19 @@ def _together(
     began: float,
 ) -> list[Outcome]:
     """Train several runs as one program."""
+    from attnlab.training.parallel import Spread
     from attnlab.training.stacked import train
 
     for one in prepared:
         one.describe(progress)
-    first = prepared[0]
+    first, place = prepared[0], prepared[0].place
+    assert isinstance(place, Spread)
     for line in first.task.notes(first.batches):
         progress.note(line)
     configs, batches, folders = zip(
         *((one.config, one.batches, one.workdir) for one in prepared), strict=True
     )
-    return train(
-        configs, first.task, batches, folders, first.place, progress, interrupt, began, attempts
-    )
+    return train(configs, first.task, batches, folders, place, progress, interrupt, began, attempts)
 
 
 def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
@@ -243,7 +243,7 @@ def write_validation(prepared: Prepared, metric: str) -> None:
         read_records(workdir / "metrics.jsonl", Scored), by, declared(prepared.task)[by].better
     )
     if metric not in scores:
-        from attnlab.training.loop import best_params
+        from attnlab.training.states import best_params
 
         params, step = best_params(prepared.config, prepared.task, workdir)
         texts, _ = prepared.task.score(params, "valid")

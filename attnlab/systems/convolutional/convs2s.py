@@ -14,8 +14,8 @@ With q = sqrt(1/2), and all linear maps and convolutions weight-normalised:
 The sum of m values with weights near 1 / m has 1 / m of their variance, hence sqrt(m); a sum of two
 terms is halved in variance by q. What a layer of the decoder found is in the queries of those above
 it, which makes the attention one of several steps. Gradients from the attentions into the encoder's
-convolutions are divided by 2 M, for each look sends two of them, by keys and by values; those into
-e are not.
+convolutions are divided by 2 M (of the layers that look), for each look sends two of them, by keys and by values;
+those into e are not.
 
 Source: J. Gehring, M. Auli, D. Grangier, D. Yarats, Y. N. Dauphin, "Convolutional Sequence to
 Sequence Learning", ICML 2017 (arXiv 1705.03122). As in the authors' code, v, a and the sum of u and
@@ -31,7 +31,7 @@ window.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -43,12 +43,12 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import View
+from attnlab.attention.view import View, standing
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
 from attnlab.layers.dense import Dropout
 from attnlab.layers.initial import Embed
-from attnlab.systems.protocol import PAD, AttentionMap, Card, Seq2Seq, looked
+from attnlab.systems.protocol import AttentionMap, Card, Seq2Seq, looked
 
 HALF = 0.5**0.5
 START = nn.initializers.normal(0.1)
@@ -94,9 +94,11 @@ class Decoding:
 
 
 class DecoderLayer(nn.Module):
-    """h [B,T,d] and words g [B,T,f] to the next h. For the attributes see `ConvS2S`."""
+    """h [B,T,d] and words g [B,T,f] to the next h. For the attributes see `ConvS2S`; without a
+    factory it does not look.
+    """
 
-    attention_factory: Callable[..., Attention]
+    attention_factory: Callable[..., Attention] | None
     embedding: int
     width: int
     kernel: int
@@ -104,9 +106,16 @@ class DecoderLayer(nn.Module):
 
     def setup(self) -> None:
         self.convolution = GatedConvolution(self.width, self.kernel, self.dropout)
-        self.asks = NormedDense(self.embedding)
-        self.attention = self.attention_factory(width=self.embedding)
-        self.takes = NormedDense(self.width)
+        if self.attention_factory is not None:
+            self.asks = NormedDense(self.embedding)
+            self.attention = self.attention_factory(width=self.embedding)
+            self.takes = NormedDense(self.width)
+
+    def remember(self, keys: jax.Array, values: jax.Array, valid: jax.Array) -> Any:
+        """The memory of the source, None where it is not looked at."""
+        if self.attention_factory is None:
+            return None
+        return self.attention.remember_pairs(keys, values, valid)
 
     def __call__(
         self,
@@ -121,6 +130,8 @@ class DecoderLayer(nn.Module):
         [B,k-1,d] to h and the next window.
         """
         u, window = self.convolution.causal(h, before)
+        if attended is None:
+            return HALF * (u + h), window
         query = HALF * (self.asks(u) + g)
         found = looked(self, self.attention.read(query, attended, View(positions=first)))
         u = HALF * (self.takes(found * scale[:, None, None]) + u)
@@ -139,6 +150,8 @@ class ConvS2S(Seq2Seq):
       width: d, of every layer.
       kernel: k, how many neighbours a convolution sees, itself among them; odd.
       encoder_layers, decoder_layers: N and M.
+      attend: which layers of the decoder look at the source: "all" (the paper's), the "last", the
+        "first" or "none"; of the others, h = q (u + h).
       dropout: rate on the embeddings, the inputs of convolutions and W_v's.
     """
 
@@ -149,6 +162,7 @@ class ConvS2S(Seq2Seq):
     kernel: int = 3
     encoder_layers: int = 3
     decoder_layers: int = 3
+    attend: Literal["all", "last", "first", "none"] = "all"
     dropout: float = 0.1
 
     parts = {"attention": MECHANISMS, "positions": POSITIONS}
@@ -163,7 +177,8 @@ class ConvS2S(Seq2Seq):
             )
         self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=START)
         self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=START)
-        self.places_source, self.places_target = self.positions(), self.positions()
+        self.places_source = self.positions(name="positions_source")
+        self.places_target = self.positions(name="positions_target")
         if self.places_source.hooks - {"embedding"}:
             name = type(self.places_source).__name__
             raise UserError(
@@ -178,7 +193,10 @@ class ConvS2S(Seq2Seq):
         )
         self.encoder = [EncoderLayer(*sizes) for _ in range(self.encoder_layers)]
         self.decoder = [
-            DecoderLayer(self.attention, self.embedding, *sizes) for _ in range(self.decoder_layers)
+            DecoderLayer(
+                self.attention if number in self.attending() else None, self.embedding, *sizes
+            )
+            for number in range(self.decoder_layers)
         ]
         self.out_encoder, self.out_decoder = (
             NormedDense(self.embedding),
@@ -187,18 +205,24 @@ class ConvS2S(Seq2Seq):
         self.out = NormedDense(self.target_vocabulary, keep)
         self.drop = Dropout(self.dropout)
 
+    @nn.nowrap
+    def attending(self) -> list[int]:
+        """The layers of the decoder that look at the source, from 0."""
+        layers = list(range(self.decoder_layers))
+        return {"all": layers, "last": layers[-1:], "first": layers[:1], "none": []}[self.attend]
+
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         e = self.drop(
             self.places_source.embed(self.embed_source(source), jnp.arange(source.shape[1]))
         )  # [B,S,f]
         z = self.into_encoder(e)
         for layer in self.encoder:
             z = layer(z, valid)
-        keys = slowed(self.out_encoder(z), 1 / (2 * self.decoder_layers))
+        keys = slowed(self.out_encoder(z), 1 / (2 * max(len(self.attending()), 1)))
         values = HALF * (keys + e)
-        attended = [layer.attention.remember_pairs(keys, values, valid) for layer in self.decoder]
+        attended = [layer.remember(keys, values, valid) for layer in self.decoder]
         return Encoded(attended, jnp.sqrt(valid.sum(axis=1).astype(e.dtype)))
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
@@ -227,13 +251,15 @@ class ConvS2S(Seq2Seq):
             for one in maps.values()
             if (one.query, one.key) == ("target", "source")
         ]
+        if not of_source:
+            raise UserError("convs2s: attend='none' has no maps of the source")
         return jnp.stack(of_source).mean(axis=0)
 
     def _continue(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """Tokens [B,T] behind those fed so far to logits [B,T,V] and the state after them."""
-        positions = state.fed + jnp.arange(tokens.shape[1])
+        positions = standing(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
         h, windows = self.into_decoder(g), []
         for layer, attended, before in zip(

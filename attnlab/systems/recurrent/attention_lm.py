@@ -40,14 +40,15 @@ from attnlab.attention.protocol import LOSSES, MAPS, Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Rule, Window
 from attnlab.attention.visibility import Dense as Allowed
-from attnlab.config.registry import kind, made
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import AttentionMap, Card, LanguageModel, looked
-from attnlab.systems.recurrent.lstm_lm import no_states, real
+from attnlab.systems.recurrent.lstm_lm import no_states
 
 
 @flax.struct.dataclass
@@ -77,6 +78,7 @@ class AttentionLanguageModel(LanguageModel):
         outputs, so that a text read in pieces is as one read at once) or "state" (no outputs: the
         authors' setting). `step` carries both in any case.
       merge: how h* comes about, see the top of this file.
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
         is not checked; 0 for the laws of `Initial`. The mechanism's own weights start as it says.
       dropout: rate on the input of every layer and on h*.
@@ -90,11 +92,12 @@ class AttentionLanguageModel(LanguageModel):
     window: int = 10
     carry: Literal["window", "state"] = "window"
     merge: Literal["tanh", "none"] = "tanh"
+    cell: Part = "lstm"
     uniform: float = 0.0
     dropout: float = 0.0
 
     lengths = {"window": "within"}
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {
         "attention": Need(
             role="self", direction="causal", stepwise=True, dense=True, places="adrift"
@@ -128,8 +131,12 @@ class AttentionLanguageModel(LanguageModel):
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initial.word(0.3))
-        self.reader = LSTMStack(self.state, self.layers, self.dropout, initial=initial)
-        self.look = self.attention(width=self.state if self.merge == "tanh" else self.width)
+        self.reader = LSTMStack(
+            self.state, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
+        )
+        self.look = self.attention(
+            width=self.state if self.merge == "tanh" else self.width, name="attention"
+        )
         if self.merge == "tanh":
             self.of_found = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
             self.of_own = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
@@ -138,7 +145,9 @@ class AttentionLanguageModel(LanguageModel):
 
     def start(self, rows: int) -> Past:
         """See `LanguageModel.start`."""
-        return Past(no_states(rows, self.state, self.layers), *self._nothing(rows))
+        return Past(
+            no_states(rows, self.state, self.layers, made(CELLS, self.cell)), *self._nothing(rows)
+        )
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """See `LanguageModel.read`; with `carry` "state" each piece looks back at itself only."""
@@ -199,7 +208,8 @@ class AttentionLanguageModel(LanguageModel):
         return found.reshape(len(outputs), length + more, -1)[:, :length]
 
     def _read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
-        valid, counts = real(tokens)
+        valid = self.real(tokens)
+        counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
         slots, filled = after(state.window, outputs), jnp.concatenate([state.filled, valid], axis=1)
         found = self._found(outputs, slots, filled)

@@ -17,6 +17,7 @@ Axis letters: B batch, S and T tokens of the texts, H state width of a direction
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -25,8 +26,10 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
+from attnlab.config.registry import Part, made
+from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class AttentionPooling(Classifier):
@@ -38,6 +41,8 @@ class AttentionPooling(Classifier):
       embedding: width of the embeddings.
       width: H.
       hidden: units of the layer before the output.
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
+      directions: 2, or 1 for one layer of width 2H that reads from the left.
       dropout: rate on the embeddings, and before and after the hidden layer.
     """
 
@@ -45,23 +50,26 @@ class AttentionPooling(Classifier):
     embedding: int = 64
     width: int = 64
     hidden: int = 64
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 2
     dropout: float = 0.0
 
     texts = (1, 2)
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross")}
     card = Card(
         2016, "Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016"
     )
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; the first text is looked at before the second."""
         return "hops", "target_in" if name.endswith("_1") else "source"
 
     def setup(self) -> None:
-        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
-        self.look = self.attention(width=2 * self.width)
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
+        self.look = self.attention(width=2 * self.width, name="attention")
         self.query = self.param(
             "query", nn.initializers.normal((2 * self.width) ** -0.5), (2 * self.width,)
         )

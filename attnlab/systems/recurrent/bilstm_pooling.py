@@ -21,8 +21,10 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from attnlab.config.registry import Part, made
+from attnlab.layers import CELLS
 from attnlab.layers.sentences import Read, SentenceReader, Verdict, compared
-from attnlab.systems.protocol import PAD, Card, Classifier
+from attnlab.systems.protocol import Card, Classifier
 
 
 class BiLSTMPooling(Classifier):
@@ -34,6 +36,8 @@ class BiLSTMPooling(Classifier):
       pooling: "mean", "max" (of each unit by itself), or "last", the state of each direction after
         its last token.
       hidden: units of the layer before the output.
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
+      directions: 2, or 1 for one layer of width 2H that reads from the left.
       dropout: rate on the embeddings, and before and after the hidden layer.
     """
 
@@ -41,16 +45,20 @@ class BiLSTMPooling(Classifier):
     width: int = 64
     pooling: Literal["mean", "max", "last"] = "mean"
     hidden: int = 64
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 2
     dropout: float = 0.0
 
     texts = (1, 2)
+    parts = {"cell": CELLS}
     card = Card(
         2017,
         "Conneau et al., Supervised Learning of Universal Sentence Representations, EMNLP 2017",
     )
 
     def setup(self) -> None:
-        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:

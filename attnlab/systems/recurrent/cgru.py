@@ -44,7 +44,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, ContextGRUCell
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 from attnlab.systems.recurrent.rnnsearch import Encoded
 
 
@@ -102,7 +102,7 @@ class ConditionalGRU(Seq2Seq):
         self.embed_target = table(self.target_vocabulary)
         self.reader = BidirectionalGRU(self.encoder, initial, ContextGRUCell)
         self.first_state = dense(self.decoder)
-        self.search = self.attention(width=2 * self.encoder)
+        self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word = gates(GATES * self.decoder)
         self.of_context = gates(GATES * self.decoder)
         self.before, self.after = ContextGRUCell(self.decoder), ContextGRUCell(self.decoder)
@@ -114,7 +114,7 @@ class ConditionalGRU(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`; the mean over no words is zero."""
-        valid = source != PAD
+        valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
         summed = jnp.where(valid[..., None], annotations, 0.0).sum(axis=1)
         mean = summed / jnp.maximum(valid.sum(axis=1, keepdims=True), 1)

@@ -4,7 +4,7 @@ that all its layers are given.
 Encoder, of Le layers: ann = x^Le.  Decoder, of Ld layers: for t = 1..T,
 
     x^1      = [forward LSTM ; backward LSTM] of the words          the one layer that reads both ways; 2H wide
-    x^l      = LSTM^l(x^{l-1}), from the third on plus x^{l-1}      l = 2..Le
+    x^l      = LSTM^l(x^{l-1}), from the third on plus x^{l-1}      l = 2..Le      (or without: `residual`)
     a_t      = attention(s^1_{t-1}, ann)                            any registered mechanism; additive in the paper
     s^1_t    = LSTM^1([y_{t-1} ; a_t])
     s^l_t    = LSTM^l([s^{l-1}_t ; a_t]), from the third on plus s^{l-1}_t      l = 2..Ld
@@ -39,13 +39,14 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.lstm import GATES, LSTMLayer, LSTMState
 from attnlab.layers.stacked import BidirectionalLSTM, LSTMStack, States
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 RESIDUAL = 3  # the first layer whose input is added to its output
 
@@ -67,7 +68,7 @@ class Lowest:
     """
 
     fed: jax.Array
-    state: LSTMState
+    state: Any
     a: jax.Array
     looks: Any
 
@@ -95,6 +96,9 @@ class GNMT(Seq2Seq):
         paper's) or in this step ("current").
       first: the decoder's first state: "zeros", or "encoder": layer l starts where layer l of the
         encoder ended, the lowest where the backward direction did.
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
+      directions: 2, or 1 for a lowest layer of the encoder of width 2H that reads from the left.
+      residual: whether the input of a layer is added to its output, from the third layer on.
       uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The
         mechanism's own start as it says.
       dropout: rate on the input of every layer.
@@ -107,10 +111,13 @@ class GNMT(Seq2Seq):
     decoder_layers: int = 4
     query: Literal["previous", "current"] = "previous"
     first: Literal["zeros", "encoder"] = "zeros"
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 2
+    residual: bool = True
     uniform: float = 0.0
     dropout: float = 0.0
 
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2016, "Wu et al., Google's Neural Machine Translation System, 2016 (arXiv 1609.08144)"
@@ -123,34 +130,51 @@ class GNMT(Seq2Seq):
                 f" encoder_layers={self.encoder_layers} and decoder_layers={self.decoder_layers};"
                 " make them equal or choose 'zeros'"
             )
-        initial = Initial(uniform=self.uniform)
+        if self.first == "encoder" and self.directions == 1:
+            raise UserError(
+                "system.first='encoder' starts where the backward direction ended, and"
+                " directions=1 has none; set directions=2 or choose 'zeros'"
+            )
+        initial, layer = Initial(uniform=self.uniform), made(CELLS, self.cell)
+        gates = kind(layer).gates
         law = initial.word(1.0)
         self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
-        self.both_ways = BidirectionalLSTM(self.width, initial)
+        self.both_ways = (
+            BidirectionalLSTM(self.width, initial, layer)
+            if self.directions == 2
+            else layer(width=2 * self.width, initial=initial)
+        )
         self.reader = LSTMStack(
-            self.width, self.encoder_layers - 1, self.dropout, RESIDUAL - 1, initial
+            self.width,
+            self.encoder_layers - 1,
+            self.dropout,
+            RESIDUAL - 1 if self.residual else 0,
+            initial,
+            layer,
         )
         self.search = self.attention(
-            width=self.width if self.encoder_layers > 1 else 2 * self.width
+            width=self.width if self.encoder_layers > 1 else 2 * self.width, name="attention"
         )
-        self.lowest = LSTMLayer(self.width, initial)
+        self.lowest = layer(width=self.width, initial=initial)
         self.of_context = Dense(
-            GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
+            gates * self.width, use_bias=False, kernel_init=initial.kernel(gates)
         )
-        self.above = [LSTMLayer(self.width, initial) for _ in range(self.decoder_layers - 1)]
+        self.above = [
+            layer(width=self.width, initial=initial) for _ in range(self.decoder_layers - 1)
+        ]
         self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
-        words, (_, at_beginning) = self.both_ways(self.drop(self.embed_source(source)), valid)
+        valid = self.real(source)
+        words, ends = self.both_ways(self.drop(self.embed_source(source)), valid)
         annotations, last = self.reader(words, valid)
-        nothing = LSTMState.zeros(len(source), self.width, annotations.dtype)
-        first = (
-            (at_beginning, *last) if self.first == "encoder" else (nothing,) * self.decoder_layers
+        nothing = kind(made(CELLS, self.cell)).State.zeros(
+            len(source), self.width, annotations.dtype
         )
+        first = (ends[1], *last) if self.first == "encoder" else (nothing,) * self.decoder_layers
         return Encoded(self.search.remember(annotations, valid), first)
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
@@ -170,7 +194,7 @@ class GNMT(Seq2Seq):
             y, _ = layer(
                 self.drop(jnp.concatenate([x, contexts], axis=-1)), start=memory.first[number - 1]
             )
-            x = _summed(number, x, y)
+            x = self._summed(number, x, y)
         return self.out(x)
 
     def start(self, memory: Encoded, length: int) -> Decoding:
@@ -197,11 +221,11 @@ class GNMT(Seq2Seq):
                     state.above[number - 2], self.drop(jnp.concatenate([x, lowest.a], axis=-1))
                 )
             )
-            x = _summed(number, x, above[-1].h)
+            x = self._summed(number, x, above[-1].h)
         return self.out(x), Decoding(lowest, tuple(above))
 
     def _transition(self, state: Lowest, word: jax.Array, attended: Any) -> Lowest:
-        """Step t of the lowest layer and the attention; `word` [B,4H] is what y_{t-1} gives to
+        """Step t of the lowest layer and the attention; `word` [B,4H], of an LSTM, is what y_{t-1} gives to
         its gates.
         """
         if self.query == "previous":
@@ -218,9 +242,8 @@ class GNMT(Seq2Seq):
         )
         return looked(self, reading)[:, 0], reading.so_far
 
-
-def _summed(number: int, x: jax.Array, y: jax.Array) -> jax.Array:
-    """What layer `number`, counted from 1, hands on: its output y, with its input x from the
-    third on.
-    """
-    return y + x if number >= RESIDUAL else y
+    def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
+        """What layer `number`, counted from 1, hands on: its output y, with its input x from
+        the third on where there are sums.
+        """
+        return y + x if self.residual and number >= RESIDUAL else y

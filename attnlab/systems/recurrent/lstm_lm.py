@@ -18,14 +18,15 @@ from typing import Any, Literal
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
+from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.lstm import LSTMState
-from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import PAD, Card, LanguageModel
+from attnlab.layers.lstm import LSTMLayer
+from attnlab.layers.stacked import Layer, LSTMStack, States
+from attnlab.systems.protocol import Card, LanguageModel
 
 
 class SharedOutput(nn.Module):
@@ -48,6 +49,7 @@ class LSTMLanguageModel(LanguageModel):
       width: H of every layer.
       layers: L.
       share: which matrices are one: "output" (the embedding and the output; needs E = H) or "none".
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.05 (medium) and
         0.04 (large); 0 for the laws of `Initial`.
       dropout: rate on the input of every layer and on what the output layer sees; the paper's 0.5
@@ -58,9 +60,11 @@ class LSTMLanguageModel(LanguageModel):
     width: int = 128
     layers: int = 1
     share: Literal["none", "output"] = "none"
+    cell: Part = "lstm"
     uniform: float = 0.0
     dropout: float = 0.0
 
+    parts = {"cell": CELLS}
     card = Card(2014, "Zaremba, Sutskever, Vinyals, Recurrent Neural Network Regularization, 2014")
 
     def setup(self) -> None:
@@ -73,7 +77,9 @@ class LSTMLanguageModel(LanguageModel):
         initial = Initial(uniform=self.uniform)
         law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
         self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
-        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        self.reader = LSTMStack(
+            self.width, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
+        )
         self.out: Any = (
             SharedOutput()
             if self.share == "output"
@@ -83,23 +89,17 @@ class LSTMLanguageModel(LanguageModel):
 
     def start(self, rows: int) -> States:
         """See `LanguageModel.start`; the state is that of every layer."""
-        return no_states(rows, self.width, self.layers)
+        return no_states(rows, self.width, self.layers, made(CELLS, self.cell))
 
     def read(self, state: States, tokens: jax.Array) -> tuple[jax.Array, States]:
         """See `LanguageModel.read`."""
-        outputs, state = self.reader(self.embed(tokens), tokens != PAD, state)
+        outputs, state = self.reader(self.embed(tokens), self.real(tokens), state)
         outputs = self.drop(outputs)
         return (
             self.out(outputs, self.embed.embedding) if self.share == "output" else self.out(outputs)
         ), state
 
 
-def no_states(rows: int, width: int, layers: int) -> States:
+def no_states(rows: int, width: int, layers: int, layer: Layer = LSTMLayer) -> States:
     """The states [rows,width] of a stack that has read nothing."""
-    return tuple(LSTMState.zeros(rows, width) for _ in range(layers))
-
-
-def real(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Which of the tokens [B,T] are words, and how many are in each row, [B] int32."""
-    valid = tokens != PAD
-    return valid, valid.sum(axis=1, dtype=jnp.int32)
+    return tuple(kind(layer).State.zeros(rows, width) for _ in range(layers))

@@ -41,8 +41,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.history import latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
-from attnlab.systems.protocol import PAD, AttentionMap, Card, Classifier, LanguageModel
-from attnlab.systems.recurrent.lstm_lm import real
+from attnlab.systems.protocol import AttentionMap, Card, Classifier, LanguageModel
 
 # A step takes up the cells c~ and puts what becomes of them on the tape: projected, or with weights
 # of more than one, they would grow by a factor at every step and overflow.
@@ -198,7 +197,8 @@ class LSTMNLanguageModel(LanguageModel):
         What a mechanism makes of the earlier slots is made anew, for it may depend on where they
         stand.
         """
-        valid, counts = real(tokens)
+        valid = self.real(tokens)
+        counts = valid.sum(axis=1, dtype=jnp.int32)
         x, following = self.embed(tokens), []
         for layer, past in zip(self.reader, state, strict=True):
             slots, reader = layer(self.drop(x), valid, past.slots, past.summary)
@@ -312,7 +312,7 @@ class LSTMNClassifier(Classifier):
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """See `Classifier.__call__`."""
-        valid, x = source != PAD, self.embed(source)
+        valid, x = self.real(source), self.embed(source)
         for layer in self.reader:
             x = layer(self.drop(x), valid)[0].hidden
         return self.verdict(averaged(x, valid) if self.pooling == "mean" else final(x, valid))

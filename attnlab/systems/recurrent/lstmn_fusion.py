@@ -40,7 +40,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.lstm import LSTMState
 from attnlab.mixers.lstmn import FusedLSTMNLayer, LSTMNLayer, Origin, Question, Reader
-from attnlab.systems.protocol import PAD, AttentionMap, Classifier, Seq2Seq, Sequence, looked
+from attnlab.systems.protocol import AttentionMap, Classifier, Seq2Seq, Side, looked
 from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intra, of_steps
 
 Fusion = Literal["deep", "shallow"]
@@ -100,7 +100,7 @@ class TwoReaders(nn.Module):
             self.decoder: LSTMNLayer = FusedLSTMNLayer(*shared, self.inter_attention)
         else:
             self.decoder = LSTMNLayer(*shared)
-            self.search = self.inter_attention(width=self.width)
+            self.search = self.inter_attention(width=self.width, name="inter_attention")
             self.merge = Dense(self.width, use_bias=False, kernel_init=self.initial.kernel())
 
     def encode(self, y: jax.Array, valid: jax.Array) -> Encoded:
@@ -214,11 +214,11 @@ class LSTMNPairClassifier(Classifier):
                 f"lstmn_pair: {self.fusion} fusion wants two texts, here is one; choose"
                 " 'lstmn_classifier'"
             )
-        first = self.readers.encode(self.drop(self.embed(source)), source != PAD)
-        second = self.readers.decode(first, self.drop(self.embed(target)), target != PAD)
+        first = self.readers.encode(self.drop(self.embed(source)), self.real(source))
+        second = self.readers.decode(first, self.drop(self.embed(target)), self.real(target))
         return self.verdict(
             jnp.concatenate(
-                [averaged(first.states, first.valid), averaged(second, target != PAD)], axis=-1
+                [averaged(first.states, first.valid), averaged(second, self.real(target))], axis=-1
             )
         )
 
@@ -228,7 +228,7 @@ class LSTMNPairClassifier(Classifier):
         return of_steps(super().maps(collected))
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`."""
         return _between(name, "target_in")
 
@@ -296,14 +296,14 @@ class LSTMNTranslator(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        return self.readers.encode(self.drop(self.embed_source(source)), source != PAD)
+        return self.readers.encode(self.drop(self.embed_source(source)), self.real(source))
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
         return self.out(
             self.drop(
                 self.readers.decode(
-                    memory, self.drop(self.embed_target(target_in)), target_in != PAD
+                    memory, self.drop(self.embed_target(target_in)), self.real(target_in)
                 )
             )
         )
@@ -323,14 +323,14 @@ class LSTMNTranslator(Seq2Seq):
         return of_steps(super().maps(collected))
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`."""
         return _between(name, "target")
 
 
-def _between(name: str, asks: Sequence) -> tuple[Sequence, Sequence]:
-    """Of the looks in `TwoReaders`; `asks` is the sequence of the rows of inter-attention."""
-    if name.endswith("search"):
+def _between(name: str, asks: Side) -> tuple[Side, Side]:
+    """Of the looks in `TwoReaders`; `asks` is the side of the rows of inter-attention."""
+    if name.endswith("inter_attention"):
         return asks, "source"
     return (
         ("source", "source") if name.startswith("readers/encoder") else ("target_in", "target_in")

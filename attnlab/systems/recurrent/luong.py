@@ -28,6 +28,7 @@ layer, L layers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -40,14 +41,14 @@ from attnlab.attention.alignments.local import LocalM
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
-from attnlab.config.registry import holds
+from attnlab.config.registry import Part, holds, kind, made
 from attnlab.errors import UserError
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.lstm import GATES
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -82,6 +83,9 @@ class Luong(Seq2Seq):
       order: how the encoder reads the source, from its last word to its first ("reversed", the
         paper's) or as it stands ("plain").
       feeding: whether the lowest layer of the decoder is given a_{t-1} ("input") or not ("none").
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
+      directions: 1, or 2 for an encoder whose every layer reads both ways, half of H from each end
+        (then `order` says nothing more).
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the laws
         of `Initial`. The mechanism's own weights start as it says.
       forget: what the bias of the forget gates starts at, above what it starts at otherwise.
@@ -94,11 +98,13 @@ class Luong(Seq2Seq):
     layers: int = 1
     order: Literal["reversed", "plain"] = "reversed"
     feeding: Literal["input", "none"] = "input"
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 1
     uniform: float = 0.0
     forget: float = 1.0
     dropout: float = 0.0
 
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2015,
@@ -111,7 +117,12 @@ class Luong(Seq2Seq):
         """See `System.asks`; `UserError` for windows that go on with the target over a source that
         is read from its last word.
         """
-        if holds(chosen.get("attention"), LocalM) and chosen.get("order", cls.order) == "reversed":
+        windows = holds(chosen.get("attention"), LocalM)
+        if (
+            windows
+            and chosen.get("order", cls.order) == "reversed"
+            and chosen.get("directions", cls.directions) == 1
+        ):
             raise UserError(
                 "system.attention.alignment: the windows of local_m go through the source from its"
                 " first word, which system.order='reversed' reads last; set system.order='plain',"
@@ -124,12 +135,20 @@ class Luong(Seq2Seq):
         law = initial.word(1.0)
         self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
-        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
-        self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
-        self.search = self.attention(width=self.width)
+        stack = functools.partial(
+            LSTMStack,
+            self.width,
+            self.layers,
+            self.dropout,
+            initial=initial,
+            kind=made(CELLS, self.cell),
+        )
+        self.reader, self.writer = stack(directions=self.directions), stack()
+        self.search = self.attention(width=self.width, name="attention")
         if self.feeding == "input":
+            gates = kind(made(CELLS, self.cell)).gates
             self.of_last = Dense(
-                GATES * self.width, use_bias=False, kernel_init=initial.kernel(GATES)
+                gates * self.width, use_bias=False, kernel_init=initial.kernel(gates)
             )
         self.combine = Dense(self.width, use_bias=False, kernel_init=initial.kernel())
         self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
@@ -137,7 +156,7 @@ class Luong(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         annotations, last = self.reader(
             self.embed_source(source), valid, reverse=self.order == "reversed"
         )
@@ -179,7 +198,7 @@ class Luong(Seq2Seq):
         return self.out(state.a), state
 
     def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> Decoding:
-        """Step t; `word` [B,4H] is what y_{t-1} gives to the gates of the lowest layer."""
+        """Step t; `word` [B,4H], of an LSTM, is what y_{t-1} gives to the gates of the lowest layer."""
         fed = word + self.of_last(self.drop(state.a)) if self.feeding == "input" else word
         top, states = self.writer.advance(state.states, fed)
         a, looks = self._attentional(top[:, None], attended, state.fed, state.looks)

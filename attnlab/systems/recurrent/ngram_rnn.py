@@ -27,7 +27,7 @@ from attnlab.layers.history import after, latest
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
 from attnlab.systems.protocol import Card, LanguageModel
-from attnlab.systems.recurrent.lstm_lm import no_states, real
+from attnlab.systems.recurrent.lstm_lm import no_states
 
 
 @flax.struct.dataclass
@@ -89,7 +89,8 @@ class NgramRNN(LanguageModel):
 
     def read(self, state: Past, tokens: jax.Array) -> tuple[jax.Array, Past]:
         """See `LanguageModel.read`."""
-        valid, counts = real(tokens)
+        valid = self.real(tokens)
+        counts = valid.sum(axis=1, dtype=jnp.int32)
         outputs, layers = self.reader(self.embed(tokens), valid, state.layers)
         first, *others = jnp.split(outputs, self.order - 1, axis=-1)
         slots = [after(kept, part) for kept, part in zip(state.parts, others, strict=True)]

@@ -62,7 +62,7 @@ from attnlab.layers.lstm import GateInputs, LSTMCell, LSTMState
 from attnlab.layers.precision import inner_dtype, widened
 from attnlab.layers.stacked import BidirectionalLSTM
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -173,7 +173,7 @@ class PointerGenerator(Seq2Seq):
             self.embed_source = table()
         self.reader = BidirectionalLSTM(self.encoder, initial)
         self.first_state, self.first_cell = dense(self.decoder), dense(self.decoder)
-        self.search = self.attention(width=2 * self.encoder)
+        self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word, self.of_context = dense(self.embedding), dense(self.embedding, use_bias=False)
         self.of_input, self.cell = (
             GateInputs(self.decoder, initial),
@@ -187,14 +187,16 @@ class PointerGenerator(Seq2Seq):
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
         table = self.embed_target if self.share == "embeddings" else self.embed_source
-        annotations, ends = self.reader(self.drop(table(source)), source != PAD)  # [B,S,2H]
+        annotations, ends = self.reader(self.drop(table(source)), self.real(source))  # [B,S,2H]
         last = jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *ends)
         first = LSTMState(
             jax.nn.relu(self.first_cell(last.c)), jax.nn.relu(self.first_state(last.h))
         )
         annotations = self.drop(annotations)
         attended = (
-            self.search.remember(annotations, source != PAD) if self.coverage == "none" else None
+            self.search.remember(annotations, self.real(source))
+            if self.coverage == "none"
+            else None
         )
         return Encoded(source, annotations, attended, first)
 
@@ -237,7 +239,7 @@ class PointerGenerator(Seq2Seq):
             return memory.attended
         beside = covered[..., None].astype(memory.annotations.dtype)
         keys = jnp.concatenate([memory.annotations, beside], axis=-1)
-        return self.search.remember_pairs(keys, memory.annotations, memory.source != PAD)
+        return self.search.remember_pairs(keys, memory.annotations, self.real(memory.source))
 
     def _transition(
         self, state: Decoding, word: jax.Array, memory: Encoded

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
-from attnlab.systems.protocol import PAD, Card, Seq2Seq
+from attnlab.systems.protocol import Card, Seq2Seq
 
 # a sigmoid's slope at 0 is 1/4; windows start at twice that, as sigmoid after sigmoid levels out
 # what it gets
@@ -143,7 +143,7 @@ class RCTM(Seq2Seq):
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
         return Encoded(
-            self.of_sentence(self.sentence(self.drop(self.embed_source(source)), source != PAD))
+            self.of_sentence(self.sentence(self.drop(self.embed_source(source)), self.real(source)))
         )
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, ContextGRUCell, GRULayer
-from attnlab.systems.protocol import PAD, Card, Seq2Seq
+from attnlab.systems.protocol import Card, Seq2Seq
 
 
 @flax.struct.dataclass
@@ -99,7 +99,7 @@ class RNNEncoderDecoder(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        last = self.reader(self.drop(self.embed_source(source)), source != PAD)[
+        last = self.reader(self.drop(self.embed_source(source)), self.real(source))[
             :, -1
         ]  # the state is copied through padding
         c = self.drop(jnp.tanh(self.summary(last)))

@@ -41,7 +41,7 @@ from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
 from attnlab.mixers.steps import over_time
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, looked
+from attnlab.systems.protocol import Card, Seq2Seq, looked
 
 
 @flax.struct.dataclass
@@ -112,7 +112,7 @@ class RNNsearch(Seq2Seq):
         self.embed_target = table(self.target_vocabulary)
         self.reader = BidirectionalGRU(self.encoder, initial)
         self.first_state = dense(self.decoder, use_bias=False)
-        self.search = self.attention(width=2 * self.encoder)
+        self.search = self.attention(width=2 * self.encoder, name="attention")
         self.of_word = gates(GATES * self.decoder)
         self.of_context = gates(GATES * self.decoder, use_bias=False)
         self.cell = GRUCell(self.decoder)
@@ -124,7 +124,7 @@ class RNNsearch(Seq2Seq):
 
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
-        valid = source != PAD
+        valid = self.real(source)
         annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
         first = jnp.tanh(self.first_state(annotations[:, 0, self.encoder :]))
         return Encoded(self.search.remember(self.drop(annotations), valid), first)
@@ -168,7 +168,8 @@ class RNNsearch(Seq2Seq):
         if (
             self.readout == "released"
         ):  # Update with the last context (there is none before the first word), then Look
-            s = jnp.where(state.fed > 0, self.cell(s, word + self.of_context(state.c)), s)
+            begun = jnp.reshape(state.fed > 0, (-1, 1))
+            s = jnp.where(begun, self.cell(s, word + self.of_context(state.c)), s)
         reading = self.search.read(
             s[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
         )

@@ -27,6 +27,7 @@ units of a hop, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -35,9 +36,11 @@ import jax.numpy as jnp
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
+from attnlab.config.registry import Part, made
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dropout
 from attnlab.layers.sentences import Read, SentenceReader, Verdict
-from attnlab.systems.protocol import PAD, Card, Classifier, Sequence, looked
+from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class RowWise(nn.Module):
@@ -71,6 +74,8 @@ class SelfAttentive(Classifier):
       width: H.
       gated: k, units of each hop in the comparison of two texts.
       hidden: units of the layer before the output.
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
+      directions: 2, or 1 for one layer of width 2H that reads from the left.
       dropout: rate on the embeddings, the states, and before and after the hidden layer.
     """
 
@@ -79,15 +84,17 @@ class SelfAttentive(Classifier):
     width: int = 64
     gated: int = 32
     hidden: int = 64
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 2
     dropout: float = 0.0
 
     texts = (1, 2)
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross")}
     card = Card(2017, "Lin et al., A Structured Self-attentive Sentence Embedding, ICLR 2017")
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `System.between`; the first text is looked at before the second."""
         return "hops", "target_in" if name.endswith("_1") else "source"
 
@@ -97,8 +104,9 @@ class SelfAttentive(Classifier):
         return self.attention(width=1, parent=None).side_by_side()
 
     def setup(self) -> None:
-        self.reader = SentenceReader(self.vocabulary, self.embedding, self.width, self.dropout, PAD)
-        self.look = self.attention(width=self.hops * 2 * self.width)
+        sizes = self.vocabulary, self.embedding, self.width, self.dropout, self.pad_id
+        self.reader = SentenceReader(*sizes, made(CELLS, self.cell), self.directions)
+        self.look = self.attention(width=self.hops * 2 * self.width, name="attention")
         self.gate_source, self.gate_target = RowWise(self.gated), RowWise(self.gated)
         self.verdict = Verdict(self.hidden, self.classes, self.dropout)
         self.drop = Dropout(self.dropout)

@@ -23,14 +23,17 @@ layer, L layers.
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import jax
 
+from attnlab.config.registry import Part, made
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
 from attnlab.layers.stacked import LSTMStack, States
-from attnlab.systems.protocol import PAD, Card, Seq2Seq
+from attnlab.systems.protocol import Card, Seq2Seq
 
 
 class SequenceToSequence(Seq2Seq):
@@ -43,6 +46,9 @@ class SequenceToSequence(Seq2Seq):
       layers: L, of each side.
       order: how the source is read, from its last word to its first ("reversed", the paper's) or as
         it stands ("plain").
+      cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
+      directions: 1, or 2 for an encoder whose every layer reads both ways, half of H from each end
+        (then `order` says nothing more).
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.08; 0 for the laws
         of `Initial`.
       forget: what the bias of every forget gate starts with besides; the paper speaks of none.
@@ -54,10 +60,13 @@ class SequenceToSequence(Seq2Seq):
     width: int = 128
     layers: int = 2
     order: Literal["reversed", "plain"] = "reversed"
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 1
     uniform: float = 0.0
     forget: float = 1.0
     dropout: float = 0.0
 
+    parts = {"cell": CELLS}
     card = Card(
         2014,
         "Sutskever, Vinyals, Le, Sequence to Sequence Learning with Neural Networks, NIPS 2014",
@@ -68,15 +77,22 @@ class SequenceToSequence(Seq2Seq):
         law = initial.word(1.0)
         self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
         self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
-        self.reader = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
-        self.writer = LSTMStack(self.width, self.layers, self.dropout, initial=initial)
+        stack = functools.partial(
+            LSTMStack,
+            self.width,
+            self.layers,
+            self.dropout,
+            initial=initial,
+            kind=made(CELLS, self.cell),
+        )
+        self.reader, self.writer = stack(directions=self.directions), stack()
         self.out = Dense(self.target_vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
     def encode(self, source: jax.Array) -> States:
         """See `Seq2Seq.encode`; the memory is the last state of every layer."""
         return self.reader(
-            self.embed_source(source), source != PAD, reverse=self.order == "reversed"
+            self.embed_source(source), self.real(source), reverse=self.order == "reversed"
         )[1]
 
     def decode(self, memory: States, target_in: jax.Array) -> jax.Array:

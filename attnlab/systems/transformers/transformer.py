@@ -34,7 +34,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import Attention
-from attnlab.attention.view import CAUSAL, View
+from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
@@ -42,7 +42,7 @@ from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed
-from attnlab.systems.protocol import PAD, Card, Seq2Seq, Sequence, looked
+from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
 
 Factory = Callable[..., Attention]
 
@@ -189,7 +189,7 @@ class Transformer(Seq2Seq):
             self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.target_vocabulary, use_bias=False)
-        self.scheme = self.positions()
+        self.scheme = self.positions(name="positions")
         if self.scheme.hooks - {"embedding"}:
             name = type(self.scheme).__name__
             raise UserError(
@@ -219,7 +219,7 @@ class Transformer(Seq2Seq):
 
     def encode(self, source: jax.Array) -> list[Any]:
         """See `Seq2Seq.encode`: one memory for each decoder layer."""
-        valid = source != PAD
+        valid = self.real(source)
         x = self._embed(
             self.embed_target if self.share == "all" else self.embed_source,
             source,
@@ -249,7 +249,7 @@ class Transformer(Seq2Seq):
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
-        y = self._embed(self.embed_target, tokens[:, None], state.fed[None])
+        y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
         caches = []
         for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
             y, grown = layer.write(
@@ -259,7 +259,7 @@ class Transformer(Seq2Seq):
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches)
 
     @classmethod
-    def between(cls, name: str) -> tuple[Sequence, Sequence]:
+    def between(cls, name: str) -> tuple[Side, Side]:
         """See `Seq2Seq.between`."""
         if name.startswith("encoder"):
             return "source", "source"
@@ -268,7 +268,7 @@ class Transformer(Seq2Seq):
         )
 
     def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """tokens [B,T] at positions [T] to [B,T,d]."""
+        """tokens [B,T] at positions [T] or [B,T] to [B,T,d]."""
         words = table(tokens) * math.sqrt(self.width) if self.scaled_embedding else table(tokens)
         return self.drop(self.scheme.embed(words, positions))
 
@@ -289,7 +289,7 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
         )
     part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
     scheme = made(POSITIONS, part)()
-    return functools.partial(factory, positions=lambda: scheme), scheme
+    return functools.partial(factory, positions=lambda **_: scheme), scheme
 
 
 def _rule(part: Part) -> Rule:

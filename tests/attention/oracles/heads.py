@@ -105,14 +105,14 @@ def heads_scores(
     """(b, h, i, weights [i,Tk] of the rows before) to score(q_h, k_g) + position bias [Tk], g = h //
     (H / K).
     """
-    heads, own = config["heads"], params.get("fit", {})
+    heads, own = config["heads"], params.get("score", {})
     score, fields = part(config, "score", "scaled_dot")
     scheme, turns = part(config, "positions", "none")
     fit = SCORES[score]
     q, k = affine(params["w_query"], query), affine(params["w_key"], source)
     width = q.shape[-1] // heads
     group = heads // (config.get("key_heads") or heads)
-    place = POSITIONS[scheme](params.get("scheme", {}), turns, heads, width, causal)
+    place = POSITIONS[scheme](params.get("positions", {}), turns, heads, width, causal)
     first = source.shape[1] - query.shape[1]
 
     def of_row(b: int, h: int, i: int, before: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ def heads_values(
     v = affine(params["w_value"], source)
     group = heads // (config.get("key_heads") or heads)
     width = v.shape[-1] * group // heads
-    place = POSITIONS[scheme](params.get("scheme", {}), turns, heads, width)
+    place = POSITIONS[scheme](params.get("positions", {}), turns, heads, width)
     joined = np.zeros((weights.shape[0], weights.shape[2], heads * width))
     for b, h, i, j in np.ndindex(weights.shape):
         value = v[b, j, h // group * width : (h // group + 1) * width] + place.value(

@@ -49,7 +49,7 @@ def weights_of(
             "allowed_before": mask[b, :i],
             "length": real(mask[b]),
         }
-        weights[b, h, i] = ALIGNMENTS[align](params.get("align", {}), how, *row, **place)
+        weights[b, h, i] = ALIGNMENTS[align](params.get("alignment", {}), how, *row, **place)
     return weights
 
 
@@ -63,7 +63,7 @@ def scored(
 ) -> np.ndarray:
     """The scores [Tk] of a query [dq] and keys [Tk,dk], after rows of weights [i,Tk]."""
     score, fields = part(config, "score", default)
-    given = params.get("fit", {}), fields
+    given = params.get("score", {}), fields
     return np.array(
         [SCORES[score](*given, query, key, j, keys, before) for j, key in enumerate(keys)]
     )

@@ -64,6 +64,18 @@ def test_without_the_file_the_config_says_the_type_and_what_nobody_knows_stays_a
     }
 
 
+def test_a_setting_that_the_config_file_leaves_out_is_of_the_type_of_its_default() -> None:
+    """A file that says only what differs makes the same candidates as one that says it all."""
+    given = ("training.clip=2", "decoding.beam=3", "training.compute=bfloat16", "auxiliary.hops=1")
+    base = Changes(given).applied(dataclasses.replace(EXPERIMENT, base={})).base
+    assert [(value, type(value)) for value in base.values()] == [
+        (2.0, float),
+        (3, int),
+        ("bfloat16", str),
+        (1.0, float),
+    ]
+
+
 def test_what_an_earlier_plan_spelt_as_a_text_is_kept() -> None:
     assert (
         same("60", 60)

@@ -137,8 +137,8 @@ def tiny(system: str, *overrides: str) -> tuple[Any, Any]:
 
 
 def test_a_step_without_loops_counts_like_the_compiled_one() -> None:
-    from attnlab.training.loop import state_like
     from attnlab.training.optimizers import build_optimizer
+    from attnlab.training.states import state_like
     from attnlab.training.step import make_step, seed_array
 
     config, task = tiny("transformer", "system.width=64", "system.hidden=256")

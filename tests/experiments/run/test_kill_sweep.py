@@ -15,7 +15,7 @@ from tests.experiments.kill_sweep import compared, content, doubled, torn
 
 
 def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
-    """At least three kills in a sweep of two variants and two seeds."""
+    """At least two kills in a sweep of two variants and two seeds."""
     done = subprocess.run(
         [
             sys.executable,
@@ -23,7 +23,7 @@ def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
             "ignore",
             "-m",
             "tests.experiments.kill_sweep",
-            "--kills=3",
+            "--kills=2",
             "--variants=2",
             "--seeds=2",
         ],
@@ -35,7 +35,7 @@ def test_kill_minus_nine_of_launcher_and_trials_changes_nothing() -> None:
         check=False,
     )
     found = re.fullmatch(r"4 trials, (\d+) kills: equal\n", done.stdout)
-    assert done.returncode == 0 and found is not None and int(found[1]) >= 3, (
+    assert done.returncode == 0 and found is not None and int(found[1]) >= 2, (
         done.stdout + done.stderr
     )
 

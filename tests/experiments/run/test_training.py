@@ -21,7 +21,7 @@ from attnlab.records.attempts import Attempt
 from attnlab.records.manifest import Manifest
 from attnlab.records.measures import of_record, share
 from attnlab.records.stream import RunLock, read_records
-from attnlab.training import loop
+from attnlab.training import states
 from tests.experiments import real, stub
 from tests.experiments.conftest import Swept
 
@@ -157,7 +157,7 @@ def test_text_scores_are_decoded_only_where_they_select(
         "accuracy": 0.5,
         "measures": known,
     }
-    monkeypatch.setattr(loop, "best_params", lambda *given: ("best", 6))
+    monkeypatch.setattr(states, "best_params", lambda *given: ("best", 6))
     write_validation(prepared, "exact")
     known["exact"] = {"better": "max", "low": 0.0, "high": 1.0, "of": "sentences", "count": 12}
     found = real.read(tmp_path / "valid.json")

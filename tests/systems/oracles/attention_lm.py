@@ -41,7 +41,7 @@ def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vecto
     earlier = [np.split(one, count) for one in window]
     found = np.zeros_like(own)
     if earlier:
-        fit = params["look"]["fit"]
+        fit = params["attention"]["score"]
         asks = key @ fit["w_query"]["kernel"]
         weights = softmax(
             np.array(
@@ -50,5 +50,5 @@ def _star(params: Tree, kind: str, state: Vector, window: list[Vector]) -> Vecto
         )
         for weight, one in zip(weights, earlier, strict=True):
             found = found + weight * one[taken]
-    merge = params if kind == "single" else params["look"]
+    merge = params if kind == "single" else params["attention"]
     return np.tanh(found @ merge["of_found"]["kernel"] + own @ merge["of_own"]["kernel"])

@@ -22,7 +22,9 @@ def attention_pooling(
         for ids in (one for one in (source, target) if one is not None):
             states, ends = read(params["reader"], ids[b])
             vectors.append(
-                additive(params["look"], params["query"], states) if states else np.zeros_like(ends)
+                additive(params["attention"], params["query"], states)
+                if states
+                else np.zeros_like(ends)
             )
         logits.append(
             verdict(params["verdict"], vectors[0] if target is None else compared(*vectors))

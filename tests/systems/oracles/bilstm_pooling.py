@@ -44,6 +44,13 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
     direction side by side.
     """
     words = [reader["embed"]["embedding"][word] for word in row[row != 0]]
+    if "forward" not in reader["lstm"]:  # one direction
+        layer = reader["lstm"]
+        state, states = lstm_start(layer), []
+        for word in words:
+            state = lstm(layer, state, word @ layer["of_input"]["kernel"]["kernel"])
+            states.append(state[1])
+        return states, state[1]
     found, ends = {}, []
     for direction, order in (("forward", words), ("backward", words[::-1])):
         layer = reader["lstm"][direction]

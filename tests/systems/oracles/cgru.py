@@ -30,7 +30,7 @@ def cgru(
                 s,
                 y @ params["of_word"]["kernel"] + params["of_word"]["bias"],
             )
-            c = additive(params["search"], between, annotations)
+            c = additive(params["attention"], between, annotations)
             s = _gru(
                 params["after"]["past"],
                 between,

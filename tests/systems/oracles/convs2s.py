@@ -31,6 +31,9 @@ def convs2s(
                     before[t - j] if t >= j else np.zeros_like(h) for j in range(settings["kernel"])
                 ][::-1]
                 u = _gated(layer["convolution"]["linear"], window)
+                if "asks" not in layer:  # a layer that does not look
+                    states.append((u + h) * Q)
+                    continue
                 asked = (_linear(layer["asks"], u) + word) * Q
                 weights = softmax(np.array([asked @ key for key in keys]))
                 found = np.zeros_like(values[0])
@@ -67,7 +70,7 @@ def _encoder(
 def _embedded(params: Tree, side: str, ids: np.ndarray) -> list[Vector]:
     """Word and, where there is a table, position."""
     table = params[f"embed_{side}"]["embedding"]
-    places = params.get(f"places_{side}", {}).get("table", np.zeros((len(ids), table.shape[1])))
+    places = params.get(f"positions_{side}", {}).get("table", np.zeros((len(ids), table.shape[1])))
     return [table[index] + places[t] for t, index in enumerate(ids)]
 
 

@@ -20,7 +20,7 @@ def gnmt(
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     asks_before = settings.get("query", "previous") == "previous"
     for b in range(len(source)):
-        annotations, last = _read(params, settings["encoder_layers"], source[b][source[b] != 0])
+        annotations, last = _read(params, settings, source[b][source[b] != 0])
         layers = [
             params["lowest"],
             *(params[f"above_{number}"] for number in range(settings["decoder_layers"] - 1)),
@@ -32,38 +32,50 @@ def gnmt(
         for t, word in enumerate(target_in[b]):
             embedded = params["embed_target"]["embedding"][word]
             if asks_before:
-                context = additive(params["search"], states[0][1], annotations)
+                context = additive(params["attention"], states[0][1], annotations)
             given = (
                 embedded @ layers[0]["of_input"]["kernel"]["kernel"]
                 + context @ params["of_context"]["kernel"]
             )
             following = [lstm(layers[0], states[0], given)]
             if not asks_before:
-                context = additive(params["search"], following[0][1], annotations)
+                context = additive(params["attention"], following[0][1], annotations)
             x = following[0][1]
             for number in range(1, len(layers)):
                 state = _step(layers[number], states[number], np.concatenate([x, context]))
                 following.append(state)
-                x = state[1] + x if number + 1 >= 3 else state[1]
+                x = state[1] + x if number + 1 in summed(settings) else state[1]
             states = following
             logits[b, t] = x @ params["out"]["kernel"] + params["out"]["bias"]
     return logits
 
 
-def _read(params: Tree, depth: int, words: np.ndarray) -> tuple[list[Vector], list[State]]:
+def summed(settings: dict[str, Any]) -> range:
+    """The layers, counted from 1, whose input is added to their output."""
+    return range(3, 100) if settings.get("residual", True) else range(0)
+
+
+def _read(
+    params: Tree, settings: dict[str, Any], words: np.ndarray
+) -> tuple[list[Vector], list[State]]:
     """The annotations, and the last state of every layer, of the lowest that of its backward
     half.
     """
     x = [params["embed_source"]["embedding"][word] for word in words]
-    forward, _ = _pass(params["both_ways"]["forward"], x)
-    backward, at_first = _pass(params["both_ways"]["backward"], x[::-1])
-    x, last = (
-        [np.concatenate(pair) for pair in zip(forward, backward[::-1], strict=True)],
-        [at_first],
-    )
-    for number in range(2, depth + 1):
+    if settings.get("directions", 2) == 1:
+        x, at_first = _pass(params["both_ways"], x)
+    else:
+        forward, _ = _pass(params["both_ways"]["forward"], x)
+        backward, at_first = _pass(params["both_ways"]["backward"], x[::-1])
+        x = [np.concatenate(pair) for pair in zip(forward, backward[::-1], strict=True)]
+    last = [at_first]
+    for number in range(2, settings["encoder_layers"] + 1):
         y, state = _pass(params["reader"][f"layer_{number - 2}"], x)
-        x = [one + below for one, below in zip(y, x, strict=True)] if number >= 3 else y
+        x = (
+            [one + below for one, below in zip(y, x, strict=True)]
+            if number in summed(settings)
+            else y
+        )
         last.append(state)
     return x, last
 

@@ -94,7 +94,9 @@ def _both(
     second = _read(readers["decoder"], {**settings, "origin": origin}, x, ended)
     seen = []
     for h, _ in second:
-        context = _found(readers["search"]["fit"], h, [(one, one) for one, _ in first], width)[0]
+        context = _found(
+            readers["inter_attention"]["score"], h, [(one, one) for one, _ in first], width
+        )[0]
         seen.append(np.tanh(np.concatenate([h, context]) @ readers["merge"]["kernel"]))
     return first, seen
 
@@ -118,7 +120,7 @@ def _read(
         written = tape[before:]
         slots = tape[:before] + (written if span is None else written[-span:])
         asks = x if settings.get("question") == "word" else np.concatenate([x, summary])
-        summary, cell = _found(layer["look"]["fit"], asks, slots, width)
+        summary, cell = _found(layer["attention"]["score"], asks, slots, width)
         gates = (
             x @ layer["of_input"]["kernel"]["kernel"]
             + layer["of_input"]["bias"]
@@ -127,7 +129,9 @@ def _read(
         i, f, o, g = np.split(gates, 4)
         c = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
         if other is not None:
-            gamma, alpha = _found(layer["search"]["fit"], np.concatenate([x, gamma]), other, width)
+            gamma, alpha = _found(
+                layer["inter_attention"]["score"], np.concatenate([x, gamma]), other, width
+            )
             gate = (
                 x @ layer["gate_word"]["kernel"]
                 + layer["gate_word"]["bias"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start, sigmoid, softmax
-from tests.systems.oracles.seq2seq import through
+from tests.systems.oracles.seq2seq import both_ways, through
 
 
 def luong(
@@ -31,7 +31,9 @@ def luong(
             lowest = lstm(layers[0], states[0], given)
             above, h = through(layers[1:], states[1:], lowest[1])
             states = [lowest, *above]
-            context = _context(params.get("search", {}), settings["attention"], t, h, annotations)
+            context = _context(
+                params.get("attention", {}), settings["attention"], t, h, annotations
+            )
             a = np.tanh(np.concatenate([context, h]) @ params["combine"]["kernel"])
             logits[b, t] = a @ params["out"]["kernel"] + params["out"]["bias"]
     return logits
@@ -44,11 +46,13 @@ def _read(
     the last states of all layers.
     """
     layers = [params["reader"][f"layer_{number}"] for number in range(settings["layers"])]
-    states, backwards = (
-        [lstm_start(layer) for layer in layers],
-        settings.get("order", "reversed") == "reversed",
-    )
-    found: dict[int, Vector] = {}
+    backwards = settings.get("order", "reversed") == "reversed"
+    if settings.get("directions", 1) == 2:
+        last, outputs = both_ways(
+            layers, [params["embed_source"]["embedding"][word] for word in words]
+        )
+        return outputs, last
+    states, found = [lstm_start(layer) for layer in layers], {}
     for place in reversed(range(len(words))) if backwards else range(len(words)):
         states, found[place] = through(
             layers, states, params["embed_source"]["embedding"][words[place]]
@@ -61,7 +65,7 @@ def _context(
 ) -> Vector:
     """c_t = sum_s a_t(s) hbar_s, equations 7 to 10; t counts from 0."""
     fit, score, alignment = (
-        params.get("fit", {}),
+        params.get("score", {}),
         settings["score"],
         settings.get("alignment", {"name": "softmax"}),
     )
@@ -73,7 +77,8 @@ def _context(
         place = float(min(t, count - 1))  # local-m
         if alignment["name"] == "local_p":
             place = count * sigmoid(
-                np.tanh(h @ params["align"]["w_position"]["kernel"]) @ params["align"]["v"][:, 0]
+                np.tanh(h @ params["alignment"]["w_position"]["kernel"])
+                @ params["alignment"]["v"][:, 0]
             )
         reach = alignment["reach"]
         window = [s for s in range(count) if abs(s - int(np.floor(place))) <= reach]

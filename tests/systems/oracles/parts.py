@@ -23,7 +23,7 @@ def softmax(scores: Vector) -> Vector:
 
 def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
     """e_j = v . tanh(W s + U h_j), c = sum_j softmax(e)_j h_j."""
-    params = params["fit"]
+    params = params["score"]
     query = state @ params["w_query"]["kernel"]
     weights = softmax(
         np.array(
@@ -38,15 +38,26 @@ def additive(params: Tree, state: Vector, annotations: list[Vector]) -> Vector:
 
 def lstm_start(layer: Tree) -> tuple[Vector, Vector]:
     """The state (c, h) before anything was read: zeros."""
-    width = len(layer["cell"]["past"])
+    cell = layer["cell"]
+    width = len(cell["candidate"] if "candidate" in cell else cell["past"])
     return np.zeros(width), np.zeros(width)
 
 
 def lstm(layer: Tree, state: tuple[Vector, Vector], given: Vector) -> tuple[Vector, Vector]:
     """i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g, h' = o tanh(c');
-    `given` is x W, the state (c, h).
+    `given` is x W, the state (c, h); or a step of another cell, by what its parameters are.
     """
     c, h = state
-    i, f, o, g = np.split(given + h @ layer["cell"]["past"] + layer["of_input"]["bias"], 4)
+    given = given + layer["of_input"]["bias"]
+    cell = layer["cell"]
+    if "candidate" in cell:  # GRU: r, z, n, z the share of the new; no c
+        of_gates = sigmoid(given[: 2 * len(h)] + h @ cell["gates"])
+        r, z = np.split(of_gates, 2)
+        h = (1 - z) * h + z * np.tanh(given[2 * len(h) :] + (r * h) @ cell["candidate"])
+        return h, h
+    if cell["past"].shape[0] == cell["past"].shape[1]:  # tanh RNN; no c
+        h = np.tanh(given + h @ cell["past"])
+        return h, h
+    i, f, o, g = np.split(given + h @ cell["past"], 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return c, sigmoid(o) * np.tanh(c)

@@ -46,7 +46,7 @@ def looks(
             state = lstm(params, state, x @ params["of_input"]["kernel"]["kernel"])
             s = state[1]
             a = _attend(
-                params["search"]["fit"],
+                params["attention"]["score"],
                 s,
                 annotations,
                 coverage if settings.get("coverage", "keys") == "keys" else None,

@@ -32,7 +32,7 @@ def rnnsearch(
                 previous = state = _gru(
                     params["cell"], previous, of_word + context @ params["of_context"]["kernel"]
                 )
-            context = additive(params["search"], previous, annotations)
+            context = additive(params["attention"], previous, annotations)
             if not late:
                 state = _gru(
                     params["cell"], previous, of_word + context @ params["of_context"]["kernel"]

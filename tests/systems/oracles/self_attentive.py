@@ -46,11 +46,11 @@ def penalties(params: Tree, source: np.ndarray) -> np.ndarray:
 def _matrix(params: Tree, row: np.ndarray) -> tuple[list[Vector], list[Vector]]:
     """A and M of a text, row by row; of none, no weights and zeros."""
     states, ends = read(params["reader"], row)
-    hops = params["look"]["w_hops"]["kernel"]
+    hops = params["attention"]["w_hops"]["kernel"]
     if not states:
         return [np.zeros(0)] * hops.shape[1], [np.zeros_like(ends)] * hops.shape[1]
     scores = np.array(
-        [np.tanh(state @ params["look"]["w_hidden"]["kernel"]) @ hops for state in states]
+        [np.tanh(state @ params["attention"]["w_hidden"]["kernel"]) @ hops for state in states]
     )  # [S,r]
     weights = [softmax(scores[:, hop]) for hop in range(hops.shape[1])]
     return weights, [

@@ -16,12 +16,16 @@ def seq2seq(
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
     for b in range(len(source)):
         words = list(source[b][source[b] != 0])
-        if settings.get("order", "reversed") == "reversed":
+        if settings.get("order", "reversed") == "reversed" and settings.get("directions", 1) == 1:
             words.reverse()
         layers = [params["reader"][f"layer_{number}"] for number in range(settings["layers"])]
-        states = [lstm_start(layer) for layer in layers]
-        for word in words:
-            states, _ = through(layers, states, params["embed_source"]["embedding"][word])
+        embedded = [params["embed_source"]["embedding"][word] for word in words]
+        if settings.get("directions", 1) == 2:
+            states, _ = both_ways(layers, embedded)
+        else:
+            states = [lstm_start(layer) for layer in layers]
+            for x in embedded:
+                states, _ = through(layers, states, x)
         layers = [params["writer"][f"layer_{number}"] for number in range(settings["layers"])]
         for t, word in enumerate(target_in[b]):
             states, top = through(layers, states, params["embed_target"]["embedding"][word])
@@ -40,3 +44,24 @@ def through(
         following.append(lstm(layer, state, x @ layer["of_input"]["kernel"]["kernel"]))
         x = following[-1][1]
     return following, x
+
+
+def both_ways(
+    layers: list[Tree], words: list[Vector]
+) -> tuple[list[tuple[Vector, Vector]], list[Vector]]:
+    """Layers of two directions each: their last states (c, h), the forward half first, and the
+    outputs of the top one.
+    """
+    last = []
+    for layer in layers:
+        ends, outputs = [], []
+        for name, order in (("forward", words), ("backward", words[::-1])):
+            state, found = lstm_start(layer[name]), []
+            for x in order:
+                state = lstm(layer[name], state, x @ layer[name]["of_input"]["kernel"]["kernel"])
+                found.append(state[1])
+            ends.append(state)
+            outputs.append(found if name == "forward" else found[::-1])
+        last.append(tuple(np.concatenate(half) for half in zip(*ends, strict=True)))
+        words = [np.concatenate(pair) for pair in zip(*outputs, strict=True)]
+    return last, words

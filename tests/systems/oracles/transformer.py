@@ -47,7 +47,7 @@ def transformer(
         if memory is None:
             del functions["cross"]
         if settings.get("norm", "pre") == "parallel":
-            normed = norm_of(norm, own["shared_norm"], x, 1e-6)
+            normed = norm_of(norm, own["normalisation"], x, 1e-6)
             return x + sum(function(normed) for function in functions.values())
         for name, function in functions.items():
             x = _around(
@@ -88,11 +88,13 @@ def _embedded(table: np.ndarray, tokens: np.ndarray, settings: dict[str, Any]) -
 
 def _around(params: Tree, placement: str, norm: str, x: np.ndarray, function: Any) -> np.ndarray:
     """One function in its residual connection, see `layers/block.py`."""
-    normed = functools.partial(norm_of, norm, params.get("scale"), epsilon=1e-6)
+    normed = functools.partial(norm_of, norm, params.get("normalisation"), epsilon=1e-6)
     found: dict[str, Any] = {
         "post": lambda: normed(x + function(x)),
         "pre": lambda: x + function(normed(x)),
-        "sandwich": lambda: x + norm_of(norm, params["scale_out"], function(normed(x)), 1e-6),
+        "sandwich": lambda: (
+            x + norm_of(norm, params["normalisation_out"], function(normed(x)), 1e-6)
+        ),
         "res_post": lambda: x + normed(function(x)),
         "rezero": lambda: x + params["strength"] * function(x),
         "none": lambda: function(normed(x)),

@@ -64,7 +64,7 @@ def test_key_value_with_equal_halves_is_attention() -> None:
     halves = doubled(
         {name: part for name, part in params.items() if name not in merges}, [*range(4)] * 2
     )
-    halves["look"] = {**params["look"], **merges}
+    halves["attention"] = {**params["attention"], **merges}
     np.testing.assert_allclose(logits(KEY_VALUE, halves), logits(SINGLE, params), atol=2e-6)
 
 
@@ -94,7 +94,7 @@ def through(params: Any, merge: np.ndarray) -> np.ndarray:
 )
 def test_without_what_is_found_it_is_an_lstm_and_a_layer(spec: dict[str, Any]) -> None:
     params = parameters(make(spec))
-    where = params if spec is SINGLE else params["look"]
+    where = params if spec is SINGLE else params["attention"]
     where["of_found"] = jax.tree.map(np.zeros_like, where["of_found"])
     own = where["of_own"]["kernel"]
     merge = np.concatenate(

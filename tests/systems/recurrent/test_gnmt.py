@@ -60,7 +60,7 @@ def test_one_layer_a_side_is_rnnsearch_with_lstms_and_without_maxout() -> None:
             [wide["lowest"]["of_input"]["kernel"]["kernel"], wide["of_context"]["kernel"]]
         )
         for i, word in enumerate(target_in[b]):
-            c = additive(wide["search"], s[1], annotations)
+            c = additive(wide["attention"], s[1], annotations)
             s = lstm(
                 wide["lowest"],
                 s,

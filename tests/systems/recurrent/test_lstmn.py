@@ -102,9 +102,11 @@ def test_the_map_of_a_single_step_holds_that_step_which_does_not_see_itself() ->
     weights = np.array([0.25, 0.75, 0.0], np.float32).reshape(1, 1, 1, 3)
     for collected in (weights, weights[..., :2]):
         maps = checks.make(_WRITING).maps(
-            {"readers": {"decoder": {"look": {"weights": (collected,)}}}}
+            {"readers": {"decoder": {"attention": {"weights": (collected,)}}}}
         )
-        np.testing.assert_array_equal(maps["readers/decoder/look"].weights, np.zeros((1, 1, 1, 1)))
+        np.testing.assert_array_equal(
+            maps["readers/decoder/attention"].weights, np.zeros((1, 1, 1, 1))
+        )
 
 
 # --- classifiers ---
@@ -186,19 +188,26 @@ def test_padding_changes_no_class(case: str) -> None:
 def test_maps_of_classifiers_lie_between_the_texts_they_name() -> None:
     lengths = {"source": 6, "target_in": 5}
     for case, names in (
-        ("lstmn_classifier", {"reader_0/look", "reader_1/look"}),
+        ("lstmn_classifier", {"reader_0/attention", "reader_1/attention"}),
         (
             "lstmn_pair-deep",
-            {"readers/encoder/look", "readers/decoder/look", "readers/decoder/search"},
+            {
+                "readers/encoder/attention",
+                "readers/decoder/attention",
+                "readers/decoder/inter_attention",
+            },
         ),
-        ("lstmn_pair-shallow", {"readers/encoder/look", "readers/decoder/look", "readers/search"}),
+        (
+            "lstmn_pair-shallow",
+            {"readers/encoder/attention", "readers/decoder/attention", "readers/inter_attention"},
+        ),
     ):
         call, system, _ = classifier(case)
         maps = system.maps(call(*texts(case))[1][MAPS])
         assert set(maps) == names
         for name, one in maps.items():
             assert one.weights.shape == (3, 1, lengths[one.query], lengths[one.key])
-            assert (one.query == one.key) == name.endswith("look")
+            assert (one.query == one.key) != name.endswith("inter_attention")
             if one.query != one.key:
                 np.testing.assert_allclose(one.weights[:2].sum(axis=-1), 1.0, atol=1e-6)
                 assert (

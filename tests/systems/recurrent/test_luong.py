@@ -40,7 +40,9 @@ def logits(one: dict[str, Any], changed: Any = None) -> np.ndarray:
 def without(params: Any, *names: str) -> Any:
     return {
         **params,
-        "search": {name: part for name, part in params["search"].items() if name not in names},
+        "attention": {
+            name: part for name, part in params["attention"].items() if name not in names
+        },
     }
 
 
@@ -51,7 +53,7 @@ def test_a_window_over_everything_is_global(alignment: str, reach: int) -> None:
 
     def shared(params: Any) -> Any:
         mine = parameters(make(spec()))
-        return {**mine, "search": {**params["search"], **mine["search"]}}
+        return {**mine, "attention": {**params["attention"], **mine["attention"]}}
 
     found = logits(spec({**GENERAL, "alignment": {"name": alignment, "reach": reach}}), shared)
     np.testing.assert_allclose(found, expected, atol=2e-6)
@@ -61,11 +63,11 @@ def test_general_with_the_identity_is_dot() -> None:
     dot = spec({"name": "single", "score": {"name": "dot"}})
 
     def identity(params: Any) -> Any:
-        return {**params, "search": {"fit": {"w": {"kernel": np.eye(5, dtype=np.float32)}}}}
+        return {**params, "attention": {"score": {"w": {"kernel": np.eye(5, dtype=np.float32)}}}}
 
     np.testing.assert_allclose(
         logits(spec(), identity),
-        logits(dot, lambda _: without(parameters(make(spec())), "fit")),
+        logits(dot, lambda _: without(parameters(make(spec())), "score")),
         atol=1e-6,
     )
 
@@ -76,12 +78,12 @@ def test_concat_is_the_additive_score_with_its_matrices_stacked() -> None:
     )
 
     def split(params: Any) -> Any:
-        fit = parameters(make(spec(one)))["search"]["fit"]
+        fit = parameters(make(spec(one)))["attention"]["score"]
         query, key = np.split(fit["w_a"]["kernel"], 2)
         return {
             **parameters(make(spec(one))),
-            "search": {
-                "fit": {"v": fit["v"], "w_query": {"kernel": query}, "w_key": {"kernel": key}}
+            "attention": {
+                "score": {"v": fit["v"], "w_query": {"kernel": query}, "w_key": {"kernel": key}}
             },
         }
 

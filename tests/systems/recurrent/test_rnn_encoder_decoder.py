@@ -18,7 +18,7 @@ from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.translation import Translation, build_system
 from tests.systems.checks import SPECS, batch, make, parameters
-from tests.tasks.tiny import load, trained
+from tests.tasks.tiny import load, looked, trained
 
 SPEC = SPECS["rnn_encoder_decoder"]
 WAYS = ("first_state", "of_context", "out_context")  # from c to s_0, to every step, to every output
@@ -104,7 +104,7 @@ def test_the_one_interface_decodes_it(method: str) -> None:
     )
     texts = [source for source, _ in task.data.pairs["test"]]
     found = task.translate(params, texts, alignment=True)
-    maps, tokens = task.maps(params, texts[0], task.text(found[0][0]))
+    maps, tokens = looked(task, params, texts[0], task.text(found[0][0]))
     assert maps == {} and tokens["source"][:-1] == list(texts[0])
     assert all(best.alignment is None for best, *_ in found)
     for text, (best, *_) in list(zip(texts, found, strict=True))[:2]:

@@ -84,7 +84,7 @@ def test_published_start() -> None:
     """
     system = RNNsearch(40, 40, Single, embedding=32, encoder=32, decoder=32, maxout=32, normal=0.01)
     params = jax.device_get(jax.jit(system.init)(jax.random.key(0), *batch())["params"])
-    fit = params["search"]["fit"]
+    fit = params["attention"]["score"]
     assert (fit["v"] == 0.0).all() and all(
         0.0008 < fit[name]["kernel"].std() < 0.0012 for name in ("w_query", "w_key")
     )
@@ -93,7 +93,7 @@ def test_published_start() -> None:
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     }
     for name, leaf in found.items():
-        if name.endswith(("kernel", "embedding")) and not name.startswith("search"):
+        if name.endswith(("kernel", "embedding")) and not name.startswith("attention"):
             assert 0.009 < leaf.std() < 0.011 and abs(leaf.mean()) < 0.001, name
         elif name.endswith("bias"):
             assert (leaf == 0.0).all(), name
@@ -123,6 +123,6 @@ def test_without_the_context_the_source_comes_by_the_first_state_alone() -> None
     assert float(jax.grad(total, argnums=1)(params, jnp.zeros(()))) == 0.0
     slope = jax.grad(total)(params, jnp.zeros(()))
     assert np.abs(jax.tree.leaves(slope["first_state"])[0]).max() > 1e-4
-    assert all((np.asarray(leaf) == 0.0).all() for leaf in jax.tree.leaves(slope["search"]))
+    assert all((np.asarray(leaf) == 0.0).all() for leaf in jax.tree.leaves(slope["attention"]))
     whole = jax.grad(total)(parameters(system), jnp.zeros(()))
-    assert all(np.abs(leaf).max() > 0.0 for leaf in jax.tree.leaves(whole["search"]))
+    assert all(np.abs(leaf).max() > 0.0 for leaf in jax.tree.leaves(whole["attention"]))

@@ -22,7 +22,7 @@ def test_without_hop_scores_every_row_is_the_mean() -> None:
     call, params, _ = prepared(SPEC, 1)
     flat = {
         **params,
-        "look": {**params["look"], "w_hops": {"kernel": np.zeros((5, 3), np.float32)}},
+        "attention": {**params["attention"], "w_hops": {"kernel": np.zeros((5, 3), np.float32)}},
     }
     mean = make(SPECS["bilstm_pooling-mean"])
     kernel = params["verdict"]["first"]["kernel"]
@@ -43,15 +43,15 @@ def test_one_hop_is_attention_pooling_with_an_additive_score() -> None:
     call, params, _ = prepared(one, 1)
     pooling = make(SPECS["attention_pooling"])
     look = {
-        "v": params["look"]["w_hops"]["kernel"][:, 0],
-        "w_key": params["look"]["w_hidden"],
+        "v": params["attention"]["w_hops"]["kernel"][:, 0],
+        "w_key": params["attention"]["w_hidden"],
         "w_query": {"kernel": np.zeros((8, 5), np.float32)},
     }
     same = {
         "reader": params["reader"],
         "verdict": params["verdict"],
         "query": np.ones(8, np.float32),
-        "look": {"fit": look},
+        "attention": {"score": look},
     }
     ids = batch(1)
     np.testing.assert_allclose(
@@ -68,15 +68,18 @@ def test_hops_may_change_places() -> None:
     kernel = params["verdict"]["first"]["kernel"].reshape(3, 8, -1)[order].reshape(24, -1)
     other = {
         **params,
-        "look": {
-            **params["look"],
-            "w_hops": {"kernel": params["look"]["w_hops"]["kernel"][:, order]},
+        "attention": {
+            **params["attention"],
+            "w_hops": {"kernel": params["attention"]["w_hops"]["kernel"][:, order]},
         },
         "verdict": {**params["verdict"], "first": {**params["verdict"]["first"], "kernel": kernel}},
     }
     ids = batch(1)
     np.testing.assert_allclose(call(other, *ids), call(params, *ids), atol=2e-6)
-    assert np.abs(call({**params, "look": other["look"]}, *ids) - call(params, *ids)).max() > 1e-2
+    assert (
+        np.abs(call({**params, "attention": other["attention"]}, *ids) - call(params, *ids)).max()
+        > 1e-2
+    )
 
 
 def test_the_penalty_is_handed_out_for_every_text() -> None:

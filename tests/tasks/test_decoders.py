@@ -8,7 +8,7 @@ import numpy as np
 
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Settings
-from attnlab.tasks.continuation import continuing
+from attnlab.tasks.decoders import continuing
 from tests.tasks.tiny_language import APART, drawn, load, passed
 
 
@@ -25,6 +25,10 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
     decoder = continuing(task.system, Settings(method="greedy", max_ratio=0.0, max_extra=4))
     found = decoder(params, [(np.array([0, 1, 2, -1]), {"source": source})])
     assert len(found) == 3
+    for prompt, together in zip(prompts, found, strict=True):
+        (alone,) = decoder(params, [(np.array([0]), {"source": np.array([prompt], np.int32)})])
+        assert alone[0].tokens.tolist() == together[0].tokens.tolist()
+        np.testing.assert_allclose(alone[0].log_prob, together[0].log_prob, atol=1e-5)
     for prompt, (best,) in zip(prompts, found, strict=True):
         read = list(prompt)
         for token in best.tokens:

@@ -1,0 +1,55 @@
+"""Weights that are not learned, to see what learning them is good for.
+
+    uniform     a_ij = 1 / n_i                        n_i the keys that query i may see
+    diagonal    a_ij = 1 / m_i for |j - p_i| <= D      p_i = min(i, n - 1), m_i the keys in the window that it may see
+
+Scores make no difference and get no gradient. n is the number of real keys of the row; with D = 0
+every query takes the key at its own place, and the last one once the source has ended. One context
+for all queries, but learned, is the score `source_only`. Source: none; baselines of this project.
+The window is that of local_m (Luong et al. 2015).
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.alignments.local import LocalM
+from attnlab.attention.alignments.protocol import Alignment
+from attnlab.attention.alignments.softmax import softmax
+from attnlab.attention.cards import Card, Cost, Sizes
+from attnlab.attention.view import View
+
+
+class Uniform(Alignment):
+    """a_ij = 1 / n_i: the mean of what may be seen; no parameters."""
+
+    form = "fixed"
+    card = Card("control", 2026, "a baseline of this project", "T^2")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        return softmax(jnp.zeros_like(scores), mask)
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Alignment.cost`."""
+        return Cost(flops=5 * at.pairs)
+
+
+class Diagonal(LocalM):
+    """a_ij = 1 / m_i in a window around i: a fixed diagonal; no parameters.
+
+    Attributes:
+      reach: D, keys on either side of the centre.
+    """
+
+    reach: int = 0
+
+    form = "fixed"
+    card = Card("control", 2026, "a baseline of this project", "T^2")
+
+    def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
+        """See `Alignment.__call__`."""
+        return super().__call__(jnp.zeros_like(scores), mask, view)

@@ -1,0 +1,69 @@
+"""A score that does not ask: e_ij = v . tanh(k_j U_a), so that every query finds the same context.
+
+It is the additive score without its query: one learned summary of the source, the control between
+a fixed vector and a fresh context for every step. With one learned query instead of a state it is
+the attention of hierarchical attention networks. Cost: `hidden` tanh evaluations for each key.
+Parameters: (dk + 1) hidden; U_a starts Glorot uniform, v at zero, so that attention starts uniform.
+Source: Z. Yang et al., "Hierarchical Attention Networks for Document Classification", NAACL 2016,
+equations 5 and 6, without the bias.
+"""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost, Sizes, dense
+from attnlab.attention.scores.protocol import Score, at_least
+from attnlab.layers.dense import Dense
+from attnlab.layers.precision import widened
+
+
+class SourceOnly(Score):
+    """e_ij = v . tanh(k_j U_a), the same for every query.
+
+    Attributes:
+      hidden: width A of the alignment model.
+    """
+
+    hidden: int = 64
+
+    card = Card(
+        "control",
+        2016,
+        "Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016",
+        "T D A",
+        "T",
+    )
+
+    def setup(self) -> None:
+        at_least(1, "source_only", "hidden", self.hidden)
+        self.w_key = Dense(self.hidden, use_bias=False)
+        self.v = self.param("v", nn.initializers.zeros, (self.hidden,))
+
+    def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
+        """See `Score.of_query`: zeros [B,H,Tq,1], a query is not used."""
+        return jnp.zeros((*q.shape[:-1], 1), q.dtype)
+
+    def of_key(self, k: jax.Array) -> jax.Array:
+        """See `Score.of_key`: the score itself, [B,K,Tk,1]."""
+        raised = jnp.tanh(widened(self.w_key(k)))
+        return (raised @ widened(self.v))[..., None].astype(k.dtype)
+
+    def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
+        """See `Score.pairs`."""
+        return widened(q) + widened(k).swapaxes(-1, -2)
+
+    @nn.nowrap
+    def kept(self, key_width: int) -> int:
+        """See `Score.kept`."""
+        return 1
+
+    @nn.nowrap
+    def cost(self, at: Sizes) -> Cost:
+        """See `Score.cost`."""
+        rows = at.key_heads * at.keys
+        return dense(rows, at.key_width, self.hidden) + Cost(
+            self.hidden, 3 * rows * self.hidden + at.pairs
+        )

@@ -1,0 +1,120 @@
+"""`show`: a config as it would be trained, with what every setting means and may be.
+
+`COMMAND --config=... --help` prints the same below the flags of the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.commands import describe
+from attnlab.config.nodes import LIMITS, schema_of
+from attnlab.config.schema import is_node
+from attnlab.config.tree import Place
+from attnlab.progress import table
+
+Row = tuple[str, str, str, str]
+COLUMNS = ("setting", "value", "default", "meaning")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The config."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE.py:ARGUMENT",
+        help="the config file and the argument for its get_config; --config.a.b=value changes it",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the config; raises `UserError` for what is wrong with it."""
+    tell(arguments.config, arguments.overrides)
+    return 0
+
+
+def tell(path: str | None, overrides: Sequence[str]) -> None:
+    """Print a table of every setting of a config file with overrides: its full name, its value, its
+    default where that is another, and what it means.
+
+    Raises:
+      UserError: no config is named, or anything is wrong with it.
+    """
+    from attnlab.commands.session import wanted_config
+
+    config = wanted_config(path, overrides)
+    title = (
+        f"{path}{''.join(f' --config.{one}' for one in overrides)} (write --config.SETTING=VALUE)"
+    )
+    table(title, COLUMNS, list(rows(config)), numbers=())
+
+
+def rows(config: ConfigDict) -> Iterator[Row]:
+    """A row for every setting of a config that `attnlab.config.prepare` has completed."""
+    return _rows(Place(config, "", schema_of(config)))
+
+
+def _rows(place: Place) -> Iterator[Row]:
+    meanings = describe.meanings(place.component)
+    for key in _ordered(place):
+        value, name = place.node[key], place.name(key)
+        child = place.child(key)
+        if child is not None and key in place.tables:
+            default = _named(place.defaults.get(key))
+            yield _row(name, value.name, default or value.name, describe.about(child.component))
+        elif child is not None:
+            yield (name, "", "", place.described[key].help if key in place.described else "")
+        elif key in place.described:
+            one = place.described[key]
+            same = value if one.default is dataclasses.MISSING else one.default
+            yield _row(name, value, same, _joined(one.help, one.allowed))
+        else:
+            meaning = _joined(meanings.get(key, ""), _allowed(place, key))
+            yield _row(name, value, place.defaults.get(key, value), meaning)
+        if child is not None:
+            yield from _rows(child)
+
+
+def _ordered(place: Place) -> list[str]:
+    """The keys of a node, those that its class describes in that order; values before groups."""
+    known = [key for key in (place.described or place.defaults) if key in place.node]
+    keys = dict.fromkeys([*known, *(key for key in place.node if key != "name")])
+    if not any(is_node(one.hint) for one in place.described.values()):
+        return sorted(keys, key=lambda key: isinstance(place.node[key], ConfigDict))
+    return list(keys)
+
+
+def _row(name: str, value: Any, default: Any, meaning: str) -> Row:
+    return (name, _text(value), "" if value == default else _text(default), meaning)
+
+
+def _named(part: Any) -> str | None:
+    """The name of the component that a field has by default."""
+    return part.get("name") if isinstance(part, dict) else part
+
+
+def _allowed(place: Place, key: str) -> str:
+    """What the value of a component's field may be, where its annotation or its range say so."""
+    hint, within = place.hint(key), LIMITS.get(place.name(key))
+    for one in (hint, *typing.get_args(hint)):
+        if typing.get_origin(one) is typing.Literal:
+            return "one of: " + ", ".join(map(str, typing.get_args(one)))
+    return within.text if within else ""
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part.rstrip(".;") for part in parts if part)
+
+
+def _text(value: Any) -> str:
+    """A value as a command line says it."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(_text, value)) + ("," if len(value) == 1 else "")
+    if value == "":
+        return "''"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,184 @@
+"""The flags of `sweep`, some of which `work` has too, and what their values mean."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from attnlab.errors import UserError
+
+EPILOG = """\
+An experiment file defines get_experiment(argument) -> attnlab.experiments.Experiment; experiments/quickstart.py is a short one.
+Every candidate and seed is a trial in DIR/trials, trained in a process of its own: a GPU each where there are some, else a core
+each. Ctrl-C once lets trials save and stops, twice kills them. Nothing that is done is run again.
+Another machine joins by 'work DIR'; 'status DIR' shows how far all is, and 'stop DIR TRIAL' ends one trial for good.
+--config.a.b=value changes a setting of all variants; what the command line changes is part of the experiment.
+
+Without a file, --config names the config, and the flags below what is compared and tuned; the experiment is written to DIR as a file:
+  sweep --config=configs/translation.py:rnnsearch --grid system.attention.score=dot,additive --tune schedule.peak=1e-3,3e-3 --seeds=5
+A value with a comma of its own stands in brackets: --grid "batch.buckets=(16,32),(64,)"."""
+STACK = (
+    "train trials that differ in seed or numbers only as one program (auto: where trials have GPUs)"
+)
+DEVICES = (
+    "GPUs of a trial, or devices that XLA makes of its cores (default: the largest parallel.devices"
+    " of the configs, else one GPU)"
+)
+TIMEOUT = (
+    "a trial that takes longer, all its attempts together, is stopped and has failed (default:"
+    " none)"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The experiment, the folder, and how to run."""
+    from attnlab.commands import session
+    from attnlab.experiments.run import slurm
+
+    parser.add_argument("file", nargs="?", metavar="FILE.py[:ARGUMENT]", help="the experiment")
+    _add_experiment(parser.add_argument_group("an experiment without a file"))
+    parser.add_argument(
+        "--dir", metavar="DIR", help="where the sweep is kept (default: runs/<name of the file>)"
+    )
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        help="so many, from 0, or a list: 0,1,2 (the seed 7 alone: 7,); instead of the file's",
+    )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        metavar="N",
+        help="trials at a time (default: one a GPU, else one a core)",
+    )
+    add_running(parser)
+    _add_course(parser)
+    session.add_acceptance(parser)
+    slurm.add_arguments(parser)
+    parser.epilog = EPILOG
+
+
+def _add_experiment(group: argparse._ArgumentGroup) -> None:
+    """What is said of an experiment in place of a file."""
+    group.add_argument("--config", metavar="FILE.py:ARGUMENT", help="the config of all")
+    group.add_argument(
+        "--grid",
+        metavar="KEY=V,V",
+        action="append",
+        default=[],
+        help="compared: every combination is a row of the report",
+    )
+    group.add_argument(
+        "--tune",
+        metavar="KEY=V,V",
+        action="append",
+        default=[],
+        help="tried for every row; validation chooses",
+    )
+    group.add_argument(
+        "--search",
+        metavar="KEY=RANGE",
+        action="append",
+        default=[],
+        help="searched for every row: log_uniform(1e-4,1e-2)",
+    )
+    group.add_argument(
+        "--trials",
+        type=int,
+        metavar="N",
+        help="settings that a search tries for each row (default: 16)",
+    )
+    group.add_argument("--pruner", metavar="halving", help="stop settings of a search early")
+    group.add_argument(
+        "--measure",
+        metavar="NAME",
+        help="what is reported (default: by the task, such as accuracy or bleu)",
+    )
+
+
+def _add_course(parser: argparse.ArgumentParser) -> None:
+    """What is done and what is left."""
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="run trials again that have failed"
+    )
+    parser.add_argument(
+        "--accept-failed",
+        action="store_true",
+        help="choose without trials that have failed, and record it",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=("local", "slurm"),
+        default="local",
+        help="where trials run (default: local)",
+    )
+    parser.add_argument("--stack", choices=("auto", "on", "off"), default="auto", help=STACK)
+    parser.add_argument(
+        "--no-final",
+        action="store_true",
+        help="stop before anything is chosen and the test split is read",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the plan, run and write nothing"
+    )
+    parser.add_argument(
+        "--change-plan",
+        action="store_true",
+        help="leave out trials that have begun, where file or command line now do",
+    )
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """What is run and on what, for `work` too."""
+    parser.add_argument("--devices-per-trial", type=int, metavar="N", help=DEVICES)
+    parser.add_argument(
+        "--only",
+        metavar="GLOB[,GLOB]",
+        help="run only these variants, candidates or trials now; chosen is among all",
+    )
+    parser.add_argument("--skip", metavar="GLOB[,GLOB]", help="do not run these now")
+    parser.add_argument("--trial-timeout", type=float, metavar="MINUTES", help=TIMEOUT)
+
+
+def limit(minutes: float | None) -> float | None:
+    """The seconds of `--trial-timeout`.
+
+    Raises:
+      UserError: no time at all, or without end.
+    """
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UserError(f"--trial-timeout={minutes:g}: expected minutes, a number above 0")
+    return None if minutes is None else 60 * minutes
+
+
+def seeds(listed: str | None) -> tuple[int, ...]:
+    """The seeds of "0,1,2", or so many as a single number says, from 0; () for None.
+
+    Raises:
+      UserError: neither a number of at least 1 nor whole numbers with commas between.
+    """
+    if listed is None:
+        return ()
+    try:
+        found = tuple(int(one) for one in listed.removesuffix(",").split(","))
+    except ValueError:
+        raise UserError(
+            f"--seeds={listed}: expected a number of seeds, or whole numbers with commas between,"
+            " such as 0,1,2"
+        ) from None
+    if "," in listed:
+        return found
+    if not 1 <= found[0] <= 1000:
+        raise UserError(
+            f"--seeds={listed}: expected how many, from 1 to 1000; the seed {listed} alone is"
+            f" --seeds={listed},"
+        )
+    return tuple(range(found[0]))
+
+
+def default_directory(file: str) -> str:
+    """`runs/<name of the file>`, with its argument if there is one."""
+    path, _, argument = file.partition(":")
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", argument).strip("-.")
+    return f"runs/{Path(path).stem}{'-' if slug else ''}{slug}"

@@ -1,0 +1,241 @@
+"""Examples as columns: named arrays with a row for every example, and what a task declares of them.
+
+A column is what one array of a batch is cut from. `Packed` holds sequences of different lengths (ids,
+numbers beside them, the heads of a tree), padded on the right to the width of a batch; `Fixed` holds
+arrays of one shape (labels, boxes, images). Another kind, one that reads images from files, say,
+is a class with `__len__`, `lengths` and `block`.
+
+Axis letters: N examples, b rows of a batch, L width of a batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, overload
+
+import numpy as np
+
+from attnlab.errors import UserError, nearest
+
+Batch = dict[str, np.ndarray]
+"""Named arrays with a leading axis of rows; what a task reads of them stands in its `columns`."""
+
+ANY = "..."
+
+
+class Column(Protocol):
+    """One named array of the examples."""
+
+    def __len__(self) -> int:
+        """N."""
+
+    @property
+    def lengths(self) -> np.ndarray | None:
+        """How much each example takes of the width of a batch, [N]; None where that is no matter."""
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """The rows `rows` [b] of a batch as [b,...]; -1 stands for a row of padding."""
+
+
+class Packed(Sequence[np.ndarray]):
+    """Many sequences of whole numbers in one flat array: 4 bytes a number and 8 a sequence, where a
+    list of arrays takes over 100.
+
+    Args:
+      sequences: of ids, or of numbers that stand beside ids.
+      pad: what a batch is filled up with.
+
+    Attributes:
+      ids: all sequences end to end, int32.
+      offsets: sequence i is `ids[offsets[i]:offsets[i + 1]]`; [N + 1] int64.
+      pad: see above.
+    """
+
+    def __init__(self, sequences: Iterable[np.ndarray | Sequence[int]], pad: int = 0) -> None:
+        flat, ends = array("i"), array("q", [0])
+        for sequence in sequences:
+            flat.frombytes(np.asarray(sequence, np.int32).tobytes())
+            ends.append(len(flat))
+        self.ids = np.frombuffer(flat, np.int32) if flat else np.zeros(0, np.int32)
+        self.offsets = np.frombuffer(ends, np.int64)
+        self.pad = pad
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
+        """Sequence `index` [length], or a list of them for a slice."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[N] int64."""
+        lengths: np.ndarray = np.diff(self.offsets)
+        return lengths
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """Sequences `rows` [b] as [b, width] int32, padded on the right; a row of -1 is all
+        padding.
+        """
+        start = self.offsets[rows]
+        length = np.where(rows < 0, 0, self.offsets[rows + 1] - start)
+        column = np.arange(width)
+        inside = column < length[:, None]
+        block = np.full((len(rows), width), self.pad, np.int32)
+        block[inside] = self.ids[(start[:, None] + column)[inside]]
+        return block
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fixed:
+    """Arrays of one shape, one for every example; a row of padding is all 0.
+
+    Attributes:
+      values: [N,...].
+    """
+
+    values: np.ndarray
+
+    lengths = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """Rows [b] as [b,...] of the same dtype, whatever the width of the batch."""
+        real = (rows >= 0).astype(self.values.dtype)
+        block: np.ndarray = self.values[rows] * real.reshape(-1, *[1] * (self.values.ndim - 1))
+        return block
+
+
+class Examples:
+    """The examples of a split, column by column.
+
+    Args:
+      columns: each as a `Column`, an array of one shape for every example, or a list of sequences.
+
+    Attributes:
+      columns: by name, in the order in which they were given.
+
+    Raises:
+      ValueError: columns of several lengths, or none.
+    """
+
+    def __init__(
+        self, **columns: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]
+    ) -> None:
+        self.columns: dict[str, Column] = {name: _column(one) for name, one in columns.items()}
+        if len(counts := {name: len(one) for name, one in self.columns.items()}) == 0:
+            raise ValueError("examples need a column")
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"columns of different lengths: {counts}")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def packed(self, name: str) -> Packed:
+        """A column of sequences.
+
+        Raises:
+          TypeError: it is of another kind.
+        """
+        column = self.columns[name]
+        if not isinstance(column, Packed):
+            raise TypeError(f"column {name!r} is no Packed")
+        return column
+
+    @property
+    def sequences(self) -> list[Packed]:
+        """The columns of sequences, in their order."""
+        return [one for one in self.columns.values() if isinstance(one, Packed)]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How much of the width each example takes: its longest column, ends of texts included;
+        [N], ones where no column has a length.
+        """
+        known = [one.lengths for one in self.columns.values() if one.lengths is not None]
+        longer: np.ndarray = np.max(known, axis=0) if known else np.ones(len(self), np.int64)
+        return longer
+
+    def batch(self, rows: np.ndarray, width: int) -> Batch:
+        """Examples `rows` [b], every column as [b,...]; a row of -1 is padding in all of them."""
+        return {name: one.block(rows, width) for name, one in self.columns.items()}
+
+
+def _column(values: Column | np.ndarray | Sequence[Sequence[int] | np.ndarray]) -> Column:
+    """The column of what `Examples` is given."""
+    if isinstance(values, np.ndarray):
+        return Fixed(values)
+    return values if hasattr(values, "block") else Packed(values)  # type: ignore[arg-type,return-value]
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """What a task declares of a column.
+
+    Attributes:
+      dtype: of its arrays, by NumPy's name.
+      axes: those behind the rows: a name for what is known only with the batch ("T"), a number for
+        what is always the same; None for any.
+      optional: there may be none.
+    """
+
+    dtype: str
+    axes: tuple[str | int, ...] | None = ()
+    optional: bool = False
+
+    def fits(self, found: np.ndarray) -> bool:
+        """Whether an array of a batch is as declared."""
+        if found.dtype != np.dtype(self.dtype):
+            return False
+        if self.axes is None:
+            return True
+        return len(self.axes) == found.ndim - 1 and all(
+            isinstance(wanted, str) or wanted == size
+            for wanted, size in zip(self.axes, found.shape[1:], strict=True)
+        )
+
+    def __str__(self) -> str:
+        axes = (ANY,) if self.axes is None else self.axes
+        return f"{self.dtype} [{','.join(['B', *map(str, axes)])}]"
+
+
+IDS = Declared("int32", ("T",))
+"""Ids of tokens, padded on the right."""
+
+
+def check(declared: Mapping[str, Declared], batch: Mapping[str, np.ndarray], where: str) -> None:
+    """Hold a batch against what a task declares of its columns.
+
+    Raises:
+      UserError: a column that is missing, that nobody has declared, or that is something else.
+    """
+    for name, one in declared.items():
+        if name not in batch and not one.optional:
+            raise UserError(f"{where}: a batch has no column {name!r}; {nearest(name, batch)}")
+        if name in batch and not one.fits(batch[name]):
+            axes = ",".join(["B", *map(str, batch[name].shape[1:])])
+            raise UserError(
+                f"{where}: column {name!r} is {batch[name].dtype} [{axes}], declared is {one}"
+            )
+    for name in batch:
+        if name not in declared:
+            raise UserError(f"{where}: column {name!r} is not declared; {nearest(name, declared)}")

@@ -1,0 +1,394 @@
+"""The base of all tasks: what is the same whatever is learned.
+
+A task joins data, a system, a loss and its scores. It says which columns its batches have
+(`columns`), what is summed over a batch (`summed`, or `sums` as a whole) and which scores follow
+(`averaged`). Parameters, batches, evaluation of one model and of several, what is kept with a run,
+answers to lines and maps are written here. `tasks/texts.py` is the base of tasks of labelled texts,
+with more of it written.
+
+Axis letters: B rows of a batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.attention.protocol import MAPS
+from attnlab.config.nodes import Run
+from attnlab.data import columns
+from attnlab.data.batching import TrainBatches, evaluation_batches
+from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.columns import Declared, Examples
+from attnlab.errors import UserError
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure
+from attnlab.systems.protocol import System
+from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.models import with_output_bias
+from attnlab.tasks.protocol import Axis, Example, Loaded, Maps, Response, Typed
+
+Data = TypeVar("Data", bound=Loaded)
+Model = TypeVar("Model", bound=System)
+Params: TypeAlias = Mapping[str, Any]
+"""Parameters by the names of modules, as linen has them."""
+Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
+Sums: TypeAlias = dict[str, jax.Array]
+Totals: TypeAlias = Mapping[str, Any]
+
+
+class Task(Generic[Data, Model]):
+    """What is learned; one object for a run. `check` and `load` are asked of the class.
+
+    Attributes:
+      systems: the kind of system that it trains, a class of `attnlab.systems.protocol`.
+      schema: the class that describes its configs, see `attnlab.config.nodes`.
+      reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
+      loads: the class of `data`.
+      kept: what `save` keeps, in words.
+      columns: the arrays of a batch, by name.
+      inputs: those that the system reads, in the order of its arguments.
+      measures: the scores of a split, those of `evaluate` and `score` together, each with what is
+        known of it: which way is better, its bounds, and of what it is a share. "min" or "max"
+        alone says which way. Read them by `attnlab.records.measures.declared`. What is known stands
+        in `results.json` and `valid.json` under "measures", with the number of items of each share.
+      evaluated: those of them that `evaluate` gives, which are known while a model is trained.
+      units: what stands beside a measure in a table; a measure without one may have its signature
+        in the scores, as "<measure>_signature".
+      examples: what the examples of a split are called in a table ("sentences").
+      things: what they are called where batches are told of ("pairs").
+      outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an
+        example.
+      at_once: rows of a batch that is not trained on.
+      config: the whole config.
+      data: of the splits that were asked for; `kind(config, data)` is the same task for another
+        config of the same data.
+      system: the model.
+      auxiliary: what is added to the loss; None for nothing.
+    """
+
+    systems: ClassVar[type[System]]
+    schema: ClassVar[type[Run]]
+    reads: ClassVar[str]
+    loads: ClassVar[type[Loaded]]
+    kept: ClassVar[str] = "vocabulary"
+    columns: ClassVar[Mapping[str, Declared]]
+    inputs: Sequence[str]
+    measures: Mapping[str, Measure | str]
+    evaluated: ClassVar[Sequence[str]]
+    units: ClassVar[Mapping[str, str]] = {}
+    examples: ClassVar[str] = "examples"
+    things: ClassVar[str] = "examples"
+    outputs: ClassVar[str] = ""
+    at_once: int = 64
+
+    def __init__(
+        self, config: ConfigDict, data: Data, system: Model, auxiliary: Auxiliary | None = None
+    ) -> None:
+        self.config, self.data, self.system, self.auxiliary = config, data, system, auxiliary
+        score = functools.partial(self.sums, smoothing=0.0)
+        self._score, self._score_all = jax.jit(score), jax.jit(jax.vmap(score, in_axes=(0, None)))
+
+    # --- what a task says ---
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build all that needs no data, so that a bad config fails before any is read;
+        `UserError`.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Any:
+        """The data of `splits`, an object of the class `loads`; what was learned from data (a
+        vocabulary) comes from `workdir` if that is given; `UserError`.
+        """
+        raise NotImplementedError
+
+    def summed(self, outputs: Any, batch: Batch, smoothing: Any) -> Sums:
+        """Sums over the real rows of a batch, given what the system makes of it; "loss" among
+        them, and what is to stand beside it in the record of a step: "tokens", "correct".
+        """
+        raise NotImplementedError
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """The scores `evaluated` of a split, "loss" first, from the sums over all of it and what
+        `known` says.
+        """
+        raise NotImplementedError
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """What the summed loss is divided by."""
+        raise NotImplementedError
+
+    # --- what it may say ---
+
+    def sums(self, params: Params, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> Sums:
+        """The sums that scores are made of; those of `summed`, unless a task adds to them."""
+        return self.summed(self.apply(params, batch, rngs=rngs), batch, smoothing)
+
+    def looked(self, outputs: Any, batch: Batch) -> dict[str, Any]:
+        """What `auxiliary` has to know of a batch beside what a pass collected: its arguments."""
+        raise NotImplementedError
+
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """All ids that the system is to predict in training, and how many different ones there may
+        be, for the output bias; None where it predicts no ids.
+        """
+        return None
+
+    def known(self, split: str) -> dict[str, Any]:
+        """What `averaged` has to know of a split beside the sums."""
+        return {"rows": self.size(split)}
+
+    # --- from a config to a task ---
+
+    @classmethod
+    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
+        """The task with its data read, see `read`.
+
+        Raises:
+          UserError: bad config, unreadable data, or a run that has lost what `save` kept. Learned
+            from whatever data is at hand, the ids would mean others.
+        """
+        if workdir is not None and not cls.saved(workdir):
+            raise UserError(
+                f"{workdir} has lost its {cls.kept}; the 'train' command that made it learns that"
+                " again from the same data"
+            )
+        return cls(config, cls.read(config, workdir, splits))  # type: ignore[call-arg]
+
+    def save(self, workdir: Path) -> None:
+        """Keep with the run what its data alone would not give back."""
+        self.data.save(workdir)
+
+    @classmethod
+    def saved(cls, workdir: Path) -> bool:
+        """Whether all that `save` keeps is there."""
+        return cls.loads.saved(workdir)
+
+    # --- training ---
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
+        params = self.system.init(key, *self.stand_ins())["params"]
+        found = self.predicted()
+        return params if found is None else with_output_bias(self.config, params, *found)
+
+    def stand_ins(self) -> list[jax.Array]:
+        """Ones for what the system reads: a row, and two of whatever has no fixed size."""
+        return [
+            jnp.ones((1, *(one if isinstance(one, int) else 2 for one in of.axes or ())), of.dtype)
+            for of in (self.columns[name] for name in self.inputs)
+        ]
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Any:
+        """What the system makes of a batch; `how` goes to `linen.Module.apply`."""
+        read = (jnp.asarray(batch[name]) for name in self.inputs)
+        return self.system.apply({"params": params}, *read, **how)
+
+    @staticmethod
+    def rngs(key: jax.Array) -> dict[str, jax.Array]:
+        """The random streams of a step."""
+        return {"dropout": key, "sample": jax.random.fold_in(key, 1)}
+
+    def loss(
+        self,
+        params: Params,
+        batch: Batch,
+        key: jax.Array,
+        carried: Any = None,
+        smoothing: Any = None,
+    ) -> tuple[jax.Array, dict[str, Any]]:
+        """The "loss" of `summed` with label smoothing and dropout; the other sums beside it.
+
+        Auxiliary terms (see `auxiliary`) are added to it, and stand beside it with "cross_entropy"
+        under their own names. `smoothing` replaces the configured rate; it may be an array.
+        """
+        smoothing = self.config.training.label_smoothing if smoothing is None else smoothing
+        rngs = self.rngs(key)
+        if self.auxiliary is None or not self.auxiliary.collections:
+            sums = self.summed(self.apply(params, batch, rngs=rngs), batch, smoothing)
+            return sums.pop("loss"), sums
+        watched = self.auxiliary.collections
+        outputs, collected = self.apply(params, batch, rngs=rngs, mutable=watched)
+        sums = self.summed(outputs, batch, smoothing)
+        added, terms = self.auxiliary(collected, carried=carried, **self.looked(outputs, batch))
+        return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
+
+    def carried(self) -> Any:
+        """What the loss carries from step to step, before the first; None for nothing."""
+        return None if self.auxiliary is None else self.auxiliary.carried()
+
+    def follow(self, carried: Any, tracked: Any) -> Any:
+        """What it carries on, given the sums that it tracked in a batch."""
+        return None if self.auxiliary is None else self.auxiliary.follow(carried, tracked)
+
+    def batches(self, multiple: int, seed: int | None = None) -> Any:
+        """This process's batch of each step, counted from 0, in the order of the configured seed or
+        another one; its rows are divisible by `multiple` over all processes.
+
+        Raises:
+          UserError: rows that are not, nothing to read, or columns that are not as declared.
+        """
+        shared: dict[str, Any] = {
+            "process_index": jax.process_index(),
+            "process_count": jax.process_count(),
+            "multiple": multiple,
+        }
+        made = self.ordered(self.config.seed if seed is None else seed, shared)
+        columns.check(self.columns, made(0), f"task {self.config.task}")
+        return made
+
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Any:
+        """The batches of training; `shared` has what all kinds of batches take."""
+        return TrainBatches(
+            self.of_split("train"), **self.config.batch, seed=seed, things=self.things, **shared
+        )
+
+    def notes(self, batches: Any) -> list[str]:
+        """What a person should know about the data before training: sizes, and what is left out."""
+        lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
+        return lines + ([f"train: {batches.note}"] if batches.note else [])
+
+    # --- scores ---
+
+    def of_split(self, split: str) -> Examples:
+        """The examples of a split."""
+        found: Examples = self.data.examples[split]  # type: ignore[attr-defined]
+        return found
+
+    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
+        """All examples in batches, and which they are, see `evaluation_batches`."""
+        return evaluation_batches(examples, size=self.at_once, buckets=self.config.batch.buckets)
+
+    def evaluate(self, params: Params, split: str) -> dict[str, float]:
+        """Deterministic scores of a split, "loss" first; nothing is dropped or smoothed."""
+        return self.averaged(self.totals(self.passed(params, split), split))
+
+    def evaluate_stacked(self, params: Params, split: str) -> list[dict[str, float]]:
+        """`evaluate` for each of several models, whose parameters have a leading axis."""
+        found = self.passed(params, split, stacked=True)
+        return [
+            self.averaged(
+                self.totals([jax.tree.map(lambda x, i=i: x[i], one) for one in found], split)
+            )
+            for i in range(len(found[0]["loss"]))
+        ]
+
+    def passed(self, params: Params, split: str, stacked: bool = False) -> list[dict[str, Any]]:
+        """The sums of all batches of a split, on the host; of several models if `stacked`."""
+        score = self._score_all if stacked else self._score
+        return [
+            jax.device_get(score(params, batch)) for _, batch in self.in_order(self.of_split(split))
+        ]
+
+    def totals(self, sums: Sequence[Mapping[str, Any]], split: str) -> dict[str, Any]:
+        """Added up over batches, in float64; and what `known` says."""
+        added = {name: sum(np.asarray(one[name], np.float64) for one in sums) for name in sums[0]}
+        return {**self.known(split), **added}
+
+    def size(self, split: str) -> int:
+        """The number of examples."""
+        return self.data.size(split)
+
+    def counts(self, split: str) -> Mapping[str, int]:
+        """How many there are of what a measure is a share of (`Measure.of`), beside the examples:
+        {"tokens": 1821}; {} for nothing.
+        """
+        return {}
+
+    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
+        """Scores beyond `evaluate`, and for each example what goes to `outputs`; ({}, []) where
+        there is nothing beyond.
+
+        A score that is a table, such as a confusion of classes, is a mapping of row to (column to
+        number).
+        """
+        return {}, []
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
+        """What the scores of a split are made of, example by example, so that they can be
+        resampled; None where nothing is.
+
+        With every example once each measure in it comes out as `evaluate` or `score` gives it; one
+        that does not is left out.
+
+        Args:
+          params: as for `score`.
+          split: of the data.
+          outputs: what `score` has given for the same parameters.
+        """
+        return None
+
+    # --- answers and maps ---
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """What a system reads of lines that a person has typed; `UserError` for one that cannot be
+        read.
+        """
+        raise NotImplementedError
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The answers to each of the examples that `typed` has made of the lines, best first."""
+        raise NotImplementedError
+
+    def respond(self, params: Params, lines: Sequence[str]) -> list[list[Response]]:
+        """The answers to each line, best first, none of them blank; `UserError` for a line it
+        cannot read.
+        """
+        return self.answers(params, self.typed(lines), lines) if lines else []
+
+    def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
+        """Which of the lines have more than `limit` tokens, their ends counted; none where length
+        is no matter.
+        """
+        return np.flatnonzero(self.typed(lines).lengths > limit).tolist() if lines else []
+
+    def pictured(self, split: str, number: int) -> list[Any]:
+        """At most `number` examples of a split, those whose maps are drawn after training; each an
+        `Example`.
+        """
+        raise NotImplementedError
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[Any]:
+        """What a person has typed as examples that `maps` can take: a second text that is missing
+        is written by the system where it can; else `UserError`.
+        """
+        raise NotImplementedError
+
+    def laid_out(self, example: Any) -> tuple[Sequence[Any], dict[str, Axis]]:
+        """What the system reads of an example, arrays with one row, and what its maps lie
+        between, by the names that the system gives them.
+        """
+        raise NotImplementedError
+
+    def maps(self, params: Params, example: Example) -> Maps:
+        """Every attention map of an example, those of hops with numbered rows."""
+        read, axes = self.laid_out(example)
+        _, collected = self.system.apply(
+            {"params": params}, *map(jnp.asarray, read), mutable=[MAPS]
+        )
+        found = jax.device_get(self.system.maps(dict(collected).get(MAPS, {})))
+        hops = max(
+            (one.weights.shape[2] for one in found.values() if one.query == "hops"), default=0
+        )
+        numbered = Axis([f"hop {number}" for number in range(1, hops + 1)], "hops")
+        return Maps(
+            {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()},
+            {**axes, "hops": numbered},
+            self.stored(axes),
+        )
+
+    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The labels that are kept beside the arrays of maps, by their names in the file."""
+        return {f"{name}_{one.kind}": one.labels for name, one in axes.items()}

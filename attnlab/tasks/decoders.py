@@ -1,0 +1,73 @@
+"""What decoding is given of a system: how a translator writes a target, and how a language model goes
+on from the beginning of a text.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.protocol import MAPS
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding import Decoder, Functions
+from attnlab.decoding.settings import Settings
+from attnlab.systems.protocol import LanguageModel, Seq2Seq
+
+
+def translating(
+    system: Seq2Seq, settings: Settings, *, alignment: bool = False, special: Special = OURS
+) -> Decoder:
+    """A decoder of a sequence-to-sequence system; `alignment`: with weights, if it attends."""
+    attends = bool(system.needs)
+    alignment = alignment and attends
+    watched = [MAPS] if alignment or (settings.coverage and attends) else []
+
+    def bind(params: Any) -> Functions:
+        call = functools.partial(system.apply, {"params": params})
+
+        def step(
+            state: Any, memory: Any, tokens: jax.Array
+        ) -> tuple[jax.Array, Any, jax.Array | None]:
+            if not watched:
+                return *call(state, memory, tokens, method="step"), None
+            (logits, state), collected = call(state, memory, tokens, method="step", mutable=watched)
+            return logits, state, system.alignment(system.maps(collected[MAPS]))[:, 0]
+
+        return Functions(
+            functools.partial(call, method="encode"), functools.partial(call, method="start"), step
+        )
+
+    return Decoder(bind, settings, alignment=alignment, special=special)
+
+
+def continuing(system: LanguageModel, settings: Settings, special: Special = OURS) -> Decoder:
+    """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
+    included.
+
+    All of it but the last token is read in one pass; that one is fed in the first step, in place of
+    the BOS that decoding begins with and never writes.
+    """
+
+    def bind(params: Any) -> Functions:
+        call = functools.partial(system.apply, {"params": params})
+
+        def encode(source: jax.Array) -> tuple[Any, jax.Array]:
+            last = (source != special.pad).sum(axis=1, keepdims=True) - 1
+            before = jnp.where(jnp.arange(source.shape[1]) < last, source, special.pad)
+            _, state = call(call(len(source), method="start"), before, method="read")
+            return state, jnp.take_along_axis(source, jnp.maximum(last, 0), axis=1)[:, 0]
+
+        def step(
+            state: tuple[Any, jax.Array], memory: Any, tokens: jax.Array
+        ) -> tuple[jax.Array, Any, None]:
+            known, last = state
+            first = tokens == special.bos
+            logits, known = call(known, jnp.where(first, last, tokens), method="step")
+            return logits, (known, last), None
+
+        return Functions(encode, lambda memory, length: memory, step)
+
+    return Decoder(bind, settings, special=special)

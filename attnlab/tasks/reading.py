@@ -1,0 +1,80 @@
+"""How a language model reads a text piece by piece: what it knows before, and what it makes of every
+token of a piece.
+
+Axis letters: B batch, T length of a piece, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.decoding.steps import largest
+from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.base import Batch, Params, Sums
+from attnlab.tasks.models import cross_entropy
+
+
+def state_before(system: LanguageModel, params: Params, rows: int) -> Any:
+    """A state of so many rows, all zeros. Nothing in it is ever read, for every row of a first
+    batch is fresh; `params` may be shapes.
+    """
+    shapes = jax.eval_shape(lambda one: system.apply({"params": one}, rows, method="start"), params)
+    return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+
+
+def of_tokens(
+    system: LanguageModel,
+    params: Params,
+    batch: Batch,
+    remembered: Any,
+    *,
+    smoothing: Any = 0.0,
+    rngs: dict[str, jax.Array] | None = None,
+) -> tuple[Sums, Any]:
+    """What a model makes of every token of a batch, and its state afterwards.
+
+    Args:
+      system: its padding is that of the batch.
+      params: its parameters.
+      batch: "source" and "target" [B,T]; with `remembered` "fresh" [B], 1 where a text begins; and
+        "recalled" [B,T] where it is known what can be recalled.
+      remembered: the state that the batch before has left; None where every text begins anew.
+      smoothing: of labels.
+      rngs: random streams.
+
+    Returns:
+      "loss", "tokens", "correct" and, where it is known, "asked" and "recalled", arrays [B,T] that
+      are 0 at padding; and the state, None without `remembered`.
+    """
+    apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
+    source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
+    state = apply(len(source), method="start")
+    if remembered is not None:
+        state = jax.tree.map(
+            functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0), state, remembered
+        )
+    logits, after = apply(state, source, method="read")
+    real, logits = system.real(target), logits.astype(jnp.float32)
+    losses = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
+    guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(
+        target.shape
+    )  # argmax, in a tenth of the time
+    correct = (guessed == target) & real
+    each = {"loss": losses, "tokens": real, "correct": correct}
+    if "recalled" in batch:
+        asked = jnp.asarray(batch["recalled"]) != 0
+        each |= {"asked": asked, "recalled": correct & asked}
+    return each, None if remembered is None else after
+
+
+def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:
+    """Rows [B,...] of `start` where a text begins, what is remembered elsewhere, in the precision
+    of `start`.
+    """
+    return jnp.where(
+        fresh.reshape(-1, *[1] * (start.ndim - 1)), start, remembered.astype(start.dtype)
+    )

@@ -1,0 +1,234 @@
+"""The files of a run while it is trained: records, checkpoints, events; what is due at a step, and
+what is then written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.progress import Progress
+from attnlab.records.attempts import Attempt
+from attnlab.records.measures import Measure
+from attnlab.records.stream import Metrics, standing
+from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.step import TrainState, seed_array
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Journal:
+    """One run's files: what is due at a step, and what is then written. `loop.train` keeps
+    one, `stacked.train` several.
+
+    The order within a step is `stepped`, `scored`, `save`: a checkpoint of step s is written after
+    every record of step s, so that a resumed run drops the records after s and goes on exactly as
+    the uninterrupted one did.
+
+    Args:
+      config: the nodes seed, training and checkpoint are read here.
+      workdir: an existing directory that this process has locked.
+      schedule: of the learning rate, for the records.
+      progress: where a person looks.
+      measures: see `protocol.Task`; which way `checkpoint.by` is better is read here.
+      label: what its notes begin with.
+      attempt: this process's at the run; one of its own unless given.
+
+    Attributes:
+      last: the last step of the run.
+      best: the `standing` of the best validation so far.
+      attempt: its `events.jsonl`.
+      metrics: its records.
+    """
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        workdir: Path,
+        schedule: Callable[[int], Any],
+        progress: Progress,
+        measures: Mapping[str, Measure],
+        label: str = "",
+        attempt: Attempt | None = None,
+    ) -> None:
+        self.config, self._schedule, self._progress, self._label = config, schedule, progress, label
+        self._by, self._way = config.checkpoint.by, measures[config.checkpoint.by].better
+        self.last = config.training.steps
+        self.best = (math.inf, math.inf)
+        self.attempt = attempt or Attempt(workdir)
+        self._checkpoints = Checkpoints(
+            workdir / "checkpoints", config.checkpoint.keep, warn=progress.warn
+        )
+        self.metrics = Metrics(workdir)
+
+    def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
+        """The state to begin with, on the host: the newest good checkpoint's, else a fresh one;
+        later records are dropped.
+
+        Args:
+          like: see `states.saved_like`.
+          fresh: see `states.first_states`.
+
+        Raises:
+          UserError: no checkpoint can be used, or the records up to it are not those that were
+            written.
+        """
+        restored = self._checkpoints.restore(like)
+        if restored is None:
+            host = fresh(self.config.seed)
+        else:
+            host, self.best = (
+                restored.tree.replace(seed=seed_array(self.config.seed)),
+                tuple(restored.meta["best"]),
+            )
+        self._checkpoints.check_space(sum(leaf.nbytes for leaf in jax.tree.leaves(host)))
+        self.metrics.rewind(
+            int(host.step) or None, restored.meta.get("records") if restored else None
+        )
+        return host
+
+    def running(self, step: int) -> None:
+        """Say how far the run is; nothing of one that was at its end before."""
+        if step < self.last or self.attempt.began is not None:
+            self.attempt.at(step)
+
+    def compiled(self, step: int, seconds: float, shapes: Shapes = ()) -> None:
+        """Write down how long the program of a step took to compile, and tell it of batches of
+        these shapes, if any are given.
+        """
+        self.metrics.time(step, {"compile_seconds": seconds})
+        self._tell_compiled(seconds, shapes)
+
+    def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
+        """Write the record of a step if one is due. Returns why the run has diverged, "" if it
+        has not.
+        """
+        if wrong := _not_finite(step, values):
+            return wrong
+        if self._due(step, self.config.training.log_every):
+            self.metrics.write(
+                step, "train", {**values, "learning_rate": float(self._schedule(step - 1))}
+            )
+            self.metrics.time(step, pace)
+        return ""
+
+    def evaluates(self, step: int) -> bool:
+        """Whether an evaluation is due."""
+        return self._due(step, self.config.training.evaluate_every)
+
+    def scored(self, step: int, scores: Mapping[str, float]) -> bool:
+        """Write the record of an evaluation. Returns whether it is the best so far; of equal ones
+        that of the lower loss is.
+        """
+        self.metrics.write(step, "valid", scores)
+        self._progress.note(
+            f"{self._label}step {step}: valid "
+            + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+        )
+        reached = standing(scores, self._by, self._way)
+        improved = reached < self.best
+        self.best = reached if improved else self.best
+        return improved
+
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is due."""
+        return self._due(step, self.config.checkpoint.every)
+
+    def save(self, step: int, host: TrainState, best: bool) -> str:
+        """Start saving the state. Returns why the run has diverged, "" if it has not."""
+        self.metrics.sync()
+        if wrong := _not_finite_params(step, host):
+            return wrong
+        self._checkpoints.save(
+            step,
+            host.replace(seed=None),
+            {"best": self.best, "records": self.metrics.extent},
+            best=best,
+        )
+        return ""
+
+    def close(self) -> None:
+        """Finish all writing."""
+        try:
+            self.metrics.close()
+        finally:
+            self._checkpoints.close()
+
+    def _tell_compiled(self, seconds: float, shapes: Shapes) -> None:
+        if shapes:
+            self._progress.compiled(f"batches of {spoken(shapes)}", seconds)
+
+    def _due(self, step: int, every: int) -> bool:
+        """Whether something that happens every so many steps (0: never) and at the last one
+        happens now.
+        """
+        return step == self.last or bool(every and step % every == 0)
+
+
+class Follower(Journal):
+    """The journal of all of several processes but the first: the same is due at the same steps, and
+    nothing is read or written.
+    """
+
+    def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
+        """Room for the state of the first process."""
+        return jax.tree.map(
+            lambda leaf: np.zeros(leaf.shape, leaf.dtype),
+            like.replace(seed=seed_array(self.config.seed)),
+        )
+
+    def running(self, step: int) -> None:
+        """Nothing."""
+
+    def compiled(self, step: int, seconds: float, shapes: Shapes = ()) -> None:
+        """Tell it; write nothing."""
+        self._tell_compiled(seconds, shapes)
+
+    def stepped(self, step: int, values: Mapping[str, float], pace: Mapping[str, float]) -> str:
+        """Why the run has diverged, "" if it has not."""
+        return _not_finite(step, values)
+
+    def evaluates(self, step: int) -> bool:
+        """The first process evaluates."""
+        return False
+
+    def save(self, step: int, host: TrainState, best: bool) -> str:
+        """Why the run has diverged, "" if it has not."""
+        return _not_finite_params(step, host)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def _not_finite(step: int, values: Mapping[str, float]) -> str:
+    """Why a run has diverged by what a step gave, "" if it has not."""
+    finite = math.isfinite(values["loss"] + values["grad_norm"])
+    return (
+        ""
+        if finite
+        else f"loss {values['loss']}, gradient norm {values['grad_norm']} at step {step}"
+    )
+
+
+def _not_finite_params(step: int, host: TrainState) -> str:
+    """Why a run has diverged by an update too large for a finite gradient, "" if it has not."""
+    finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host.params))
+    return "" if finite else f"parameters that are not finite after step {step}"
+
+
+def shapes_of(batch: Mapping[str, Any]) -> Shapes:
+    """The shapes of all arrays of a batch, which is what a program is compiled for."""
+    return tuple(array.shape for array in batch.values())
+
+
+def spoken(shapes: Shapes) -> str:
+    """Shapes in words, each once, those of mere columns left out: "20x35", "64x16 and 64x8"."""
+    return " and ".join(
+        dict.fromkeys("x".join(map(str, shape)) for shape in shapes if len(shape) > 1)
+    )

@@ -1,0 +1,193 @@
+"""What training knows of a task and of its batches; the tasks themselves are in `attnlab.tasks`, which
+this room does not import.
+
+Importing this module loads no jax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+
+from ml_collections import ConfigDict
+
+from attnlab.records.measures import Measure
+
+if TYPE_CHECKING:
+    import jax
+    import numpy as np
+
+    from attnlab.training.step import Batch, Params, Sums
+
+Batches = Callable[[int], "dict[str, np.ndarray]"]
+"""This process's rows of the batch of each step, counted from 0."""
+
+
+class Measured(Protocol):
+    """Something that has scores."""
+
+    @property
+    def measures(self) -> Mapping[str, Measure | str]:
+        """Which way a score is better, see `attnlab.records.measures`; at least those that
+        `evaluate` gives.
+        """
+
+    def evaluate(self, params: Params, split: str) -> dict[str, float]:
+        """Deterministic scores on a split, among them "loss"."""
+
+
+class Task(Measured, Protocol):
+    """What is learned, as the loop sees it."""
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh float32 parameters."""
+
+    def loss(
+        self, params: Params, batch: Batch, key: jax.Array, carried: Any = None
+    ) -> tuple[jax.Array, Sums]:
+        """See `step.Loss`."""
+
+    def carried(self) -> Any:
+        """What the loss carries from step to step, before the first, a tree of arrays; None for
+        nothing.
+        """
+
+    def follow(self, carried: Any, tracked: Any) -> Any:
+        """What it carries on, given the sums that it tracked in a batch."""
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """What the summed loss of a batch is divided by."""
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A task whose loss may go on in a batch where it stopped in the one before."""
+
+    def remembered(self) -> Any:
+        """What its model remembers of the rows of the global batch before the first step, see
+        `step.TrainState`; None for nothing.
+        """
+
+
+class Stackable(Task, Protocol):
+    """A task that several models can learn at once."""
+
+    def loss(
+        self,
+        params: Params,
+        batch: Batch,
+        key: jax.Array,
+        carried: Any = None,
+        smoothing: Any = None,
+    ) -> tuple[jax.Array, Sums]:
+        """See `step.Loss`; `smoothing`, an array, replaces the configured label smoothing. Given
+        only where trials differ in it.
+        """
+
+    def evaluate_stacked(self, params: Params, split: str) -> list[dict[str, float]]:
+        """`evaluate` for each of several models, whose parameters have a leading axis."""
+
+
+class Loaded(Protocol):
+    """The data of a task."""
+
+    @property
+    def fingerprints(self) -> Mapping[str, str]:
+        """The hash of what was read, by split."""
+
+
+class Example(Protocol):
+    """One example of a task, whatever it is made of."""
+
+    def record(self) -> dict[str, Any]:
+        """What is kept of it beside what was answered, as JSON."""
+
+
+class Map(Protocol):
+    """The weights of one attention for one example."""
+
+    @property
+    def weights(self) -> Any:
+        """[H,Tq,Tk]."""
+
+    @property
+    def query(self) -> str:
+        """The name of the side of the rows."""
+
+    @property
+    def key(self) -> str:
+        """The name of the side of the columns."""
+
+
+class Maps(Protocol):
+    """Every attention map of an example."""
+
+    @property
+    def weights(self) -> Mapping[str, Map]:
+        """By name."""
+
+    @property
+    def labels(self) -> Mapping[str, Sequence[str]]:
+        """What is stored beside the arrays, by the name in the file."""
+
+    def rows(self, name: str) -> Sequence[str]:
+        """A word for each row of the map `name`."""
+
+    def columns(self, name: str) -> Sequence[str]:
+        """A word for each column."""
+
+
+class Runnable(Stackable, Protocol):
+    """A task with its data, as a run of its own and what is reported of it see it; what its members
+    mean is said in `attnlab.tasks.base.Task`.
+    """
+
+    evaluated: ClassVar[Sequence[str]]
+    outputs: ClassVar[str]
+    examples: ClassVar[str]
+    units: ClassVar[Mapping[str, str]]
+    config: ConfigDict
+
+    @property
+    def data(self) -> Loaded:
+        """Of the splits that were asked for."""
+
+    @property
+    def system(self) -> Any:
+        """The model."""
+
+    def size(self, split: str) -> int:
+        """The number of examples."""
+
+    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
+        """Scores beyond `evaluate`, and for each example what goes to `outputs`."""
+
+    def pictured(self, split: str, number: int) -> Sequence[Example]:
+        """At most so many examples of a split."""
+
+    def maps(self, params: Params, example: Any) -> Maps:
+        """Every attention map of one of them."""
+
+    def batches(self, multiple: int, seed: int | None = None) -> Batches:
+        """The batches of this process; their rows are divisible by `multiple` over all
+        processes.
+        """
+
+    def notes(self, batches: Any) -> list[str]:
+        """What a person should know about the data before training."""
+
+    def save(self, workdir: Path) -> None:
+        """Keep with the run what its data alone would not give back."""
+
+    @classmethod
+    def saved(cls, workdir: Path) -> bool:
+        """Whether all that `save` keeps is there."""
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build all that needs no data; `UserError`."""
+
+    @classmethod
+    def load(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Self:
+        """The task with the data of `splits`."""

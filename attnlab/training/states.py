@@ -1,0 +1,76 @@
+"""The training state of a task: the first one, what a checkpoint must hold, and the parameters of a
+trained one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.protocol import Remembering, Task
+from attnlab.training.step import Params, TrainState, first_state, seed_array
+
+
+def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
+    """A function from a seed to the state before the first step, on the host; one program, whatever
+    the seed.
+    """
+    optimizer, _ = build_optimizer(
+        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
+    )
+    start = jax.jit(lambda key: _first_state(config, task, optimizer, key))
+    return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(seed=seed_array(seed))
+
+
+def state_like(config: ConfigDict, task: Task) -> TrainState:
+    """Shapes and dtypes of the training state, without computing anything."""
+    optimizer, _ = build_optimizer(
+        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
+    )
+    return jax.eval_shape(lambda: _first_state(config, task, optimizer, jax.random.key(0)))
+
+
+def remembered(task: Task) -> Any:
+    """What the model of a task remembers of the rows before the first step; None for most tasks."""
+    return task.remembered() if isinstance(task, Remembering) else None
+
+
+def _first_state(
+    config: ConfigDict, task: Task, optimizer: optax.GradientTransformation, key: jax.Array
+) -> TrainState:
+    return first_state(
+        task.init(key), optimizer, config.training.ema, task.carried(), remembered=remembered(task)
+    )
+
+
+def saved_like(config: ConfigDict, task: Task) -> TrainState:
+    """What a checkpoint of this config must hold: all of the state but the seed."""
+    return state_like(config, task).replace(seed=None)
+
+
+def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Params, int]:
+    """The parameters to use of a trained workdir (its best step on validation, else its newest),
+    and that step; reads only.
+
+    Raises:
+      UserError: there is no checkpoint, or it is damaged or does not fit.
+    """
+    checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep, read_only=True)
+    restored = checkpoints.restore(
+        saved_like(config, task), "best" if checkpoints.best is not None else None
+    )
+    checkpoints.close()
+    if restored is None:
+        raise UserError(
+            f"no checkpoint in {workdir / 'checkpoints'}: train there first, or name another"
+            " --workdir"
+        )
+    return restored.tree.averaged, restored.step

@@ -1,0 +1,92 @@
+"""Which of several stacked trials moves next, and what their common program is then fed."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.training.hyperparameters import differing
+from attnlab.training.protocol import Task
+from attnlab.training.states import remembered
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """What the program takes besides the state.
+
+    Attributes:
+      slots: length of the trial axis; behind the trials there may be idle ones, so that devices
+        have equally many.
+      numbers: those that differ, [slots] float32 by dotted name.
+    """
+
+    slots: int
+    numbers: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, configs: Sequence[ConfigDict], slots: int) -> Feed:
+        """For these trials; an idle slot has the numbers of the first."""
+        columns = {
+            name: [*values, *values[:1] * (slots - len(values))]
+            for name, values in differing(configs).items()
+        }
+        return cls(
+            slots, {name: np.asarray(values, np.float32) for name, values in columns.items()}
+        )
+
+    def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Any]:
+        """The batches of those that move, padded to the largest, who they are, and the numbers."""
+        one = next(iter(batches.values()))
+        room = {
+            name: tuple(
+                map(max, zip(*(batch[name].shape for batch in batches.values()), strict=True))
+            )
+            for name in one
+        }
+        together = {
+            name: np.zeros((self.slots, *shape), one[name].dtype) for name, shape in room.items()
+        }
+        moves = np.zeros(self.slots, bool)
+        for i, batch in batches.items():
+            moves[i] = True
+            for name, rows in batch.items():
+                corner: tuple[Any, ...] = (i, *map(slice, rows.shape))
+                together[name][corner] = rows
+        return {"batch": together, "moves": moves, "numbers": self.numbers}
+
+
+def draws(task: Task, params: Any, batch: Batch) -> bool:
+    """Whether the loss draws random numbers."""
+    kept = {"carried": task.carried(), "remembered": remembered(task)}
+    loss: Any = functools.partial(
+        task.loss, **{name: one for name, one in kept.items() if one is not None}
+    )
+    return "random_bits" in str(jax.make_jaxpr(loss)(params, batch, jax.random.key(0)))
+
+
+def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
+    """Who of those that wait moves next.
+
+    Args:
+      waiting: the shapes of their batches, those of all arrays end to end.
+      pads: batches may be padded.
+    """
+    largest = max(waiting.values(), key=math.prod)
+    if pads and all(
+        size <= most
+        for shape in waiting.values()
+        for size, most in zip(shape, largest, strict=True)
+    ):
+        return list(waiting)
+    ((most_wanted, _),) = collections.Counter(waiting.values()).most_common(1)
+    return [i for i, shape in waiting.items() if shape == most_wanted]

@@ -1,0 +1,17 @@
+"""The labels of pictures."""
+
+from __future__ import annotations
+
+from attnlab.analysis.labels import inches, label
+
+
+def test_labels_are_readable() -> None:
+    assert label("Straße") == "Straße" and label("$x_1$") == "$x_1$"
+    assert label("a\nb") == "a\\nb" and label(" ") == "\N{OPEN BOX}"
+    assert label("\U000f0000") == "\\U000f0000"
+    assert label("x" * 40) == "x" * 23 + "…"
+
+
+def test_wide_signs_and_capitals_take_more_room() -> None:
+    assert inches("iii") < inches("III") < inches("你你你") == inches("mmm")
+    assert inches("") == 0.0 and inches("ab") == 2 * inches("a")

@@ -1,0 +1,100 @@
+"""`launch.py show`, and `--help` after a `--config`."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab import config as configs
+from attnlab.commands import COMMANDS, main, show
+
+RNNSEARCH = "configs/translation.py:rnnsearch"
+FILES = (
+    RNNSEARCH,
+    "configs/translation.py:transformer_base",
+    "configs/g2p.py:convs2s",
+    "configs/inference.py:lstmn_pair",
+    "configs/language_modelling.py:key_value_paper",
+    "configs/tatoeba.py:rnnsearch",
+)
+GROUPS = ("vocabulary", "batch", "training", "checkpoint", "parallel", "auxiliary", "reinforce")
+GROUPS += ("decoding",)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_setting_has_a_row_with_its_value(file: str) -> None:
+    config = configs.load(file)
+    rows = {name: (value, default, meaning) for name, value, default, meaning in show.rows(config)}
+    settings = {name.removesuffix(".name"): value for name, value in configs.flat(config).items()}
+    assert set(settings) <= set(rows)
+    assert set(rows) - set(settings) == {*GROUPS} & {*config}
+    typed = [f"{name}={rows[name][0]}" for name in settings]  # what is shown can be typed
+    assert configs.flat(configs.load(file, typed)) == configs.flat(config)
+    assert [name for name in settings if rows[name][0] == rows[name][1]] == []
+    for name in settings:
+        if name.partition(".")[0] not in ("system", "data", "optimizer", "schedule"):
+            assert rows[name][2], name
+
+
+def test_meaning_range_choices_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    overrides = ["--config.training.clip=2", "--config.data=copying"]
+    assert main(["show", f"--config={RNNSEARCH}", *overrides]) == 0
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    for name, words in {
+        "training.clip": (
+            "  2.0  ",
+            "  1.0  ",
+            "norm to which longer gradients are scaled down; 0: none; a number of at least 0",
+        ),
+        "batch.unit": ("  sentences  ", "one of: sentences, tokens"),
+        "data": ("  copying  ",),
+        "system.attention.score": ("  additive  ", "e_ij = v . tanh(q_i W_a + k_j U_a)"),
+        "system.attention.kernel": ("one of: auto, plain",),
+        "schedule.warmup": ("a whole number of at least 0 and at most 1,000,000,000",),
+        "batch.buckets": ("  16,24,32  ", "the widths of batches in tokens"),
+    }.items():
+        assert all(word in lines[name] for word in words), lines[name]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_without_a_config_is_that_of_the_flags(
+    command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0 and capfd.readouterr().out.startswith("usage: ")
+
+
+def test_help_after_a_config_shows_its_settings(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "--help"])
+    assert ended.value.code == 0
+    alone = capfd.readouterr().out
+    argv = ["evaluate", "--help", f"--config={RNNSEARCH}", "--config.training.steps=7"]
+    assert main(argv) == 0
+    both = capfd.readouterr().out
+    assert "updates of the whole run" not in alone and both.startswith(alone)
+    (line,) = (line for line in both.splitlines() if line.startswith("training.steps "))
+    assert "  7  " in line and "updates of the whole run" in line
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["show"], "no --config given; for example --config=configs/translation.py:rnnsearch"),
+        (["show", "--config=configs/translatoin.py"], "did you mean 'configs/translation.py'"),
+        (
+            ["show", f"--config={RNNSEARCH}", "--config.training.stesp=3"],
+            "config.training.stesp: no such key; did you mean 'training.steps'",
+        ),
+        (
+            ["evaluate", f"--config={RNNSEARCH}", "--config.seed=-1", "--help"],
+            "config.seed=-1: expected a whole number of at least 0",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(
+    argv: list[str], words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    err = capfd.readouterr().err
+    assert words in err and err.count("\n") == 1

@@ -1,0 +1,45 @@
+"""What flags of `sweep` mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlab.commands import sweep_flags
+from attnlab.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("5", (0, 1, 2, 3, 4)),
+        ("1", (0,)),
+        ("0,1,2", (0, 1, 2)),
+        ("7,", (7,)),
+        ("3,1", (3, 1)),
+        (None, ()),
+    ],
+)
+def test_a_single_number_says_how_many_seeds(given: str | None, meant: tuple[int, ...]) -> None:
+    assert sweep_flags.seeds(given) == meant
+
+
+@pytest.mark.quick
+def test_where_a_sweep_is_kept_unless_told() -> None:
+    assert sweep_flags.default_directory("experiments/quickstart.py") == "runs/quickstart"
+    assert (
+        sweep_flags.default_directory("experiments/bottleneck.py:my/own folder")
+        == "runs/bottleneck-my-own-folder"
+    )
+
+
+@pytest.mark.parametrize("given", ["0", "1001", "many", "1,x"])
+def test_seeds_that_are_none(given: str) -> None:
+    with pytest.raises(UserError, match=f"--seeds={given}: expected"):
+        sweep_flags.seeds(given)
+
+
+def test_the_limit_is_in_seconds_and_has_an_end() -> None:
+    assert sweep_flags.limit(None) is None and sweep_flags.limit(1.5) == 90.0
+    for minutes in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(UserError, match="--trial-timeout=.*expected minutes"):
+            sweep_flags.limit(minutes)

@@ -1,0 +1,116 @@
+"""Examples as columns: sequences, arrays of one shape, kinds of one's own, and what a task declares."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from attnlab.data.columns import IDS, Declared, Examples, Fixed, Packed, check
+from attnlab.errors import UserError
+
+ROWS = np.array([2, -1, 0])
+
+
+def test_packed_is_the_list_it_was_made_of() -> None:
+    lists = [[5, 6, 7], [], [8], [9, 9]]
+    packed = Packed(lists)
+    assert [ids.tolist() for ids in packed] == lists
+    assert packed[-1].tolist() == [9, 9]
+    assert [ids.tolist() for ids in packed[1:3]] == lists[1:3]
+    assert packed.lengths.tolist() == [3, 0, 1, 2]
+    with pytest.raises(IndexError):
+        packed[4]
+    assert packed.block(np.array([2, -1, 0]), 4).tolist() == [[8, 0, 0, 0], [0] * 4, [5, 6, 7, 0]]
+    assert len(Packed([])) == 0
+
+
+def test_a_sequence_is_filled_up_with_the_id_of_its_vocabulary() -> None:
+    packed = Packed([[5, 6], [7]], pad=-1)
+    assert packed.block(np.array([1, -1, 0]), 3).tolist() == [[7, -1, -1], [-1] * 3, [5, 6, -1]]
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (3, 2, 1)])
+@pytest.mark.parametrize("dtype", ["int32", "float32", "uint8"])
+def test_arrays_of_one_shape_keep_it_and_a_row_of_padding_is_zero(
+    shape: tuple[int, ...], dtype: str
+) -> None:
+    values = (np.arange(3 * int(np.prod(shape))).reshape(3, *shape) + 1).astype(dtype)
+    block = Fixed(values).block(ROWS, 17)
+    assert block.shape == (3, *shape) and block.dtype == dtype
+    np.testing.assert_array_equal(block[[0, 2]], values[[2, 0]])
+    assert not block[1].any()
+
+
+@dataclasses.dataclass
+class Drawn:
+    """Images that are made when they are asked for."""
+
+    count: int
+    lengths = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def block(self, rows: np.ndarray, width: int) -> np.ndarray:
+        return np.stack([np.full((2, 2), max(row, 0), np.uint8) for row in rows])
+
+
+def test_a_column_of_ones_own_goes_with_the_others() -> None:
+    examples = Examples(image=Drawn(3), caption=[[4, 5, 6], [7], [8, 9]], label=np.array([3, 1, 2]))
+    assert len(examples) == 3 and examples.lengths.tolist() == [3, 1, 2]
+    batch = examples.batch(ROWS, 3)
+    assert batch["image"][:, 0, 0].tolist() == [2, 0, 0]
+    assert batch["caption"].tolist() == [[8, 9, 0], [0, 0, 0], [4, 5, 6]]
+    assert batch["label"].tolist() == [2, 0, 3] and list(batch) == ["image", "caption", "label"]
+    assert len(examples.sequences) == 1 and examples.packed("caption")[1].tolist() == [7]
+    with pytest.raises(TypeError, match="'image' is no Packed"):
+        examples.packed("image")
+
+
+def test_without_sequences_every_example_takes_as_much() -> None:
+    assert Examples(label=np.arange(4)).lengths.tolist() == [1, 1, 1, 1]
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="'source': 1, 'label': 2"):
+        Examples(source=[[2]], label=np.zeros(2))
+    with pytest.raises(ValueError, match="need a column"):
+        Examples()
+
+
+DECLARED = {
+    "ids": IDS,
+    "image": Declared("uint8", ("H", "W", 3)),
+    "label": Declared("float32", None, optional=True),
+}
+BATCH = {"ids": np.zeros((2, 5), np.int32), "image": np.zeros((2, 4, 4, 3), np.uint8)}
+
+
+def test_a_batch_is_held_against_what_is_declared() -> None:
+    check(DECLARED, BATCH, "task")
+    check(DECLARED, {**BATCH, "label": np.zeros((2, 7), np.float32)}, "task")
+
+
+@pytest.mark.parametrize(
+    "changes,words",
+    [
+        (
+            {"ids": np.zeros((2, 5), np.int64)},
+            r"column 'ids' is int64 \[B,5\], declared is int32 \[B,T",
+        ),
+        ({"ids": np.zeros(2, np.int32)}, r"is int32 \[B\], declared is int32 \[B,T\]"),
+        ({"image": np.zeros((2, 4, 4, 1), np.uint8)}, r"declared is uint8 \[B,H,W,3\]"),
+        ({"label": np.zeros(2, np.int32)}, r"declared is float32 \[B,...\]"),
+        ({"lable": np.zeros(2)}, "column 'lable' is not declared; did you mean 'label'"),
+    ],
+)
+def test_what_is_not_as_declared_is_named(changes: dict[str, np.ndarray], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check(DECLARED, {**BATCH, **changes}, "task")
+
+
+def test_a_column_that_is_missing_is_named() -> None:
+    with pytest.raises(UserError, match="a batch has no column 'image'; choose from: ids"):
+        check(DECLARED, {"ids": BATCH["ids"]}, "task")

@@ -1,0 +1,37 @@
+"""The training state of a task: the first one, and what a checkpoint must hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.training.states import best_params, first_states, remembered, saved_like
+from tests.training.toy import Line, settings
+
+
+def test_the_first_state_is_a_function_of_the_seed() -> None:
+    states = first_states(settings(), Line())
+    one, again, other = states(3), states(3), states(4)
+    assert np.array_equal(one.params["w"], again.params["w"]) and int(one.seed) == 3
+    assert not np.array_equal(one.params["w"], other.params["w"]) and int(one.step) == 0
+    np.testing.assert_array_equal(one.params["w"], Line().init(jax.random.key(3))["w"])
+
+
+def test_a_checkpoint_holds_all_of_the_state_but_the_seed() -> None:
+    like, state = saved_like(settings(), Line()), first_states(settings(), Line())(0)
+    assert like.seed is None
+    wanted = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state.replace(seed=None))
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), like) == wanted
+
+
+def test_a_task_without_lanes_remembers_nothing() -> None:
+    assert remembered(Line()) is None
+
+
+def test_a_folder_without_a_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no checkpoint in .*: train there first"):
+        best_params(settings(), Line(), tmp_path)

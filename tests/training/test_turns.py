@@ -1,0 +1,35 @@
+"""Which of several stacked trials moves next, and what their program is fed."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from attnlab.training.turns import Feed, draws, turn
+from tests.training.toy import Line, Noisy, points
+
+
+def test_who_moves_next() -> None:
+    assert turn({0: (8, 4), 3: (8, 6), 4: (8, 6)}, pads=False) == [3, 4]
+    assert turn({0: (8, 4), 3: (8, 6)}, pads=False) == [0]
+    assert turn({0: (8, 4), 3: (8, 6)}, pads=True) == [0, 3]
+    assert turn({0: (32, 4), 3: (8, 16), 5: (8, 16)}, pads=True) == [
+        3,
+        5,
+    ]  # neither fits into the other
+
+
+def test_a_loss_that_draws_is_known() -> None:
+    key_free, drawing = Line(), Noisy()
+    params = key_free.init(jax.random.key(0))
+    assert not draws(key_free, params, points(0)) and draws(drawing, params, points(0))
+
+
+def test_smaller_batches_are_padded_and_who_waits_has_zeros() -> None:
+    fed = Feed(3, {})(
+        {0: {"ids": np.ones((2, 3), np.int32)}, 2: {"ids": np.full((1, 4), 7, np.int32)}}
+    )
+    assert fed["moves"].tolist() == [True, False, True] and fed["batch"]["ids"].shape == (3, 2, 4)
+    assert fed["batch"]["ids"][0].tolist() == [[1, 1, 1, 0]] * 2
+    assert not fed["batch"]["ids"][1].any()
+    assert fed["batch"]["ids"][2].tolist() == [[7] * 4, [0] * 4]
