@@ -20,7 +20,7 @@ MECHANISMS = Table(
         "key_value_predict": "attnlab.attention.mechanisms.key_value:KeyValuePredict",
         "multi_step": "attnlab.attention.mechanisms.multi_step:MultiStep",
     },
-    base="attnlab.attention.protocol:Attention",
+    base="attnlab.attention.mixer:Mixer",
     given=("width",),
     declares=("capabilities",),
 )

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.kernels import BACKWARDLESS, BACKWARDS, KERNELS, WEIGHTLESS
-from attnlab.attention.protocol import Capabilities, Rows
+from attnlab.attention.protocol import Attention, Capabilities, Rows
 from attnlab.attention.so_far import refusal
 from attnlab.attention.visibility import Causal, Everything, Rule
 from attnlab.config.registry import Table, kind, made
@@ -36,7 +36,9 @@ class Need:
     only how far apart query and key are, for the memory is "adrift". `values`: keys and values come
     apart; "unprojected": and the context has to be a sum of the values as they are handed over,
     with weights that sum to at most one. `so_far`: the system hands every look what the look before
-    it left, so that with `stepwise` a weight may depend on earlier queries after all. `weights`: the system reads with `weights=True`;
+    it left, so that with `stepwise` a weight may depend on earlier queries after all. `mixes`: the system
+    calls `begin` and `mix` alone, so that a mixer that cannot look at another sequence will do.
+    `weights`: the system reads with `weights=True`;
     "distribution": and takes them for probabilities, so that they have to sum to one.
     """
 
@@ -53,6 +55,7 @@ class Need:
     places: Literal["first", "trees", "adrift"] = "first"
     weights: bool | Literal["distribution"] = False
     so_far: bool = False
+    mixes: bool = False
 
     def under(self, rule: Rule) -> Need:
         """This need where the slot has the visibility `rule` besides."""
@@ -75,6 +78,11 @@ class Need:
           chosen: fields of the mechanism that are set; its parts must go together, and with the
             slot.
         """
+        if not self.mixes and not issubclass(mechanism, Attention):
+            raise UserError(
+                f"{where}: {mechanism.__name__} mixes a sequence, but cannot look at what is handed"
+                " to it; choose 'multihead' or another attention"
+            )
         can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
         heads = (chosen or {}).get("heads", getattr(mechanism, "heads", 1))
         asked = [

@@ -8,7 +8,7 @@ source.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnlab.attention.cards import Card, Cost
-from attnlab.attention.view import EVERYTHING, View, Where, known, standing
+from attnlab.attention.cards import Cost
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
 
 # the variable collection to which systems put the auxiliary losses of their looks, while it is
 # mutable
@@ -141,6 +142,8 @@ class Capabilities:
       unprojected: the context is a weighted sum of the values as they are handed over, so that it
         stands in their place.
       own: the context has a part of the query merged in, so that a system need not add it.
+      state: how much is kept of the tokens of a sequence: something of each, "tokens", or as much for
+        any number of them, "constant".
       so_far: `read` takes and hands out what a look depends on of the looks before, so that parts
         that look back (a score with `looks_back`, an alignment of the form "look") work one query
         at a time.
@@ -158,11 +161,23 @@ class Capabilities:
     values: bool = False
     unprojected: bool = False
     own: bool = False
+    state: Literal["tokens", "constant"] = "tokens"
     so_far: bool = False
 
 
-class Attention(nn.Module):
-    """Base of every mechanism; its fields are its whole configuration.
+@flax.struct.dataclass
+class Mixed:
+    """The state of an attention that mixes a sequence: the memory of its tokens, and what its looks
+    leave to the next.
+    """
+
+    memory: Any
+    so_far: Any
+
+
+class Attention(Mixer):
+    """Base of every mechanism, a mixer that can also look at another sequence; its fields are its
+    whole configuration.
 
     A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a
     cache, `extend`. Its `card` says where it comes from and `cost` what it costs. Dropout is on
@@ -172,11 +187,6 @@ class Attention(nn.Module):
       width: d, the width of the context; the system that uses the mechanism sets it, not the
         config.
     """
-
-    width: int
-
-    capabilities: ClassVar[Capabilities]
-    card: ClassVar[Card]
 
     def remember(
         self,
@@ -230,6 +240,25 @@ class Attention(nn.Module):
         capacity`.
         """
         raise NotImplementedError
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Mixed:
+        """See `Mixer.begin`: an empty memory with this room."""
+        memory = self.remember(jnp.zeros((rows, 0, self.width), dtype), capacity=room)
+        return Mixed(memory, self.no_looks(memory))
+
+    def mix(
+        self, x: jax.Array, view: View = CAUSAL, state: Mixed | None = None
+    ) -> tuple[jax.Array, Mixed]:
+        """See `Mixer.mix`: `extend`, then `read`. The losses of the look go to the collection
+        "losses" while that is mutable and no parameters are made.
+        """
+        grown, so_far = (None, None) if state is None else (state.memory, state.so_far)
+        valid = view.valid
+        memory = self.remember(x, valid) if grown is None else self.extend(grown, x, valid)
+        reading = self.read(x, memory, view, **asking(False, so_far))
+        if reading.losses and not self.is_initializing():
+            self.sow(LOSSES, "looks", reading.losses)
+        return reading.context, Mixed(memory, reading.so_far)
 
     def remember_pairs(
         self,

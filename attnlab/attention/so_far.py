@@ -88,7 +88,8 @@ def pairs_of(score: Score, so_far: SoFar | None) -> Callable[[Any, Any, jax.Arra
     past = so_far.score
 
     def pairs(q: Any, k: Any, j: jax.Array) -> jax.Array:
-        grouped = past.reshape(past.shape[0], k.shape[1], -1, past.shape[-1])
+        rows, heads, slots = past.shape
+        grouped = past.reshape(rows, k.shape[1], heads // k.shape[1], slots)
         return score.pairs(q, k, j, grouped)  # type: ignore[call-arg]  # it looks back
 
     return pairs

@@ -4,6 +4,7 @@ and the one table of tolerances.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.alignments import ALIGNMENTS
+from attnlab.attention.mixer import Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
@@ -152,6 +154,11 @@ def only(path: str, oracle: str | None = None) -> None:
         ORACLES[path] = reference
 
 
+def reads(name: str) -> bool:
+    """Whether a mixer can look at another sequence; what it cannot do is not asked of it."""
+    return issubclass(MECHANISMS.resolve(name), Attention)
+
+
 def over_all(quick: bool = False) -> pytest.MarkDecorator:
     """A test over every case; with `quick` the first setting of each mechanism is among those of
     `-m quick`.
@@ -226,12 +233,16 @@ def make(name: str, config: dict[str, Any]) -> Attention:
     return MECHANISMS.resolve(name)(width=WIDTH, **config)
 
 
-def parameters(module: Attention, seed: int = 0) -> Any:
+def parameters(module: Mixer, seed: int = 0) -> Any:
     """Parameters drawn so that no path is silent: N(0, 1/rows) for every array, zero-initialised
     ones too; `init` makes nothing else.
     """
     x = jnp.zeros((1, 2, WIDTH))
-    variables = jax.eval_shape(module.init, jax.random.key(0), x, x)
+    if isinstance(module, Attention):
+        variables = jax.eval_shape(module.init, jax.random.key(0), x, x)
+    else:
+        init = functools.partial(module.init, method="mix")
+        variables = jax.eval_shape(init, jax.random.key(0), x)
     assert set(variables) <= {"params"}, "something was sown while parameters were made"
     shapes = variables.get("params", {})
     leaves, tree = jax.tree.flatten(shapes)

@@ -35,6 +35,7 @@ WIDTH = 96
 SHORT, LONG = (48, 64), (96, 128)  # queries and keys; the kernel "auto" is the plain one
 QUICKLY = {"xla_backend_optimization_level": 0}  # machine code is not run
 COMPARING = ("sparsemax", "entmax", "t5", "hard", "straight_through", "gumbel")
+COMPARING += ("temporal", "location_aware", "coverage")  # of logaddexp; of slots; a mask per query
 PROJECTING = ("multihead", "talking_heads", "differential", "gated", "latent", "hops", "multi_step")
 UNPROJECTED = ("single", "key_value", "key_value_predict")
 TABLES = {"score": SCORES, "alignment": ALIGNMENTS, "positions": POSITIONS}
@@ -64,6 +65,7 @@ BESIDE = {
         "local_p": 6.2,
         "local_p_renormalised": 4.2,
         "monotonic": 5,
+        "temporal": 15.5,
         "hard": 15,
         "straight_through": 14,
         "gumbel": 13,
@@ -76,7 +78,8 @@ def countable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops unrolled, for XLA counts a body once; of two branches the one that runs, not the
     dearer; running sums of n numbers in 2 n.
     """
-    monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
+    scan = jax.lax.scan
+    monkeypatch.setattr(jax.lax, "scan", lambda *a, **how: scan(*a, **{**how, "unroll": True}))
     monkeypatch.setattr(jax.lax, "fori_loop", functools.partial(jax.lax.fori_loop, unroll=True))
     monkeypatch.setattr(jax.lax, "cond", lambda which, yes, no, *args: yes(*args))
     monkeypatch.setattr(
@@ -242,9 +245,9 @@ def test_what_a_score_does_for_narrow_queries_and_keys(name: str) -> None:
     score, heads, width, (queries, keys) = SCORES.resolve(name)(), 2, 8, SHORT
 
     def scored(module: Any, q: Any, k: Any) -> Any:
-        return module.pairs(
-            module.of_query(q, width) * module.scale(width), module.of_key(k), jnp.arange(keys)
-        )
+        past = (jnp.zeros((1, heads, queries, keys)),) if score.looks_back else ()
+        raised = module.of_query(q, width) * module.scale(width)
+        return module.pairs(raised, module.of_key(k), jnp.arange(keys), *past)
 
     given = shaped(1, heads, queries, width), shaped(1, heads, keys, width)
     variables = jax.eval_shape(

@@ -54,4 +54,4 @@ def test_what_is_declared_is_granted() -> None:
     ).check(Bare, "slot")
     nothing = Capabilities(roles=frozenset())
     with pytest.raises(UserError, match="it offers none"):
-        Need(role="self").check(type("Nothing", (), {"capabilities": nothing}), "slot")
+        Need(role="self").check(type("Nothing", (Bare,), {"capabilities": nothing}), "slot")

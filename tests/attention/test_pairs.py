@@ -17,7 +17,9 @@ from attnlab.attention.protocol import MAPS
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
 from tests.attention.cases import SETTINGS, TOLERANCE, WIDTH, inputs, make, parameters
-from tests.attention.oracles import ORACLES, heads_scores, heads_values, heads_weights
+from tests.attention.oracles import ORACLES
+from tests.attention.oracles.heads import heads_scores, heads_values
+from tests.attention.oracles.rows import weights_of
 from tests.attention.test_conformance import dense_mask
 
 FIRST = [
@@ -123,9 +125,8 @@ def test_sums_are_those_of_the_oracles() -> None:
             _, weights = ORACLES["single"](params, config, query, source, mask, True)
             expected = np.einsum("bhqk,bkd->bqd", weights, values)
         else:
-            weights = heads_weights(
-                params, config, heads_scores(params, config, query, source, True), query, mask
-            )
+            scores = heads_scores(params, config, query, source, True)
+            weights = weights_of(params, config, config["heads"], scores, query, mask)
             expected = heads_values(params, config, values, weights) @ params["out"]["kernel"]
         np.testing.assert_allclose(found, expected, atol=TOLERANCE["float32"])
 

@@ -290,15 +290,12 @@ def test_in_a_mechanism_no_future_no_padding_and_a_cache(name: str) -> None:
 
     @jax.jit
     def run(x: Any) -> Any:
-        memory = call(
-            call(x[:, :2], valid[:, :2], 4, method="remember"),
-            x[:, 2:],
-            valid[:, 2:],
-            method="extend",
-        )
+        before = call(x[:, :2], valid[:, :2], 4, method="remember")
+        so_far = call(x[:, :2], before, CAUSAL, method="read").so_far
+        memory = call(before, x[:, 2:], valid[:, 2:], method="extend")
         return (
             call(x, x, CAUSAL, valid).context,
-            call(x[:, 2:], memory, CAUSAL, method="read").context,
+            call(x[:, 2:], memory, CAUSAL, so_far=so_far, method="read").context,
         )
 
     full, step = run(x)

@@ -65,10 +65,8 @@ class DecoderLayer(Block):
         return self.cross_attention.remember(states, valid)
 
     def reserve(self, batch: int, length: int, dtype: Any) -> Any:
-        """An empty self-attention memory with room for `length` tokens."""
-        return self.self_attention.remember(
-            jnp.zeros((batch, 0, self.width), dtype), capacity=length
-        )
+        """The self-attention's state before the first of `length` tokens."""
+        return self.self_attention.begin(batch, length, dtype)
 
     def write(
         self,
@@ -87,9 +85,9 @@ class DecoderLayer(Block):
         grown: list[Any] = []
 
         def itself(y: jax.Array) -> jax.Array:
-            attention = self.self_attention
-            grown.append(attention.remember(y) if cache is None else attention.extend(cache, y))
-            return looked(self, attention.read(y, grown[0], view))
+            y, state = self.self_attention.mix(y, view, cache)
+            grown.append(state)
+            return y
 
         def across(y: jax.Array) -> jax.Array:
             return looked(self, self.cross_attention.read(y, source, View(positions=first)))
@@ -158,7 +156,9 @@ class Transformer(Seq2Seq):
     }
     needs = {
         "encoder_attention": Need(role="self"),
-        "decoder_attention": Need(role="self", direction="causal", cache=True, stepwise=True),
+        "decoder_attention": Need(
+            role="self", direction="causal", cache=True, stepwise=True, so_far=True, mixes=True
+        ),
         "cross_attention": Need(role="cross", stepwise=True),
     }
 

@@ -36,7 +36,7 @@ def multi_step(
     total, maps = np.zeros(query.shape), []
     for _ in range(config["steps"]):
         context, weights = ORACLES[name](
-            params["looks"], fields, query + total, source, mask, causal
+            params.get("looks", {}), fields, query + total, source, mask, causal
         )
         total = total + context
         maps.append(weights)

@@ -1,0 +1,167 @@
+"""What every mixer promises that reads a sequence from left to right: attention that keeps a cache,
+and mixers that are no attention. For one of your own: `--mechanism=my_file:MyMixer`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.needs import Need
+from attnlab.attention.protocol import Attention
+from attnlab.attention.view import CAUSAL
+from attnlab.errors import UserError
+from tests.attention.cases import (
+    CASES,
+    NAMES,
+    TOLERANCE,
+    WIDTH,
+    inputs,
+    make,
+    parameters,
+    stepwise,
+    wide,
+)
+
+OWN = "tests.attention.running_mean:RunningMean"
+LENGTH = 7
+ATTENTION = ('multihead-{"heads": 3}', 'single-{"score": {"name": "coverage"', "multi_step")
+
+
+def mixes(name: str, config: dict[str, Any]) -> bool:
+    """Whether it declares that it reads a text piece by piece."""
+    can = make(name, config).capabilities
+    return "self" in can.roles and "causal" in can.directions and can.cache and stepwise(config)
+
+
+GIVEN = [case for case in zip(CASES, NAMES, strict=True) if mixes(*case[0])]
+CHOSEN = any(":" in name for (name, _), _ in GIVEN)  # one of somebody's own alone
+if not CHOSEN:  # `mix` is one function for all attention: a few that differ in what they carry
+    GIVEN = [case for case in GIVEN if case[1].startswith(ATTENTION)]
+MIXERS = [pytest.param(*case, id=label) for case, label in GIVEN]
+MIXERS += [] if CHOSEN else [pytest.param(OWN, {}, id="running_mean")]
+every = pytest.mark.parametrize(("name", "config"), MIXERS)
+
+
+def prepared(name: str, config: dict[str, Any]) -> tuple[Mixer, Any, Any, np.ndarray]:
+    """Mixer, parameters, compiled (params, x, valid, state) to y and state, and x [3,7,d]."""
+    module = make(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+
+    @jax.jit
+    def mix(params: Any, x: Any, valid: Any = None, state: Any = None) -> Any:
+        view = dataclasses.replace(CAUSAL, valid=valid)
+        return module.apply({"params": params}, x, view, state, method="mix")
+
+    return module, parameters(module), mix, x
+
+
+@every
+def test_pieces_give_what_the_whole_gives(name: str, config: dict[str, Any]) -> None:
+    """From the beginning, token by token, and with padding in between."""
+    module, params, mix, x = prepared(name, config)
+    valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
+    valid[:, 0] = True
+    whole = mix(params, x, valid)[0]
+    for pieces in ((3, 3, 1), (1,) * LENGTH):
+        state, first = module.apply({"params": params}, 3, 9, x.dtype, method="begin"), 0
+        for piece in pieces:
+            here = slice(first, first + piece)
+            y, state = mix(params, x[:, here], valid[:, here], state)
+            np.testing.assert_allclose(y, whole[:, here], atol=TOLERANCE["reordered"])
+            first += piece
+
+
+@every
+def test_no_token_sees_a_later_one(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x = prepared(name, config)
+    before, t = mix(params, x)[0], 4
+    changed = x.copy()
+    changed[:, t:] = np.random.default_rng(5).normal(size=x[:, t:].shape)
+    after = mix(params, changed)[0]
+    np.testing.assert_allclose(after[:, :t], before[:, :t], atol=TOLERANCE["float32"])
+    assert np.abs(after[:, t:] - before[:, t:]).max() > 1e-3
+    slope = jax.jit(jax.grad(lambda x: mix(params, x)[0][:, :t].sum()))(x)
+    assert (np.asarray(slope)[:, t:] == 0.0).all() and np.abs(slope).max() > 0.0
+
+
+@every
+def test_padding_and_other_rows_change_nothing(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x = prepared(name, config)
+    valid = np.arange(LENGTH)[None] < np.array([LENGTH, 2, 4])[:, None]
+    together = mix(params, x, valid)[0]
+    dirty = np.where(valid[..., None], x, np.float32(1e4))
+    found = mix(params, dirty, valid)[0]
+    for row, n in enumerate((LENGTH, 2, 4)):
+        alone = mix(params, x[row : row + 1, :n])[0][0]
+        np.testing.assert_allclose(together[row, :n], alone, atol=TOLERANCE["float32"])
+        np.testing.assert_allclose(found[row, :n], alone, atol=TOLERANCE["float32"])
+
+
+@every
+def test_a_state_is_as_large_as_it_is_declared(name: str, config: dict[str, Any]) -> None:
+    """As large for any room and after any number of tokens if it is "constant"; else it has room
+    for a thousand. Its arrays lead with the rows, and mixing keeps their kinds.
+    """
+    module, params, mix, x = prepared(name, config)
+
+    def begun(room: int) -> Any:
+        return jax.eval_shape(
+            lambda: module.apply({"params": params}, 3, room, jnp.float32, method="begin")
+        )
+
+    kinds = [jax.tree.map(lambda one: (one.shape, str(one.dtype)), begun(n)) for n in (9, 1000)]
+    assert (kinds[0] == kinds[1]) == (module.capabilities.state == "constant")
+    after = jax.eval_shape(functools.partial(mix, params), x, None, begun(9))[1]
+    assert jax.tree.map(lambda one: (one.shape, str(one.dtype)), after) == kinds[0]
+    assert all(one.ndim == 0 or one.shape[0] == 3 for one in jax.tree.leaves(after))
+
+
+@every
+def test_dtypes_are_kept(name: str, config: dict[str, Any]) -> None:
+    _, params, mix, x = prepared(name, config)
+    low = jax.tree.map(lambda one: jnp.asarray(one, jnp.bfloat16), (params, x))
+    found = jax.eval_shape(mix, *low)[0]
+    assert found.dtype == jnp.bfloat16 and found.shape == (3, LENGTH, WIDTH)
+
+
+@every
+def test_values_equal_the_oracle_in_float64(
+    name: str, config: dict[str, Any], float64: None
+) -> None:
+    """Of a mixer that is no attention; those that are have theirs in test_conformance.py."""
+    module, params, _, x = prepared(name, config)
+    if isinstance(module, Attention):
+        whole = module.apply({"params": wide(params)}, wide(x), wide(x), CAUSAL).context  # type: ignore[union-attr]
+        found = module.apply({"params": wide(params)}, wide(x), method="mix")[0]
+        np.testing.assert_array_equal(found, whole)
+        return
+    oracle = getattr(importlib.import_module(type(module).__module__), "oracle", None)
+    if oracle is None:
+        pytest.skip("compared with no oracle: put a function `oracle` beside the mixer")
+    valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
+    view = dataclasses.replace(CAUSAL, valid=valid)
+    found = module.apply({"params": wide(params)}, wide(x), view, method="mix")[0]
+    expected = oracle(wide(params), config, wide(x), valid)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE["float64"])
+
+
+@every
+def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, Any]) -> None:
+    mechanism: Any = MECHANISMS.resolve(name)
+    slot = Need(role="self", direction="causal", cache=True, stepwise=True, so_far=True, maps=False)
+    dataclasses.replace(slot, mixes=True).check(mechanism, "slot", config)
+    if issubclass(mechanism, Attention):
+        slot.check(mechanism, "slot", config)
+    else:
+        with pytest.raises(UserError, match=f"slot: {mechanism.__name__} mixes a sequence"):
+            slot.check(mechanism, "slot", config)
