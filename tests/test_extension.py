@@ -288,7 +288,7 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
     for path, count, names in (
         (
             "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel",
-            9,
+            10,
             ("causality", "pieces", "learning by heart"),
         ),
         (
@@ -298,7 +298,7 @@ def test_the_promises_of_every_kind(folder: Path, monkeypatch: pytest.MonkeyPatc
         ),
         (
             "peeking:Peeking",
-            19,
+            21,
             ("causality", "cached decoding", "maps", "learning by heart", "multihead"),
         ),
     ):

@@ -138,7 +138,7 @@ def test_one_component_with_its_fields_and_its_formula(capsys: pytest.CaptureFix
     assert run("mechanisms", "gated") == 0
     out = capsys.readouterr().out
     assert re.search(r"\nsource +Qiu et al., ", out) and "sigmoid(x W_g)" in out
-    assert re.search(r'\ngate +element +"element" \(one for each of the width\)', out)
+    assert re.search(r'\ngate +element +"element" \(one for each number', out)
     assert re.search(
         r"\nkey_heads +0 +K; must divide H", out
     )  # what a class inherits is said by its base
