@@ -54,7 +54,7 @@ def _rnn_encoder_decoder() -> dict[str, Any]:
 
 
 def _seq2seq() -> dict[str, Any]:
-    """Sutskever et al. 2014, without attention; by Glorot's law, with which two small layers learn
+    """Sutskever et al. 2014, without attention; by Glorot's initializer, with which two small layers learn
     faster than from U(-0.08, 0.08).
     """
     return {"system": "seq2seq", "training": {"steps": 2000}}
@@ -224,7 +224,7 @@ def _luong_paper() -> dict[str, Any]:
     epochs of 4.5 million pairs.
 
     The rate is halved after the eighth epoch and each that follows. Otherwise than there: LSTMs and
-    the words' scores have biases, and the matrix of the attention's score starts by Glorot's law,
+    the words' scores have biases, and the matrix of the attention's score starts by Glorot's initializer,
     theirs like all others.
     """
     alignment = {"name": "local_p", "reach": 10}

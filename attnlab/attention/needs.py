@@ -143,8 +143,8 @@ class Need:
         if "score" in of and self.places == "adrift" and of["score"](parent=None).places:
             name = kind(of["score"]).__name__
             raise UserError(
-                f"{where}.score: {name} looks at positions, but here the first one is nowhere in"
-                " particular; choose 'additive'"
+                f"{where}.score: {name} looks at positions, but here no position is known, only"
+                " distances are; choose 'additive'"
             )
         if "positions" in of and kind(of["positions"]).hooks:
             _check_positions(mechanism, of, self.role, f"{where}.positions")

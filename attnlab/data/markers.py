@@ -3,7 +3,7 @@ numbers.
 
     ba ko tu 3 ri ma ... vo 4 da   ->   2        (3 + 4 modulo 5)
 
-Where they stand tells nothing and a sum cannot be read off one of them: whoever pools all states
+Where they stand tells nothing and a sum cannot be read off one of them: a system that pools all states
 can do it, a last state that has to carry both to the end finds it hard. A task of Lin et al.'s
 kind, where evidence may stand anywhere in the text.
 """

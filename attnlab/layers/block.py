@@ -79,7 +79,7 @@ class Block(nn.Module):
     """Mixers one after another, then a feed-forward, each inside a residual connection: x [B,T,d]
     to [B,T,d].
 
-    The block owns the mixers and knows nothing of their signatures: whoever calls it says how each
+    The block owns the mixers and knows nothing of their signatures: its caller says how each
     is asked, `block(x, lambda x: block.self_attention(x, x, ...))`.
 
     Attributes:

@@ -57,8 +57,8 @@ class CellInputs(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [...,E] to [..., gates H]."""
-        size, law = self.gates * self.width, self.initial.kernel(self.gates)
-        product = Dense(size, use_bias=False, kernel_init=law, name="kernel")(x)
+        size, initializer = self.gates * self.width, self.initial.kernel(self.gates)
+        product = Dense(size, use_bias=False, kernel_init=initializer, name="kernel")(x)
         return product + self.param("bias", self.initial.bias(), (size,), float)
 
 

@@ -20,7 +20,7 @@ from attnlab.layers.dense import GLOROT, Initializer
 
 @dataclasses.dataclass(frozen=True)
 class Initial:
-    """A law for each kind of array; at most one of the first two is above 0.
+    """An initializer for each kind of array; at most one of the first two is above 0.
 
     Without either, matrices start Glorot uniform, recurrent ones orthogonal, those of a last layer
     by their inputs alone (see `output`), embeddings N(0, 1 / width) (but see `word`) and biases at
@@ -42,7 +42,7 @@ class Initial:
         for name, value in (("uniform", self.uniform), ("normal", self.normal)):
             if not 0.0 <= value < math.inf:
                 raise UserError(
-                    f"{name}={value}: expected a number of at least 0; 0 for Glorot's law"
+                    f"{name}={value}: expected a number of at least 0; 0 for Glorot's initializer"
                 )
 
     def kernel(self, blocks: int = 1) -> Initializer:
@@ -54,7 +54,7 @@ class Initial:
     def output(self) -> Initializer:
         """Of the matrix to the scores of a vocabulary: uniform with variance 1 / inputs.
 
-        Glorot's law divides by the mean of inputs and outputs: with thousands of words the first
+        Glorot's initializer divides by the mean of inputs and outputs: with thousands of words the first
         scores, and the slopes of everything below them, would be several times smaller.
         """
         return self._chosen(nn.initializers.variance_scaling(1.0, "fan_in", "uniform"))
@@ -95,17 +95,17 @@ class Embed(nn.Embed):
     param_dtype: jax.typing.DTypeLike = float
 
 
-def side_by_side(law: Initializer, blocks: int) -> Initializer:
+def side_by_side(initializer: Initializer, blocks: int) -> Initializer:
     """The initializer that draws so many blocks of columns one by one."""
 
     def draw(
         key: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike = float
     ) -> jax.Array:
         if blocks == 1:
-            return law(key, shape, dtype)
+            return initializer(key, shape, dtype)
         block = (*shape[:-1], shape[-1] // blocks)
         return jnp.concatenate(
-            [law(one, block, dtype) for one in jax.random.split(key, blocks)], axis=-1
+            [initializer(one, block, dtype) for one in jax.random.split(key, blocks)], axis=-1
         )
 
     return draw

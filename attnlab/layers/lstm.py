@@ -181,8 +181,8 @@ class LSTMCell(nn.Module):
     initial: Initial = Initial()
 
     def setup(self) -> None:
-        law = side_by_side(self.initial.recurrent(), GATES)
-        self.past = self.param("past", law, (self.width, GATES * self.width))
+        initializer = side_by_side(self.initial.recurrent(), GATES)
+        self.past = self.param("past", initializer, (self.width, GATES * self.width))
 
     def __call__(self, state: LSTMState, contribution: jax.Array) -> LSTMState:
         """The state [B,H] and the input's contribution [B,4H] to the next state."""

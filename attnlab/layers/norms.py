@@ -90,8 +90,8 @@ class RMSNorm(Norm):
         y = wide * jax.lax.rsqrt(jnp.square(wide).mean(axis=-1, keepdims=True) + self.epsilon)
         if not self.use_scale:
             return y.astype(x.dtype)
-        law = nn.initializers.constant(1.0 - self.added)
-        scale = self.param("scale", law, (x.shape[-1],), float)
+        initializer = nn.initializers.constant(1.0 - self.added)
+        scale = self.param("scale", initializer, (x.shape[-1],), float)
         return (y * (self.added + widened(scale))).astype(jnp.result_type(x, scale))
 
 

@@ -294,10 +294,10 @@ class FusedLSTMNLayer(LSTMNLayer):
 
     def setup(self) -> None:
         super().setup()
-        law = self.initial.kernel()
+        initializer = self.initial.kernel()
         self.search = self.inter_attention(width=2 * self.width, name="inter_attention")
-        self.gate_word = Dense(self.width, kernel_init=law)
-        self.gate_found = Dense(self.width, use_bias=False, kernel_init=law)
+        self.gate_word = Dense(self.width, kernel_init=initializer)
+        self.gate_found = Dense(self.width, use_bias=False, kernel_init=initializer)
 
     def remember(self, other: Slots) -> Any:
         """The mechanism's memory of the second sequence."""

@@ -5,7 +5,7 @@ once.
 
 Differentiated by itself a loop keeps, of every step, the tape as it then was and all that the look
 at it made: O(T N) numbers for each feature. But slots are only ever added, so that the last tape
-holds all of them, and a look heeds just those that it is told are valid. The backward pass here
+holds all of them, and a look uses only those that it is told are valid. The backward pass here
 does every step anew, with the last tape and what was valid then: O(T + N) numbers, and fewer passes
 over memory, which is what such a loop spends its time with.
 
@@ -38,7 +38,7 @@ def taped(
 
     Args:
       step: (params, state, tape, inputs of the step, constant) to the next state, and the tape with
-        one more slot; it must heed no slot that is not valid.
+        one more slot; it must use no slot that is not valid.
       params, state, tape: trees of arrays; the tape has room for all steps.
       inputs: a tree of arrays [T,...].
       constant: a tree of arrays, for every step.

@@ -135,7 +135,7 @@ def imports(content: bytes, name: str, package: bool) -> Iterator[str]:
     """
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # not Python, or broken: whoever imports it says so
+    except (SyntaxError, ValueError):  # not Python, or broken: its import will say so
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -248,7 +248,7 @@ def _hops(node: ConfigDict) -> int:
 
 
 def _check_hops(weight: float | None, hops: int) -> None:
-    """Several hops that nothing keeps apart may all look at the same; whoever wants that says so by
+    """Several hops that nothing keeps apart may all look at the same; a config that wants that says so by
     a weight of None.
     """
     if hops > 1 and weight is not None and not weight:

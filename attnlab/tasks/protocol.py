@@ -2,7 +2,7 @@
 they lie between.
 
 The tasks themselves derive from `attnlab.tasks.base.Task`. Nothing outside tasks and data knows what
-an example is made of: whoever shows one asks it for its words.
+an example is made of: code that shows one asks it for its words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The laws by which weights start."""
+"""How weights start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY, SHAPE = jax.random.key(0), (64, 64)
 
 
 def drawn(initial: Initial) -> dict[str, np.ndarray]:
-    laws = {
+    initializers = {
         "kernel": initial.kernel(),
         "gates": initial.kernel(4),
         "output": initial.output(),
@@ -22,7 +22,10 @@ def drawn(initial: Initial) -> dict[str, np.ndarray]:
         "word": initial.word(1.0),
         "bias": initial.bias(),
     }
-    return {name: np.asarray(law(KEY, SHAPE, np.float32)) for name, law in laws.items()}
+    return {
+        name: np.asarray(initializer(KEY, SHAPE, np.float32))
+        for name, initializer in initializers.items()
+    }
 
 
 def test_usually_glorot_orthogonal_and_zero() -> None:
@@ -37,7 +40,7 @@ def test_usually_glorot_orthogonal_and_zero() -> None:
 
 
 def test_blocks_start_as_if_alone() -> None:
-    """Four blocks side by side keep the law of one; the whole drawn at once would be narrower."""
+    """Four blocks side by side start as one does; the whole drawn at once would be narrower."""
     shape, bound = (64, 256), (6 / 128) ** 0.5
     found = np.asarray(Initial().kernel(4)(KEY, shape, np.float32))
     for block in np.split(found, 4, axis=1):

@@ -13,7 +13,7 @@ all scores, so the cost is that of softmax; local_p adds 2 dq (dq + H) FLOPs for
 Attention-based Neural Machine Translation", EMNLP 2015, section 3.2, equations 9 and 10; centre and
 start values (uniform in [-0.1, 0.1]) as in the authors' code. With several heads, which the paper
 does not have, every head has its own v_h and so its own p_i. The positions are those of the memory:
-whoever stores a source reversed gets windows over the reversed source. Real keys must stand first,
+a source that is stored reversed has windows over the reversed source. Real keys must stand first,
 padding last.
 """
 

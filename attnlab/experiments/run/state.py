@@ -122,7 +122,7 @@ def look(trial: Trial, directory: Path) -> Seen:
     """
     seen = recorded(trial, directory)
     if seen.settled:
-        return seen  # whoever holds it is on the way out, or evaluates it
+        return seen  # the process that holds it is ending, or evaluates it
     return (
         dataclasses.replace(seen, state="running", message="")
         if is_held(trial.workdir(directory))

@@ -80,7 +80,7 @@ class AttentionLanguageModel(LanguageModel):
       merge: how h* comes about, see the top of this file.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
-        is not checked; 0 for the laws of `Initial`. The mechanism's own weights start as it says.
+        is not checked; 0 for the initializers of `Initial`. The mechanism's own weights start as it says.
       dropout: rate on the input of every layer and on h*.
     """
 

@@ -70,7 +70,7 @@ class ConditionalGRU(Seq2Seq):
       decoder: G, state width of the decoder.
       readout: units of t, the layer before the scores; E in the paper.
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2); 0 for
-        Glorot's law.
+        Glorot's initializer.
       dropout: rate on the embeddings, the annotations and t.
     """
 

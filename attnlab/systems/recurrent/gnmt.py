@@ -99,7 +99,7 @@ class GNMT(Seq2Seq):
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       directions: 2, or 1 for a lowest layer of the encoder of width 2H that reads from the left.
       residual: whether the input of a layer is added to its output, from the third layer on.
-      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`. The
         mechanism's own start as it says.
       dropout: rate on the input of every layer.
     """
@@ -137,9 +137,13 @@ class GNMT(Seq2Seq):
             )
         initial, layer = Initial(uniform=self.uniform), made(CELLS, self.cell)
         gates = kind(layer).gates
-        law = initial.word(1.0)
-        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        initializer = initial.word(1.0)
+        self.embed_source = Embed(
+            self.source_vocabulary, self.embedding, embedding_init=initializer
+        )
+        self.embed_target = Embed(
+            self.target_vocabulary, self.embedding, embedding_init=initializer
+        )
         self.both_ways = (
             BidirectionalLSTM(self.width, initial, layer)
             if self.directions == 2

@@ -6,7 +6,7 @@ what the others are compared with.
 
 Source: W. Zaremba, I. Sutskever, O. Vinyals, "Recurrent Neural Network Regularization", 2014 (arXiv
 1409.2329); one matrix for the words that are read and those that are predicted: O. Press, L. Wolf,
-"Using the Output Embedding to Improve Language Models", EACL 2017. Beyond the paper: other laws for
+"Using the Output Embedding to Improve Language Models", EACL 2017. Beyond the paper: other initializers for
 the first weights, and a forget gate that starts open.
 
 Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers.
@@ -51,7 +51,7 @@ class LSTMLanguageModel(LanguageModel):
       share: which matrices are one: "output" (the embedding and the output; needs E = H) or "none".
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.05 (medium) and
-        0.04 (large); 0 for the laws of `Initial`.
+        0.04 (large); 0 for the initializers of `Initial`.
       dropout: rate on the input of every layer and on what the output layer sees; the paper's 0.5
         (medium), 0.65 (large).
     """
@@ -75,8 +75,10 @@ class LSTMLanguageModel(LanguageModel):
                 " them equal or share='none'"
             )
         initial = Initial(uniform=self.uniform)
-        law = initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
+        initializer = (
+            initial.embedding(self.embedding) if self.share == "output" else initial.word(0.3)
+        )
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initializer)
         self.reader = LSTMStack(
             self.width, self.layers, self.dropout, initial=initial, kind=made(CELLS, self.cell)
         )

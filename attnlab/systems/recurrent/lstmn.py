@@ -13,7 +13,7 @@ The layer itself stands in `attnlab/mixers/lstmn.py`; models of two texts in `ls
 Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term Memory-Networks for Machine Reading", EMNLP
 2016 (arXiv 1601.06733), section 3; the classifier's layers, and slot 0, as in the authors' code.
 The language model keeps the last `span` steps, the paper's upper bound of its tape; a text read in
-pieces is as one read at once. Question, weights of the gates and laws for the first weights as told
+pieces is as one read at once. Question, weights of the gates and initializers as told
 in the layer's file. Beyond the paper: dropout between layers.
 
 Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers, C classes.
@@ -104,7 +104,7 @@ class LSTMNLanguageModel(LanguageModel):
         stands nowhere in a text: with a mechanism that knows of distances choose "none".
       question: what asks: "word and summary" (the paper) or "word".
       uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates'
-        biases all the same; 0 for the laws of `Initial`. The mechanism's own start as it says.
+        biases all the same; 0 for the initializers of `Initial`. The mechanism's own start as it says.
       dropout: rate on the input of every layer and on what the output layer sees.
     """
 
@@ -163,7 +163,7 @@ class LSTMNLanguageModel(LanguageModel):
         """See `LanguageModel.read`; many words are read in pieces of `span`, since every step
         carries a tape as long as its piece.
 
-        Whoever watches the looks gets them in one piece.
+        While maps are collected, the text is read in one pass.
         """
         length, block = tokens.shape[1], max(self.span, SHORTEST)
         if length <= 2 * block or any(map(self.is_mutable_collection, (MAPS, SAMPLES, LOSSES))):
@@ -270,9 +270,9 @@ class LSTMNClassifier(Classifier):
       question: what asks: "word and summary" (the paper) or "word" (only the encoder in the
         authors' code for SNLI).
       uniform: weights start uniform in [-uniform, uniform], 0.05 in that code, and 1 is added to
-        the forget gates' biases all the same; 0 for the laws of `Initial`. The mechanism's own
+        the forget gates' biases all the same; 0 for the initializers of `Initial`. The mechanism's own
         start as it says.
-      deviation: of the first embeddings, N(0, deviation^2); 0 for the laws of `Initial`. Wide ones
+      deviation: of the first embeddings, N(0, deviation^2); 0 for the initializers of `Initial`. Wide ones
         are better where words are few and seen often, narrow ones where texts are few.
       dropout: rate on the input of every layer and before the last layer of the MLP.
     """
@@ -301,8 +301,10 @@ class LSTMNClassifier(Classifier):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        law = initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)
-        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=law)
+        initializer = (
+            initial.word(self.deviation) if self.deviation else initial.embedding(self.embedding)
+        )
+        self.embed = Embed(self.vocabulary, self.embedding, embedding_init=initializer)
         self.reader = [
             LSTMNLayer(self.attention, self.width, self.span, self.origin, self.question, initial)
             for _ in range(self.layers)

@@ -162,7 +162,7 @@ class LSTMNPairClassifier(Classifier):
       question: what asks inside a text: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a text; None for all.
       uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05, and 1 is added
-        to the forget gates' biases all the same; 0 for the laws of `Initial`. The mechanisms' own
+        to the forget gates' biases all the same; 0 for the initializers of `Initial`. The mechanisms' own
         start as they say.
       dropout: rate on embeddings and before the last layer of the MLP.
     """
@@ -251,7 +251,7 @@ class LSTMNTranslator(Seq2Seq):
       question: what asks inside a sequence: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a sequence; None for all.
       uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates'
-        biases all the same; 0 for the laws of `Initial`. The mechanisms' own start as they say.
+        biases all the same; 0 for the initializers of `Initial`. The mechanisms' own start as they say.
       dropout: rate on embeddings and on z.
     """
 
@@ -278,9 +278,13 @@ class LSTMNTranslator(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform)
-        law = initial.word(1.0)
-        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        initializer = initial.word(1.0)
+        self.embed_source = Embed(
+            self.source_vocabulary, self.embedding, embedding_init=initializer
+        )
+        self.embed_target = Embed(
+            self.target_vocabulary, self.embedding, embedding_init=initializer
+        )
         self.readers = TwoReaders(
             self.attention,
             self.inter_attention,

@@ -86,8 +86,8 @@ class Luong(Seq2Seq):
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       directions: 1, or 2 for an encoder whose every layer reads both ways, half of H from each end
         (then `order` says nothing more).
-      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the laws
-        of `Initial`. The mechanism's own weights start as it says.
+      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the
+        initializers of `Initial`. The mechanism's own weights start as it says.
       forget: what the bias of the forget gates starts at, above what it starts at otherwise.
       dropout: rate on the input of every layer, so on a_{t-1} too; the paper's 0.2.
     """
@@ -132,9 +132,13 @@ class Luong(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
-        law = initial.word(1.0)
-        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        initializer = initial.word(1.0)
+        self.embed_source = Embed(
+            self.source_vocabulary, self.embedding, embedding_init=initializer
+        )
+        self.embed_target = Embed(
+            self.target_vocabulary, self.embedding, embedding_init=initializer
+        )
         stack = functools.partial(
             LSTMStack,
             self.width,

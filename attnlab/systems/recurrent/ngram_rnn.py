@@ -50,7 +50,7 @@ class NgramRNN(LanguageModel):
       width: k.
       layers: LSTM layers; the paper has one.
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
-        is not checked; 0 for the laws of `Initial`.
+        is not checked; 0 for the initializers of `Initial`.
       dropout: rate on the input of every layer and on h*.
     """
 

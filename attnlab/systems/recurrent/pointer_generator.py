@@ -32,7 +32,7 @@ Otherwise than there:
 * Coverage is there from the first step or not at all. They trained without it first, and found that
   its loss disturbs the beginning.
 * The score "additive" has no bias, asks with s_t alone (their code with the cell beside it), and
-  starts by its own law.
+  starts by its own initializer.
 * States and cells have biases as here; embeddings of source and target may be apart (`share`);
 dropout. Cost: with coverage keys are projected anew at every step, O(T S H A) instead of O(S H A).
 
@@ -123,7 +123,7 @@ class PointerGenerator(Seq2Seq):
         again, which the score "location" does not see; or "none".
       share: whether source and target have one table of "embeddings" (the paper's) or none in
         common.
-      uniform: weights start uniform in [-uniform, uniform]; 0 for the laws of `Initial`. The
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`. The
         mechanism's own start as it says.
       dropout: rate on the embeddings, the annotations and the readout; the paper has none.
     """

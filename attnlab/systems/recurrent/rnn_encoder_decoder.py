@@ -60,7 +60,7 @@ class RNNEncoderDecoder(Seq2Seq):
       decoder: G, state width of the decoder.
       maxout: number of output pairs l (so 2l units before the maximum).
       normal: weights but the recurrent ones start N(0, normal^2), the paper's being 0.01; 0 for the
-        laws of `Initial`.
+        initializers of `Initial`.
       dropout: rate on the embeddings, c and the maxout layer; the paper has none.
     """
 

@@ -79,7 +79,7 @@ class RNNsearch(Seq2Seq):
         state that has read y_{i-1}, for there the update comes last, s_i = GRU(s_{i-1}, y_i W + c_i
         C), so that attention knows the word before the one it looks for.
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
-        being 0.01; 0 for Glorot's law.
+        being 0.01; 0 for Glorot's initializer.
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
     """
 

@@ -55,11 +55,13 @@ class RowWise(nn.Module):
     @nn.compact
     def __call__(self, matrix: jax.Array) -> jax.Array:
         """M [B,r,d] to [B,r,k]."""
-        law = nn.initializers.variance_scaling(
+        initializer = nn.initializers.variance_scaling(
             1.0, "fan_avg", "uniform", batch_axis=(0,)
         )  # Glorot's, for each row
         return jnp.einsum(
-            "brd,rdk->brk", matrix, self.param("kernel", law, (*matrix.shape[1:], self.features))
+            "brd,rdk->brk",
+            matrix,
+            self.param("kernel", initializer, (*matrix.shape[1:], self.features)),
         )
 
 

@@ -14,7 +14,7 @@ the target.
 Source: I. Sutskever, O. Vinyals, Q. V. Le, "Sequence to Sequence Learning with Neural Networks",
 NIPS 2014 (arXiv 1409.3215), sections 2 and 3. Its ensembles are in `ensemble.py`. Every real token
 is read backwards, the end sign too, which so comes first; padding stays last. Beyond the paper:
-dropout, other laws for the first weights, and a forget gate that may start open. The output's bias
+dropout, other initializers, and a forget gate that may start open. The output's bias
 starts at zero.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, E embedding, H width of a
@@ -49,8 +49,8 @@ class SequenceToSequence(Seq2Seq):
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       directions: 1, or 2 for an encoder whose every layer reads both ways, half of H from each end
         (then `order` says nothing more).
-      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.08; 0 for the laws
-        of `Initial`.
+      uniform: weights start uniform in [-uniform, uniform], the paper's being 0.08; 0 for the
+        initializers of `Initial`.
       forget: what the bias of every forget gate starts with besides; the paper speaks of none.
       dropout: rate on the input of every layer and on what the output layer sees; the paper has
         none.
@@ -74,9 +74,13 @@ class SequenceToSequence(Seq2Seq):
 
     def setup(self) -> None:
         initial = Initial(uniform=self.uniform, forget=self.forget)
-        law = initial.word(1.0)
-        self.embed_source = Embed(self.source_vocabulary, self.embedding, embedding_init=law)
-        self.embed_target = Embed(self.target_vocabulary, self.embedding, embedding_init=law)
+        initializer = initial.word(1.0)
+        self.embed_source = Embed(
+            self.source_vocabulary, self.embedding, embedding_init=initializer
+        )
+        self.embed_target = Embed(
+            self.target_vocabulary, self.embedding, embedding_init=initializer
+        )
         stack = functools.partial(
             LSTMStack,
             self.width,
