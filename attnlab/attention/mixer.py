@@ -10,7 +10,8 @@ Axis letters: B batch, T tokens of a piece, d width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import dataclasses
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -18,8 +19,47 @@ import jax
 from attnlab.attention.cards import Card, Cost
 from attnlab.attention.view import CAUSAL, View
 
-if TYPE_CHECKING:
-    from attnlab.attention.protocol import Capabilities
+
+@dataclasses.dataclass(frozen=True)
+class Capabilities:
+    """What a mechanism can be asked for. Anything not declared is refused when the config is built.
+
+    Attributes:
+      roles: "self" (query and source are the same sequence), "cross" (they are not).
+      directions: "causal" (a query sees no later key), "bidirectional".
+      padding: honours `valid`.
+      dense: honours an arbitrary rule in its view.
+      dropout: drops attention weights in training.
+      cache: `extend` works, so that decoding costs one step per token.
+      maps: "exact" weights, "implied" by a linear form, "spatial" gates, or "none".
+      positions: the position hooks it lets in ("embedding", "query_key", "score").
+      max_length: longest source, None without a limit.
+      values: `remember_pairs` works (and with a cache `extend_pairs`): what is taken need not be
+        what is looked at.
+      unprojected: the context is a weighted sum of the values as they are handed over, so that it
+        stands in their place.
+      own: the context has a part of the query merged in, so that a system need not add it.
+      state: how much is kept of the tokens of a sequence: something of each, "tokens", or as much for
+        any number of them, "constant".
+      so_far: `read` takes and hands out what a look depends on of the looks before, so that parts
+        that look back (a score with `looks_back`, an alignment of the form "look") work one query
+        at a time.
+    """
+
+    roles: frozenset[str] = frozenset({"self", "cross"})
+    directions: frozenset[str] = frozenset({"causal", "bidirectional"})
+    padding: bool = True
+    dense: bool = True
+    dropout: bool = False
+    cache: bool = True
+    maps: Literal["exact", "implied", "spatial", "none"] = "exact"
+    positions: frozenset[str] = frozenset({"embedding"})
+    max_length: int | None = None
+    values: bool = False
+    unprojected: bool = False
+    own: bool = False
+    state: Literal["tokens", "constant"] = "tokens"
+    so_far: bool = False
 
 
 class Mixer(nn.Module):
