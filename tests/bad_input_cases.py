@@ -310,7 +310,7 @@ CONFIGS: Mapping[str, tuple[list[str], list[str]]] = {
         [RNNSEARCH, "--config.system.attention=attnlab.errors:nearest"],
         [
             "system.attention=attnlab.errors:nearest",
-            "expected a class derived from attnlab.attention.protocol.Attention",
+            "expected a class derived from attnlab.attention.mixer.Mixer",
         ],
     ),
     "shared tables without a shared vocabulary": (

@@ -116,10 +116,8 @@ def dense(rows: int, inputs: int, outputs: int, bias: bool = False) -> Cost:
 
 
 def memory(slots: int, numbers: int) -> Cost:
-    """A `Memory` of `slots` with so many numbers in each, their `valid`, its `length` and the
-    position of the first.
-    """
-    return Cost(state_bytes=slots * (FLOAT * numbers + 1) + 8)
+    """A `Memory` of `slots` with so many numbers in each, their `valid` and its `length`."""
+    return Cost(state_bytes=slots * (FLOAT * numbers + 1) + 4)
 
 
 def of_parts(mechanism: Any, at: Sizes) -> Cost:

@@ -266,7 +266,7 @@ def known(x: Any) -> np.ndarray | None:
 
 def _is_zero(where: Where) -> bool:
     at = known(where)
-    return at is not None and at.ndim == 0 and int(at) == 0
+    return at is not None and np.ndim(at) == 0 and int(at) == 0
 
 
 def _rule(other: Rule | View) -> Rule:

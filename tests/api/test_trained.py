@@ -105,7 +105,7 @@ def test_maps_have_a_name_and_tokens_on_both_sides(run: attnlab.Run, tmp_path: P
     assert (
         one.keys == kept["source_tokens"].tolist() and one.queries == kept["target_tokens"].tolist()
     )
-    assert one._repr_png_() == (tmp_path / "0-search.png").read_bytes()
+    assert one._repr_png_() == (tmp_path / "0-attention.png").read_bytes()
     own = run.maps("3 of may 1967")["attention"]
     assert "".join(own.queries[:-1]) == run.generate(["3 of may 1967"])[0].replace(" ", "\u2423")
 

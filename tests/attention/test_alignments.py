@@ -143,7 +143,10 @@ def oracle(name: str, fields: Any, params: Any, at: Scene) -> np.ndarray:
             int(at.lengths[b]),
         )
         how: Any = {"head": h, "before": weights[b, h, :q], "length": length}
-        how |= {"scores_before": at.scores[b, h, :q], "allowed_before": at.mask[b, h, :q]}
+        how |= {
+            "scores_before": at.scores[b, h, :q].astype(np.float64),
+            "allowed_before": at.mask[b, h, :q],
+        }
         weights[b, h, q] = alignment_oracles.ALIGNMENTS[name](
             params, fields, row, allowed, at.query[b, q], TK - TQ + q, **how
         )

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from attnlab.attention.alignments.softmax import Softmax
 from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.protocol import Reading
 from attnlab.attention.view import CAUSAL, EVERYTHING, View
@@ -54,9 +55,16 @@ class MixesRows(MultiHead):
 class LosesPositions(MultiHead):
     """Has a position scheme, which it tells that everything stands in one place."""
 
-    def look(self, query: Any, memory: Any, view: Any) -> Any:
-        look = super().look(query, memory, view)
+    def look(self, query: Any, memory: Any, view: Any, so_far: Any = None) -> Any:
+        look = super().look(query, memory, view, so_far)
         return look.replace(score=lambda q, k, i, j: look.score(q, k, 0 * i, 0 * j))
+
+
+class Spreading(Softmax):
+    """Large negative numbers in place of a mask."""
+
+    def __call__(self, scores: Any, mask: Any, view: Any) -> Any:
+        return jax.nn.softmax(jnp.where(True if mask is None else mask, scores, -1e9))
 
 
 class SplitsDeadRows(MultiHead):
@@ -64,9 +72,7 @@ class SplitsDeadRows(MultiHead):
 
     def setup(self) -> None:
         super().setup()
-        self.align = lambda scores, mask, place: jax.nn.softmax(
-            jnp.where(True if mask is None else mask, scores, -1e9)
-        )
+        self.align = Spreading()
 
 
 class HalvesMaps(MultiHead):

@@ -29,7 +29,7 @@ def layer(positions: Any) -> tuple[MultiHead, Any, np.ndarray]:
     x = rng.normal(size=(2, 5, WIDTH)).astype(np.float32)
     shapes = jax.eval_shape(module.init, jax.random.key(0), x, x)["params"]
     shapes = {
-        name: shapes[name] for name in sorted(shapes, key=lambda name: name == "scheme")
+        name: shapes[name] for name in sorted(shapes, key=lambda name: name == "positions")
     }  # the scheme's are drawn last
     draw = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 3
     return module, {name: jax.tree.map(draw, leaf) for name, leaf in shapes.items()}, x

@@ -424,5 +424,8 @@ def test_which_scores_take_unequal_widths() -> None:
         "activated_general",
         "additive",
         "concat_identity",
+        "coverage",
         "location",
+        "location_aware",
+        "source_only",
     }

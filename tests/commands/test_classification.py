@@ -137,10 +137,10 @@ def test_inspect_draws_the_hops(run: tuple[str, Path, Called], tmp_path: Path) -
     arrays = np.load(tmp_path / "0.npz")
     assert (
         arrays["attention"].shape == (1, 2, len(arrays["source_tokens"]))
-        and (tmp_path / "0-look.png").is_file()
+        and (tmp_path / "0-attention.png").is_file()
     )
     if file == "inference":
-        assert arrays["look_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
+        assert arrays["attention_1"].shape == (1, 2, len(arrays["target_tokens"])) == (1, 2, 5)
         assert ended.out.splitlines()[0] == "anna sings  ->  anna does not sing"
     wrong = called(
         [

@@ -60,7 +60,7 @@ def test_a_file_of_pairs_and_translations_of_its_own(searched: Path, tmp_path: P
         ["inspect", f"--workdir={searched}", "--pairs=-", f"--output={tmp_path / 'piped'}"],
         "4.5.1999\n",
     )
-    assert piped.code == 0 and (tmp_path / "piped" / "0-search.png").is_file()
+    assert piped.code == 0 and (tmp_path / "piped" / "0-attention.png").is_file()
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_mechanism_of_ones_own_by_its_dotted_path(
         "name": "mine_for_a_test:Mean",
         "sharpness": 2.0,
     }
-    assert (workdir / "maps" / "test0-search.png").is_file()
+    assert (workdir / "maps" / "test0-attention.png").is_file()
     elsewhere = mechanism.replace("system.attention", "system.decoder_attention")
     refused = called(
         [

@@ -98,7 +98,7 @@ def test_alignments_in_float64(name: str, fields: str, float64: None) -> None:
     def weigh(given: Any) -> jax.Array:
         params, scores, query = given
         return module.apply(
-            {"params": params}, scores, at.mask, test_alignments.place(query, at.lengths)
+            {"params": params}, scores, at.mask, test_alignments.view_of(query, at.lengths)
         )  # type: ignore[return-value]
 
     assert jax.eval_shape(weigh, in_dtype(given, np.float32)).dtype == np.float32

@@ -163,7 +163,8 @@ def alone(variables: Any) -> Any:
 
 def parameters(system: Seq2Seq, seed: int = 0) -> Any:
     """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at zero;
-    lengths of normalised weights + 1.
+    lengths of normalised weights + 1, and a third of that for the strength of a residual, which
+    nothing else bounds.
     """
     ids = jnp.ones((1, 2), jnp.int32)
     shapes = alone(jax.eval_shape(system.init, jax.random.key(0), ids, ids))
@@ -171,8 +172,10 @@ def parameters(system: Seq2Seq, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     more = [float(jax.tree_util.keystr(path).endswith("['g']")) for path, _ in leaves]
     drawn = [
-        rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max((1, *s.shape[:1])))
-        for _, s in leaves
+        rng.normal(size=s.shape).astype(np.float32)
+        / np.sqrt(max((1, *s.shape[:1])))
+        / (3 if "strength" in jax.tree_util.keystr(path) else 1)
+        for path, s in leaves
     ]
     return jax.tree.unflatten(
         tree, [one + np.float32(by) for one, by in zip(drawn, more, strict=True)]

@@ -72,7 +72,7 @@ def test_maps_of_both_texts(name: str) -> None:
     maps = system.maps(collected[MAPS])
     assert {key: (one.query, one.key) for key, one in maps.items()} == {
         "attention": ("hops", "source"),
-        "look_1": ("hops", "target_in"),
+        "attention_1": ("hops", "target_in"),
     }
     rows = {"attention_pooling": 1, "attention_pooling-multihead": 2, "self_attentive": 3}[name]
     for one, ids_of, lengths in zip(maps.values(), ids, (SOURCE, TARGET), strict=True):

@@ -98,7 +98,9 @@ def test_counting_answers_takes_no_look_at_every_pair_for_every_cell() -> None:
         examples={"test": None},
     )
     task: Any = SimpleNamespace(
-        data=data, answers=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)]
+        data=data,
+        of_split=data.examples.get,
+        answered=lambda *_: [Response(names[number % 7], 0.0) for number in range(200)],
     )
     scores, _ = Classification.score(task, None, "test")
     assert (

@@ -52,7 +52,7 @@ def test_what_is_no_system_or_no_mechanism_is_named() -> None:
         UserError,
         match=(
             r"system.attention=attnlab.data.markers:Markers: expected a class derived from"
-            r" .*Attention"
+            r" .*Mixer"
         ),
     ):
         system_factory(ConfigDict({"system": system}), Classifier)

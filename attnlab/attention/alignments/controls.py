@@ -5,8 +5,10 @@
 
 Scores make no difference and get no gradient. n is the number of real keys of the row; with D = 0
 every query takes the key at its own place, and the last one once the source has ended. One context
-for all queries, but learned, is the score `source_only`. Source: none; baselines of this project.
-The window is that of local_m (Luong et al. 2015).
+for all queries, but learned, is the score `source_only`. Source: uniform weights as a control: S.
+Wiegreffe, Y. Pinter, "Attention is not not Explanation", EMNLP 2019; fixed patterns: A. Raganato, Y.
+Scherrer, J. Tiedemann, "Fixed Encoder Self-Attention Patterns in Transformer-Based Machine
+Translation", Findings of EMNLP 2020. The window is that of local_m (Luong et al. 2015).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class Uniform(Alignment):
     """a_ij = 1 / n_i: the mean of what may be seen; no parameters."""
 
     form = "fixed"
-    card = Card("control", 2026, "a baseline of this project", "T^2")
+    card = Card(
+        "control", 2019, "Wiegreffe and Pinter, Attention is not not Explanation, EMNLP 2019", "T^2"
+    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""
@@ -48,7 +52,12 @@ class Diagonal(LocalM):
     reach: int = 0
 
     form = "fixed"
-    card = Card("control", 2026, "a baseline of this project", "T^2")
+    card = Card(
+        "control",
+        2020,
+        "Raganato et al., Fixed Encoder Self-Attention Patterns, Findings of EMNLP 2020",
+        "T^2",
+    )
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """See `Alignment.__call__`."""

@@ -14,6 +14,7 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.attention.kernels.blocks import Grid, taken
 from attnlab.attention.kernels.plain import fold, unfold
@@ -191,7 +192,7 @@ class Block:
 
 def stood(where: jax.Array, at: Any, size: int) -> jax.Array:
     """Positions [size] or [B,size] of block `at` of tokens that stand `where`."""
-    if where.ndim == 2:
+    if np.ndim(where) == 2:
         return standing(taken(where, at, size, 1), size)
     return standing(where + at * size, size)
 

@@ -97,7 +97,7 @@ def number(where: Where | None) -> int | None:
     now.
     """
     at = known(where)
-    return None if at is None or at.ndim else int(at)
+    return None if at is None or np.ndim(at) else int(at)
 
 
 def cut(look: Look, block: int) -> Grid:

@@ -33,7 +33,7 @@ class SourceOnly(Score):
         "control",
         2016,
         "Yang et al., Hierarchical Attention Networks for Document Classification, NAACL 2016",
-        "T D A",
+        "T^2 + T D A",
         "T",
     )
 

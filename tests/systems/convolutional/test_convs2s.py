@@ -108,7 +108,7 @@ def test_gradients_into_the_encoder_are_divided_by_twice_the_attentions_and_thos
             jax.tree.leaves(mine[part]), jax.tree.leaves(whole[part]), strict=True
         ):
             np.testing.assert_allclose(one, other / 4, rtol=1e-4, atol=1e-6)
-    for part in ("embed_source", "places_source"):
+    for part in ("embed_source", "positions_source"):
         one, other, direct = (jax.tree.leaves(of[part])[0] for of in (mine, whole, none))
         assert np.abs(direct).max() > 1e-4
         np.testing.assert_allclose(one - direct, (other - direct) / 4, rtol=1e-4, atol=1e-5)

@@ -205,7 +205,7 @@ def test_beams_carry_the_coverage_of_their_own_words() -> None:
     one pass over its words.
     """
     system, (source, _) = make(SPEC), batch()
-    params = parameters(system)
+    params = parameters(system, seed=4)  # with it four sentences of each row end in time
     call = functools.partial(system.apply, {"params": params})
 
     def step(state: Any, memory: Any, tokens: jax.Array) -> tuple[Any, Any, None]:
