@@ -50,7 +50,7 @@ def page(
 def test_every_block_runs_in_order(page: dict[str, Any]) -> None:
     """The run that is loaded is the one that was trained, and its picture is drawn."""
     assert len(BLOCKS) >= 12 and page["run"].step == 12 and not jax.config.jax_enable_x64
-    assert "".join(page["attention"].queries) == "1967-03-03</s>" and len(page["most"]) == 11
+    assert "".join(page["search"].queries) == "1967-03-03</s>" and len(page["most"]) == 11
 
 
 def given(*shape: int) -> np.ndarray:
