@@ -16,16 +16,17 @@ from tests.systems.checks import SPECS, VOCABULARY, batch, make, parameters, pre
 
 
 @pytest.mark.parametrize(
-    ("name", "knows"), [("cgru", True), ("rnnsearch-released", True), ("rnnsearch", False)]
+    ("name", "knows", "further"),
+    [("cgru", True, 1), ("rnnsearch-released", True, 6), ("rnnsearch", False, 6)],
 )
-def test_it_has_read_the_last_word_when_it_looks(name: str, knows: bool) -> None:
+def test_it_has_read_the_last_word_when_it_looks(name: str, knows: bool, further: int) -> None:
     """The weights of step i change with the word read at step i; where RNNsearch is as printed they
     do not.
     """
     call, system = prepared(SPECS[name])
     source, target = batch()
     other = target.copy()
-    other[:, 2] = 4 + (other[:, 2] - 3) % (VOCABULARY - 4)  # the next word
+    other[:, 2] = 4 + (other[:, 2] - 4 + further) % (VOCABULARY - 4)
 
     def weights(target_in: np.ndarray) -> np.ndarray:
         return np.asarray(
@@ -35,8 +36,8 @@ def test_it_has_read_the_last_word_when_it_looks(name: str, knows: bool) -> None
     change = np.abs(weights(target) - weights(other)).max(axis=2)[
         :2
     ]  # the third source has one word, which gets all
-    assert (change[:, :2] == 0.0).all() and (change[:, 3] > 1e-5).all()
-    assert (change[:, 2] > 1e-5).all() if knows else (change[:, 2] == 0.0).all()
+    assert (change[:, :2] == 0.0).all() and (change[:, 3] > 1e-4).all()
+    assert (change[:, 2] > 1e-4).all() if knows else (change[:, 2] == 0.0).all()
 
 
 def test_a_second_unit_that_keeps_its_state_makes_it_blind_to_the_look() -> None:
