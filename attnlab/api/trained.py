@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,26 @@ class Run:
             else {}
         )
         return [found.get(number, []) for number in range(len(texts))]
+
+    def stream(self, text: str, index: int = 0) -> Iterator[str]:
+        """The answer to one text in pieces, as it is written; together they are that of `generate`
+        for the text at this index.
+
+        Raises:
+          UserError: the task writes no texts, or `config.decoding` asks for beam search or for
+            several answers.
+        """
+        # The end of a text that is not whole may change: it may be the beginning of what stops it,
+        # or of a character.
+        held = max(map(len, self.config.decoding.get("stop", ())), default=1) - 1
+        shown = whole = ""
+        for whole in self.task.streamed(self.params, text, index):
+            safe = whole[: len(whole) - held].rstrip("\ufffd")
+            if len(safe) > len(shown) and safe.startswith(shown):
+                yield safe[len(shown) :]
+                shown = safe
+        if len(whole) > len(shown):
+            yield whole[len(shown) :]
 
     def longer(self, texts: Sequence[str]) -> list[int]:
         """The places of the texts that have more tokens than any in training,

@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="lines are 'source TAB target': put log P(target | source), in nats, before each",
     )
+    parser.add_argument(
+        "--stream",
+        action="store_true",
+        help="print every answer while it is written (decoding.method greedy or sample)",
+    )
     session.add_ensemble(parser)
     session.add_acceptance(parser)
     parser.epilog = (
@@ -44,11 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answer every line."""
+    if arguments.stream and (arguments.score or arguments.output):
+        other = "score" if arguments.score else "output"
+        raise UserError(f"generate --stream prints texts as they grow; leave out --{other}")
     stored = session.stored_run(arguments)  # complain before reading stdin
     if arguments.output:
         _check_output(Path(arguments.output))
     lines = read_lines(arguments.input)
     trained = session.opened(stored)
+    if arguments.stream:
+        _stream(trained, lines)
+        return 0
     output = _scored(trained, lines) if arguments.score else _answered(trained, lines)
     text = "".join(line + "\n" for line in output)
     if arguments.output:
@@ -61,6 +72,18 @@ def run(arguments: argparse.Namespace) -> int:
         )  # as the file of --output, whatever the terminal takes
         sys.stdout.write(text)
     return 0
+
+
+def _stream(trained: Run, lines: list[str]) -> None:
+    """Print the answers to all lines, one line each, as they are written."""
+    streams.reconfigure(encoding="utf-8", errors="strict")
+    number = 0
+    for line in lines:
+        if line.strip():
+            for piece in trained.stream(line, number):
+                print(_on_one_line(piece), end="", flush=True)
+            number += 1
+        print(flush=True)
 
 
 def _answered(trained: Run, lines: list[str]) -> list[str]:

@@ -22,10 +22,10 @@ from jax import lax
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding import scoring
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.steps import (
     NEVER,
     emittable,
-    hold_eos,
     largest,
     length_limits,
     pick,
@@ -82,14 +82,14 @@ class _Search(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rules:
+class _Terms:
     """What stays the same from step to step: the penalties and limits that `beam_search`
     describes.
     """
 
     alpha: float
     beta: float
-    min_length: int
+    rules: Rules
     limits: jax.Array
     source_mask: jax.Array | None
     special: Special
@@ -118,7 +118,7 @@ def beam_search(
     coverage: float = 0.0,
     source_mask: jax.Array | None = None,
     n_best: int = 1,
-    min_length: int = 0,
+    rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
     special: Special = OURS,
@@ -140,7 +140,7 @@ def beam_search(
       coverage: beta >= 0 of the coverage penalty, which only finished hypotheses get; needs weights
         and `source_mask` [B,S].
       n_best: hypotheses returned for each sentence, at most `beam`.
-      min_length: no EOS before this many tokens are out.
+      rules: what may be written next.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
       special: ids of the target's vocabulary.
@@ -153,23 +153,23 @@ def beam_search(
         raise ValueError(f"beam search: n_best={n_best} must lie in 1 ... beam={beam}")
     if coverage and source_mask is None:
         raise ValueError("beam search: the coverage penalty needs source_mask [B,S]")
-    rules = _Rules(
+    terms = _Terms(
         length_penalty,
         coverage,
-        min_length,
+        rules.repeated(beam),
         length_limits(limits, rows, max_length),
         source_mask if coverage else None,
         special,
     )
     state, memory = repeat_rows((state, memory), rows, beam)
     weights = weights_buffer(step, state, memory, rows * beam, max_length) if alignment else None
-    start = _begin(state, rules, weights, (rows, beam, max_length), n_best)
-    pool, maps = _run(step, memory, rules, start)
+    start = _begin(state, terms, weights, (rows, beam, max_length), n_best)
+    pool, maps = _run(step, memory, terms, start)
     return Hypotheses(pool.history.tokens, pool.scores, pool.log_probs, pool.lengths, maps)
 
 
 def _begin(
-    state: Any, rules: _Rules, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
+    state: Any, terms: _Terms, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
 ) -> _Search:
     """Before the first step: only slot 0 is alive, else all slots would hold the same hypothesis;
     the pool is empty.
@@ -177,15 +177,15 @@ def _begin(
     rows, beam, max_length = shape
 
     def past(width: int) -> _History:
-        empty = jnp.full((rows, width, max_length), rules.special.pad, jnp.int32)
+        empty = jnp.full((rows, width, max_length), terms.special.pad, jnp.int32)
         return _History(empty, None if weights is None else jnp.zeros_like(empty))
 
     nothing = jnp.full((rows, n_best), NEVER, jnp.float32)
-    mask = rules.source_mask
+    mask = terms.source_mask
     return _Search(
         t=jnp.int32(0),
         log_probs=jnp.full((rows, beam), NEVER, jnp.float32).at[:, 0].set(0.0),
-        last=jnp.full((rows, beam), rules.special.bos, jnp.int32),
+        last=jnp.full((rows, beam), terms.special.bos, jnp.int32),
         history=past(beam),
         coverage=None if mask is None else jnp.zeros((rows, beam, mask.shape[1]), jnp.float32),
         pool=_Pool(nothing, nothing, jnp.zeros((rows, n_best), jnp.int32), past(n_best)),
@@ -196,7 +196,7 @@ def _begin(
 
 
 def _run(
-    step: StepFn, memory: Any, rules: _Rules, search: _Search
+    step: StepFn, memory: Any, terms: _Terms, search: _Search
 ) -> tuple[_Pool, jax.Array | None]:
     """Search to the end: the pool, and the weights its tokens were predicted with.
 
@@ -209,7 +209,7 @@ def _run(
     fewer = rows // SHRINK if rows >= SHRINK * LEAST_ROWS else 0
     search = lax.while_loop(
         lambda search: jnp.sum(~search.done) > fewer,
-        lambda search: _advance(step, memory, rules, search),
+        lambda search: _advance(step, memory, terms, search),
         search,
     )
     pool, maps = search.pool, _alignment(search)
@@ -220,8 +220,10 @@ def _run(
     weights = None if search.weights is None else search.weights[:, inside]
     own = search._replace(state=None, weights=None)
     smaller = take_rows(own, keep)._replace(state=take_rows(search.state, inside), weights=weights)
-    mask = None if rules.source_mask is None else rules.source_mask[keep]
-    narrow = dataclasses.replace(rules, limits=rules.limits[keep], source_mask=mask)
+    mask = None if terms.source_mask is None else terms.source_mask[keep]
+    narrow = dataclasses.replace(
+        terms, rules=terms.rules.rows(inside), limits=terms.limits[keep], source_mask=mask
+    )
     rest = _run(step, take_rows(memory, inside), narrow, smaller)
     merged: tuple[_Pool, jax.Array | None] = jax.tree.map(
         lambda whole, part: whole.at[keep].set(part), (pool, maps), rest
@@ -229,26 +231,26 @@ def _run(
     return merged
 
 
-def _advance(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> _Search:
+def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
     """One token for every living hypothesis."""
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
-    found = _candidates(search, logits, rules)
+    found = _candidates(search, logits, terms)
     coverage = _covered(search.coverage, weights)
-    ends = found.token == rules.special.eos
+    ends = found.token == terms.special.eos
     lives = ~ends & (jnp.cumsum(~ends, axis=1) <= beam)
-    at_limit = search.t + 1 >= rules.limits
+    at_limit = search.t + 1 >= terms.limits
 
     ending = ends & (jnp.arange(2 * beam) < beam) & jnp.isfinite(found.log_probs)
     stuck = (
         at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
     )  # cut: nothing has ended, nor will
-    pool = _finish(search, found, jnp.where(stuck[:, None], lives, ending), coverage, rules)
+    pool = _finish(search, found, jnp.where(stuck[:, None], lives, ending), coverage, terms)
 
     log_probs, place = lax.top_k(jnp.where(lives, found.log_probs, NEVER), beam)
     # log P only falls, lp only grows and cp is at most 0: so good can the best living hypothesis
     # become, no better.
-    reach = log_probs[:, 0] / scoring.length_penalty(rules.limits, rules.alpha)
+    reach = log_probs[:, 0] / scoring.length_penalty(terms.limits, terms.alpha)
     done = search.done | at_limit | (reach <= pool.scores[:, -1])
     parent = pick(found.parent, place)
     return _Search(
@@ -264,14 +266,15 @@ def _advance(step: StepFn, memory: Any, rules: _Rules, search: _Search) -> _Sear
     )
 
 
-def _candidates(search: _Search, logits: jax.Array, rules: _Rules) -> _Candidates:
+def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidates:
     """The 2K best of the K*V continuations: they are among the 2K best of each hypothesis, so V is
     ranked only once per row.
     """
     rows, beam = search.log_probs.shape
-    logits = emittable(logits, rules.special)
+    logits = emittable(logits, terms.special)
     width = min(2 * beam, logits.shape[1])
-    values, ids = largest(hold_eos(logits, search.t, rules.min_length, rules.special), width)
+    tokens = search.history.tokens.reshape(rows * beam, -1)
+    values, ids = largest(terms.rules(logits, tokens, search.t), width)
     gains = (values - jax.nn.logsumexp(logits, axis=1, keepdims=True)).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
     # A sentence that is done takes no more candidates: what it has found does not depend on the
@@ -302,16 +305,16 @@ def _finish(
     found: _Candidates,
     ending: jax.Array,
     coverage: jax.Array | None,
-    rules: _Rules,
+    terms: _Terms,
 ) -> _Pool:
     """The best of the pool and of the candidates that are `ending` [B,2K]; where equal, those of
     the pool stay first.
     """
     length = search.t + 1
-    scores = found.log_probs / scoring.length_penalty(length, rules.alpha)
-    if coverage is not None and rules.source_mask is not None:
+    scores = found.log_probs / scoring.length_penalty(length, terms.alpha)
+    if coverage is not None and terms.source_mask is not None:
         scores += pick(
-            scoring.coverage_penalty(coverage, rules.source_mask[:, None, :], rules.beta),
+            scoring.coverage_penalty(coverage, terms.source_mask[:, None, :], terms.beta),
             found.parent,
         )
     new = _Pool(

@@ -5,7 +5,7 @@ evaluation and generation.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,10 +14,13 @@ import numpy as np
 
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.beam import beam_search
-from attnlab.decoding.greedy import greedy
+from attnlab.decoding.greedy import Choose, Run, begun, best_token, grouped, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
-from attnlab.decoding.sampling import sample
+from attnlab.decoding.rules import Rules
+from attnlab.decoding.sampling import best_first, drawing
 from attnlab.decoding.settings import Settings
+from attnlab.decoding.steps import length_limits, repeat_rows
+from attnlab.errors import UserError
 
 
 class Functions(NamedTuple):
@@ -51,6 +54,12 @@ class Decoded:
     alignment: np.ndarray | None = None
 
 
+Ended = Callable[[np.ndarray], bool]
+"""Whether a hypothesis, its ids so far [t], holds what stops it."""
+
+PIECE = 16  # tokens between two looks at what is written so far
+
+
 class Decoder:
     """Decodes batches by one compiled program for each batch shape; keep the object to keep the
     programs.
@@ -60,17 +69,27 @@ class Decoder:
       settings: from `settings.validate`.
       alignment: also return attention weights, where the model has them.
       special: ids of the target's vocabulary; sources are padded with the same id.
+      continues: what is written goes on from the source, so that rules count its tokens too.
+      ended: stops a hypothesis of greedy search or sampling, which is asked every `PIECE` tokens;
+        beam search does not ask.
     """
 
     def __init__(
-        self, bind: Bind, settings: Settings, *, alignment: bool = False, special: Special = OURS
+        self,
+        bind: Bind,
+        settings: Settings,
+        *,
+        alignment: bool = False,
+        special: Special = OURS,
+        continues: bool = False,
+        ended: Ended | None = None,
     ) -> None:
-        self.settings, self.special = settings, special
-        self._search = jax.jit(
-            lambda params, source, limits, indices: _search(
-                bind(params), settings, alignment, special, source, limits, indices
-            )
-        )
+        self.settings, self.special, self._ended = settings, special, ended
+        how = _How(bind, settings, alignment, special, continues)
+        self._search = jax.jit(how.search)
+        self._begin = jax.jit(how.begin)
+        self._go_on = jax.jit(how.go_on, donate_argnums=2)
+        self._finish = jax.jit(how.finish)
 
     def __call__(
         self, params: Any, batches: Iterable[tuple[Any, Mapping[str, Any]]]
@@ -90,19 +109,13 @@ class Decoder:
         """
         found: dict[int, list[Decoded]] = {}
         count = 0
+        in_pieces = self._ended is not None and self.settings.method != "beam"
+        search = self._in_pieces if in_pieces else self._search
         for indices, batch in batches:
             indices, source = np.asarray(indices, np.int32), np.asarray(batch["source"])
             lengths = (source != self.special.pad).sum(axis=1)
-            # A row that fills up is done after one token, so that it never keeps the others
-            # waiting.
-            limits = np.array(
-                [
-                    self.settings.limit(n) if i >= 0 else 1
-                    for i, n in zip(indices, lengths, strict=True)
-                ],
-                np.int32,
-            )
-            result = jax.device_get(self._search(params, source, limits, indices))
+            limits = self._limits(indices, lengths)
+            result = jax.device_get(search(params, source, limits, indices))
             for row in np.flatnonzero(indices >= 0).tolist():
                 found[int(indices[row])] = _unpack(result, row, int(lengths[row]))
                 count += 1
@@ -112,6 +125,64 @@ class Decoder:
                 " sentences 0 ... n-1"
             )
         return [found[index] for index in range(count)]
+
+    def stream(
+        self, params: Any, source: np.ndarray, index: int = 0, piece: int = 1
+    ) -> Iterator[np.ndarray]:
+        """The tokens of one text as they are found, all so far after every `piece` of them; for
+        greedy search and sampling with one sample.
+
+        The last ones are the first hypothesis of `__call__` for a text of this index.
+
+        Args:
+          source: [S] int32.
+          index: of the text; a sample depends on it.
+
+        Raises:
+          UserError: beam search, or several samples.
+        """
+        if self.settings.method == "beam" or self.settings.n_best > 1:
+            raise UserError(
+                "only one hypothesis can be shown as it grows; set decoding.method to 'greedy' or"
+                " 'sample', and decoding.n_best=1"
+            )
+        lengths, indices = np.array([len(source)]), np.array([index], np.int32)
+        every = self._pieces(params, source[None], self._limits(indices, lengths), indices, piece)
+        for run in every:
+            tokens = np.asarray(run.tokens[0, : int(run.t)])
+            yield tokens[tokens != self.special.pad]
+
+    def _limits(self, indices: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The most tokens [B] for sources of these lengths. A row that fills up is done after one
+        token, so that it never keeps the others waiting.
+        """
+        pairs = zip(indices, lengths, strict=True)
+        return np.array([self.settings.limit(n) if i >= 0 else 1 for i, n in pairs], np.int32)
+
+    def _in_pieces(
+        self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
+    ) -> Hypotheses:
+        """What `_search` finds, but that hypotheses that have `ended` are not gone on with."""
+        *_, run = self._pieces(params, source, limits, indices, PIECE)
+        found: Hypotheses = self._finish(run)
+        return found
+
+    def _pieces(
+        self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray, piece: int
+    ) -> Iterator[Run]:
+        """The run after every `piece` tokens, until all rows are done."""
+        run, memory = self._begin(params, source)
+        done = np.zeros(len(run.done), bool)
+        while not done.all():
+            until = np.int32(run.t + piece)
+            run = self._go_on(params, source, run, memory, limits, indices, until)
+            done, tokens = np.array(run.done), np.asarray(run.tokens)
+            if self._ended is not None:
+                lengths = (tokens != self.special.pad).sum(axis=1)
+                for row in np.flatnonzero(~done):
+                    done[row] = self._ended(tokens[row, : lengths[row]])
+                run = run._replace(done=jnp.asarray(done))
+            yield run
 
 
 def decode(
@@ -126,58 +197,112 @@ def decode(
     return Decoder(bind, settings, alignment=alignment)(params, batches)
 
 
-def _search(
-    model: Functions,
-    settings: Settings,
-    alignment: bool,
-    special: Special,
-    source: jax.Array,
-    limits: jax.Array,
-    indices: jax.Array,
-) -> Hypotheses:
-    """The program: encode [B,S], then the method of `settings`, with room for the longest target
-    that S allows.
-    """
-    rows, width = source.shape
-    max_length = settings.limit(width)
-    memory = model.encode(source)
-    state = model.start(memory, max_length)
-    shared: dict[str, Any] = {
-        "rows": rows,
-        "max_length": max_length,
-        "limits": limits,
-        "alignment": alignment,
-        "special": special,
-    }
-    if settings.method == "greedy":
-        return greedy(model.step, state, memory, **shared)
-    if settings.method == "sample":
-        seeded = jax.random.key(
-            settings.seed
-        )  # a key of its own for each sentence: batching does not change the draws
-        keys = jax.vmap(lambda index: jax.random.fold_in(seeded, index))(jnp.maximum(indices, 0))
-        return sample(
+class _How(NamedTuple):
+    """What the programs of a decoder are made of; see `Decoder`."""
+
+    bind: Bind
+    settings: Settings
+    alignment: bool
+    special: Special
+    continues: bool
+
+    def search(
+        self, params: Any, source: jax.Array, limits: jax.Array, indices: jax.Array
+    ) -> Hypotheses:
+        """Encode [B,S], then the method of the settings, with room for the longest target that S
+        allows.
+        """
+        if self.settings.method != "beam":
+            run, memory = self.begin(params, source)
+            return self.finish(self.go_on(params, source, run, memory, limits, indices))
+        model, settings = self.bind(params), self.settings
+        memory, room = model.encode(source), settings.limit(source.shape[1])
+        return beam_search(
             model.step,
-            state,
+            model.start(memory, room),
             memory,
-            key=keys,
+            rows=len(source),
+            beam=settings.beam,
+            max_length=room,
+            length_penalty=settings.length_penalty,
+            coverage=settings.coverage,
+            source_mask=source != self.special.pad,
+            n_best=settings.n_best,
+            rules=self.rules(source),
+            limits=limits,
+            alignment=self.alignment,
+            special=self.special,
+        )
+
+    def begin(self, params: Any, source: jax.Array) -> tuple[Run, Any]:
+        """The run before the first token, and the memory, of greedy search and sampling."""
+        model, room = self.bind(params), self.settings.limit(source.shape[1])
+        memory = model.encode(source)
+        state = model.start(memory, room)
+        state, memory = repeat_rows((state, memory), len(source), self.each)
+        shape: dict[str, Any] = {"rows": len(source) * self.each, "max_length": room}
+        how: dict[str, Any] = {"alignment": self.alignment, "special": self.special}
+        return begun(model.step, state, memory, **shape, **how), memory
+
+    def go_on(
+        self,
+        params: Any,
+        source: jax.Array,
+        run: Run,
+        memory: Any,
+        limits: jax.Array,
+        indices: jax.Array,
+        until: jax.Array | None = None,
+    ) -> Run:
+        """The run after `until` tokens, or at its end."""
+        limits = jnp.repeat(length_limits(limits, len(source), run.tokens.shape[1]), self.each)
+        return unroll(
+            self.bind(params).step,
+            run,
+            memory,
+            self.choose(indices),
+            limits,
+            rules=self.rules(source).repeated(self.each),
+            until=until,
+            special=self.special,
+        )
+
+    def finish(self, run: Run) -> Hypotheses:
+        """The hypotheses of a run, best first."""
+        return best_first(grouped(run, len(run.done) // self.each, self.each, self.special))
+
+    @property
+    def each(self) -> int:
+        """Hypotheses of each text in greedy search and sampling."""
+        return self.settings.n_best if self.settings.method == "sample" else 1
+
+    def rules(self, source: jax.Array) -> Rules:
+        """What may be written after a source."""
+        settings = self.settings
+        return Rules(
+            settings.min_length,
+            settings.repetition_penalty,
+            settings.no_repeat_ngram,
+            source if self.continues else None,
+            self.special,
+        )
+
+    def choose(self, indices: jax.Array) -> Choose:
+        """How a token is chosen. Every text has a key of its own, so that samples do not depend on
+        the batch.
+        """
+        settings = self.settings
+        if settings.method == "greedy":
+            return best_token
+        seeded = jax.random.key(settings.seed)
+        return drawing(
+            jax.vmap(lambda index: jax.random.fold_in(seeded, index))(jnp.maximum(indices, 0)),
+            settings.n_best,
             temperature=settings.temperature,
             top_k=settings.top_k,
             top_p=settings.top_p,
-            n=settings.n_best,
-            **shared,
+            min_p=settings.min_p,
         )
-    return beam_search(
-        model.step,
-        state,
-        memory,
-        beam=settings.beam,
-        length_penalty=settings.length_penalty,
-        coverage=settings.coverage,
-        source_mask=source != special.pad,
-        n_best=settings.n_best,
-        **shared,
-    )
 
 
 def _unpack(result: Hypotheses, row: int, source_length: int) -> list[Decoded]:

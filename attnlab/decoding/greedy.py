@@ -13,9 +13,9 @@ from jax import lax
 
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.steps import (
     emittable,
-    hold_eos,
     largest,
     length_limits,
     put,
@@ -27,7 +27,7 @@ Choose = Callable[[jax.Array, jax.Array], jax.Array]
 """`choose(logits [N,V], t) -> tokens [N]`."""
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """What the loop carries: the step, the last tokens [N], all tokens [N,L], their log-probability
     [N], who is done [N].
     """
@@ -48,7 +48,7 @@ def greedy(
     *,
     rows: int,
     max_length: int,
-    min_length: int = 0,
+    rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
     special: Special = OURS,
@@ -61,7 +61,7 @@ def greedy(
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
       rows: B, the number of sentences.
       max_length: L, the most tokens emitted, EOS counted.
-      min_length: EOS is not chosen before this many tokens are out.
+      rules: what may be written next.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
       special: ids of the target's vocabulary.
@@ -71,17 +71,9 @@ def greedy(
     """
     repeat_rows((state, memory), rows, 1)
     limits = length_limits(limits, rows, max_length)
-    run = unroll(
-        step,
-        state,
-        memory,
-        best_token,
-        limits,
-        max_length=max_length,
-        min_length=min_length,
-        alignment=alignment,
-        special=special,
-    )
+    shape: dict[str, Any] = {"rows": rows, "max_length": max_length}
+    run = begun(step, state, memory, alignment=alignment, special=special, **shape)
+    run = unroll(step, run, memory, best_token, limits, rules=rules, special=special)
     return grouped(run, rows, 1, special)
 
 
@@ -91,32 +83,53 @@ def best_token(logits: jax.Array, t: jax.Array) -> jax.Array:
     return largest(logits, 1)[1][:, 0]
 
 
-def unroll(
+def begun(
     step: StepFn,
     state: Any,
+    memory: Any,
+    *,
+    rows: int,
+    max_length: int,
+    alignment: bool = False,
+    special: Special = OURS,
+) -> Run:
+    """A run of N = `rows` hypotheses before the first step; arguments as for `greedy`."""
+    return Run(
+        t=jnp.int32(0),
+        last=jnp.full(rows, special.bos, jnp.int32),
+        tokens=jnp.full((rows, max_length), special.pad, jnp.int32),
+        log_probs=jnp.zeros(rows, jnp.float32),
+        done=jnp.zeros(rows, bool),
+        state=state,
+        weights=weights_buffer(step, state, memory, rows, max_length) if alignment else None,
+    )
+
+
+def unroll(
+    step: StepFn,
+    run: Run,
     memory: Any,
     choose: Choose,
     limits: jax.Array,
     *,
-    max_length: int,
-    min_length: int,
-    alignment: bool,
+    rules: Rules,
+    until: jax.Array | int | None = None,
     special: Special = OURS,
-) -> _Run:
-    """Emit `choose`'s tokens row by row until every row is done; arguments as for `greedy`,
-    `limits` [N] within 1 ... L.
+) -> Run:
+    """Emit `choose`'s tokens row by row until every row is done, or until `until` tokens are out;
+    arguments as for `greedy`, `limits` [N] within 1 ... L.
     """
-    rows = limits.shape[0]
+    until = run.tokens.shape[1] if until is None else until
 
-    def advance(run: _Run) -> _Run:
+    def advance(run: Run) -> Run:
         logits, state, weights = step(run.state, memory, run.last)
         logits = emittable(logits, special)
-        chosen = choose(hold_eos(logits, run.t, min_length, special), run.t)
+        chosen = choose(rules(logits, run.tokens, run.t), run.t)
         token = jnp.where(run.done, special.pad, chosen)
         gain = jnp.take_along_axis(logits, token[:, None], axis=1)[:, 0] - jax.nn.logsumexp(
             logits, axis=1
         )
-        return _Run(
+        return Run(
             t=run.t + 1,
             last=token,
             tokens=lax.dynamic_update_index_in_dim(run.tokens, token, run.t, 1),
@@ -126,19 +139,10 @@ def unroll(
             weights=put(run.weights, weights, run.t),
         )
 
-    start = _Run(
-        t=jnp.int32(0),
-        last=jnp.full(rows, special.bos, jnp.int32),
-        tokens=jnp.full((rows, max_length), special.pad, jnp.int32),
-        log_probs=jnp.zeros(rows, jnp.float32),
-        done=jnp.zeros(rows, bool),
-        state=state,
-        weights=weights_buffer(step, state, memory, rows, max_length) if alignment else None,
-    )
-    return lax.while_loop(lambda run: ~jnp.all(run.done), advance, start)
+    return lax.while_loop(lambda run: ~jnp.all(run.done) & (run.t < until), advance, run)
 
 
-def grouped(run: _Run, rows: int, each: int, special: Special = OURS) -> Hypotheses:
+def grouped(run: Run, rows: int, each: int, special: Special = OURS) -> Hypotheses:
     """The N = rows*each hypotheses of a finished run as Hypotheses [rows,each], in the order of the
     rows.
     """

@@ -1,4 +1,4 @@
-"""Sampling: temperature, then top-k, then top-p (nucleus), then a draw."""
+"""Sampling: temperature, then top-k, then top-p (nucleus), then min-p, then a draw."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding.greedy import best_token, grouped, unroll
+from attnlab.decoding.greedy import Choose, begun, best_token, grouped, unroll
 from attnlab.decoding.hypotheses import Hypotheses, StepFn
+from attnlab.decoding.rules import FREE, Rules
 from attnlab.decoding.steps import NEVER, largest, length_limits, pick, repeat_rows
 
 
@@ -24,8 +25,9 @@ def sample(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
     n: int = 1,
-    min_length: int = 0,
+    rules: Rules = FREE,
     limits: jax.Array | None = None,
     alignment: bool = False,
     special: Special = OURS,
@@ -36,13 +38,15 @@ def sample(
     row.
 
     Args:
-      step, state, memory, rows, max_length, min_length, limits, alignment, special: as for
+      step, state, memory, rows, max_length, rules, limits, alignment, special: as for
         `greedy`.
       key: one key, or [B] keys, one for each sentence, which makes its samples independent of the rest
         of the batch.
       temperature: 0 is greedy search.
       top_k: keep the k most probable tokens; 0 keeps all.
       top_p: keep the smallest set of most probable tokens that holds this probability; 1 keeps all.
+      min_p: keep the tokens that have at least this share of the probability of the most probable
+        one; 0 keeps all.
       n: samples for each sentence.
 
     Returns:
@@ -51,38 +55,52 @@ def sample(
     """
     state, memory = repeat_rows((state, memory), rows, n)
     keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
-    keys = jax.vmap(lambda one: jax.vmap(lambda i: jax.random.fold_in(one, i))(jnp.arange(n)))(
-        keys
-    ).reshape(rows * n)
+    how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    choose = drawing(keys, n, **how)
+    limits = jnp.repeat(length_limits(limits, rows, max_length), n)
+    shape: dict[str, Any] = {"rows": rows * n, "max_length": max_length}
+    run = begun(step, state, memory, alignment=alignment, special=special, **shape)
+    run = unroll(step, run, memory, choose, limits, rules=rules.repeated(n), special=special)
+    return best_first(grouped(run, rows, n, special))
+
+
+def best_first(found: Hypotheses) -> Hypotheses:
+    """The hypotheses [B,K] of every sentence in descending order of their scores."""
+    return pick(found, jnp.argsort(-found.scores, axis=1))
+
+
+def drawing(
+    keys: jax.Array,
+    n: int = 1,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> Choose:
+    """How the tokens of `n` samples of each sentence are drawn; keys [B], the rest as for
+    `sample`.
+    """
+    if temperature == 0:
+        return best_token
+    of_sample = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    keys = jax.vmap(of_sample, in_axes=(0, None))(keys, jnp.arange(n)).reshape(len(keys) * n)
 
     def draw(logits: jax.Array, t: jax.Array) -> jax.Array:
         now = jax.vmap(lambda one: jax.random.fold_in(one, t))(keys)
-        logits = filtered(logits, temperature, top_k, top_p)
+        logits = filtered(logits, temperature, top_k, top_p, min_p)
         return jax.vmap(jax.random.categorical)(now, logits).astype(jnp.int32)
 
-    limits = jnp.repeat(length_limits(limits, rows, max_length), n)
-    choose = best_token if temperature == 0 else draw
-    run = unroll(
-        step,
-        state,
-        memory,
-        choose,
-        limits,
-        max_length=max_length,
-        min_length=min_length,
-        alignment=alignment,
-        special=special,
-    )
-    found = grouped(run, rows, n, special)
-    order = jnp.argsort(-found.scores, axis=1)
-    return pick(found, order)
+    return draw
 
 
-def filtered(logits: jax.Array, temperature: float, top_k: int, top_p: float) -> jax.Array:
-    """Logits [N,V] to draw from: divided by `temperature` > 0, then all but the top k, then all but
-    the nucleus made impossible.
+def filtered(
+    logits: jax.Array, temperature: float, top_k: int, top_p: float, min_p: float = 0.0
+) -> jax.Array:
+    """Logits [N,V] to draw from: divided by `temperature` > 0, then all but the top k, all but the
+    nucleus, and all that is too rare beside the most probable token made impossible.
     """
-    return keep_nucleus(keep_largest(logits / temperature, top_k), top_p)
+    return keep_likely(keep_nucleus(keep_largest(logits / temperature, top_k), top_p), min_p)
 
 
 def keep_largest(logits: jax.Array, k: int) -> jax.Array:
@@ -110,3 +128,13 @@ def keep_nucleus(logits: jax.Array, p: float) -> jax.Array:
     return jnp.where(
         jnp.put_along_axis(jnp.zeros_like(kept), order, kept, axis=1, inplace=False), logits, NEVER
     )
+
+
+def keep_likely(logits: jax.Array, share: float) -> jax.Array:
+    """Tokens with at least `share` of the probability of the most probable token of their row, the
+    others -inf (min-p, Nguyen et al. 2024); share = 0 keeps the row.
+    """
+    if share == 0.0:
+        return logits
+    least = logits.max(axis=1, keepdims=True) + jnp.log(share)
+    return jnp.where(logits >= least, logits, NEVER)

@@ -28,6 +28,17 @@ class Settings(Decoding):
         """The most target tokens for a source of this many tokens, at least 1."""
         return max(1, math.ceil(self.max_ratio * source_length) + self.max_extra)
 
+    def stopped(self, text: str) -> bool:
+        """Whether a text holds one of those that end an answer."""
+        return any(one in text for one in self.stop)
+
+    def cut(self, text: str, start: int = 0) -> str:
+        """A text up to the first of those that end an answer, which are looked for from `start`
+        on.
+        """
+        places = [text.find(one, start) for one in self.stop]
+        return text[: min((place for place in places if place >= 0), default=None)]
+
     @property
     def rows(self) -> int:
         """How many sequences grow at once."""

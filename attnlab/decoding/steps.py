@@ -27,22 +27,6 @@ def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
     return jnp.where(never, NEVER, logits.astype(jnp.float32))
 
 
-def hold_eos(
-    logits: jax.Array, t: jax.Array, min_length: int, special: Special = OURS
-) -> jax.Array:
-    """Logits [N,V] for choosing the token of step `t` (from 0): no EOS before `min_length` tokens
-    are out.
-
-    Probabilities are still those of the unrestricted logits: the search is restricted, not the
-    model.
-    """
-    if min_length == 0:
-        return logits
-    return jnp.where(
-        (jnp.arange(logits.shape[-1]) == special.eos) & (t < min_length), NEVER, logits
-    )
-
-
 def largest(values: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k largest of every row of [N,V], descending, ties to the lowest index: equals
     `lax.top_k`, but faster.

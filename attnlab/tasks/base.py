@@ -12,7 +12,7 @@ Axis letters: B rows of a batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
@@ -347,6 +347,14 @@ class Task(Generic[Data, Model]):
         cannot read.
         """
         return self.answers(params, self.typed(lines), lines) if lines else []
+
+    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """The answer to a line as far as it is written, again and again until it is whole.
+
+        Raises:
+          UserError: the task does not write texts, or not from left to right.
+        """
+        raise UserError(f"the task {self.config.task!r} does not write texts; leave out --stream")
 
     def longer_than(self, limit: int, lines: Sequence[str]) -> list[int]:
         """Which of the lines have more than `limit` tokens, their ends counted; none where length

@@ -5,22 +5,37 @@ on from the beginning of a text.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding import Decoder, Functions
+from attnlab.decoding.generate import Ended
 from attnlab.decoding.settings import Settings
 from attnlab.systems.protocol import LanguageModel, Seq2Seq
 
 
+def ending(settings: Settings, text: Callable[[np.ndarray], str]) -> Ended | None:
+    """When the settings stop a hypothesis whose ids mean `text(ids)`; None where none is."""
+    return (lambda ids: settings.stopped(text(ids))) if settings.stop else None
+
+
 def translating(
-    system: Seq2Seq, settings: Settings, *, alignment: bool = False, special: Special = OURS
+    system: Seq2Seq,
+    settings: Settings,
+    *,
+    alignment: bool = False,
+    special: Special = OURS,
+    ended: Ended | None = None,
 ) -> Decoder:
-    """A decoder of a sequence-to-sequence system; `alignment`: with weights, if it attends."""
+    """A decoder of a sequence-to-sequence system; `alignment`: with weights, if it attends;
+    `ended`: see `Decoder`.
+    """
     attends = bool(system.needs)
     alignment = alignment and attends
     watched = [MAPS] if alignment or (settings.coverage and attends) else []
@@ -40,24 +55,42 @@ def translating(
             functools.partial(call, method="encode"), functools.partial(call, method="start"), step
         )
 
-    return Decoder(bind, settings, alignment=alignment, special=special)
+    return Decoder(bind, settings, alignment=alignment, special=special, ended=ended)
 
 
-def continuing(system: LanguageModel, settings: Settings, special: Special = OURS) -> Decoder:
+def continuing(
+    system: LanguageModel,
+    settings: Settings,
+    special: Special = OURS,
+    ended: Ended | None = None,
+) -> Decoder:
     """A decoder whose "source" [B,S] is what is to be continued, what stands before the first token
     included.
 
-    All of it but the last token is read in one pass; that one is fed in the first step, in place of
-    the BOS that decoding begins with and never writes.
+    All of it but the last token is read first, `settings.prefill` tokens at once; that one is fed
+    in the first step, in place of the BOS that decoding begins with and never writes.
     """
 
     def bind(params: Any) -> Functions:
         call = functools.partial(system.apply, {"params": params})
 
+        def read(call: Any, tokens: jax.Array) -> Any:
+            rows, width = tokens.shape
+            state, piece = call(rows, method="start"), settings.prefill
+            if width <= piece:
+                return call(state, tokens, method="read")[1]
+            fill = ((0, 0), (0, -width % piece))
+            pieces = jnp.pad(tokens, fill, constant_values=special.pad).reshape(rows, -1, piece)
+            return jax.lax.scan(
+                lambda state, one: (call(state, one, method="read")[1], None),
+                state,
+                pieces.swapaxes(0, 1),
+            )[0]
+
         def encode(source: jax.Array) -> tuple[Any, jax.Array]:
             last = (source != special.pad).sum(axis=1, keepdims=True) - 1
             before = jnp.where(jnp.arange(source.shape[1]) < last, source, special.pad)
-            _, state = call(call(len(source), method="start"), before, method="read")
+            state = read(call, before)
             return state, jnp.take_along_axis(source, jnp.maximum(last, 0), axis=1)[:, 0]
 
         def step(
@@ -70,4 +103,4 @@ def continuing(system: LanguageModel, settings: Settings, special: Special = OUR
 
         return Functions(encode, lambda memory, length: memory, step)
 
-    return Decoder(bind, settings, special=special)
+    return Decoder(bind, settings, special=special, continues=True, ended=ended)

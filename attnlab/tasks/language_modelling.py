@@ -40,7 +40,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
-from attnlab.tasks.decoders import continuing
+from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.models import (
     check_output_bias,
     shapes_of,
@@ -299,12 +299,22 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
         """Each line as it is, and what the system writes after it up to the end of the line, by the
         method of `config.decoding`.
         """
-        found = self._decoder(params, self._batched(asked))
-        continued, prompts = self.data.vocabulary.continued, asked.packed("source")
+        found, prompts = self._decoder(params, self._batched(asked)), asked.packed("source")
         return [
-            [Response(continued(line, prompt[1:], one.tokens), one.score) for one in best]
+            [Response(self._continued(line, prompt, one.tokens), one.score) for one in best]
             for line, prompt, best in zip(lines, prompts, found, strict=True)
         ]
+
+    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """A line and what is written after it so far, after every token."""
+        prompt = self.typed([line]).packed("source")[0]
+        for ids in self._decoder.stream(params, prompt, index):
+            yield self._continued(line, prompt, ids)
+
+    def _continued(self, line: str, prompt: np.ndarray, ids: np.ndarray) -> str:
+        """A line, whose ids are a prompt without its first, and the text of the ids after it."""
+        whole = self.data.vocabulary.continued(line, prompt[1:], ids)
+        return self._settings.cut(whole, start=len(line.rstrip()))
 
     def pictured(self, split: str, number: int) -> list[TextExample]:
         """The beginnings of the first texts that are more than their end, as far as a picture
@@ -384,4 +394,5 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
 
     @functools.cached_property
     def _decoder(self) -> Decoder:
-        return continuing(self.system, self._settings, self.special)
+        ended = ending(self._settings, self.data.vocabulary.decode)
+        return continuing(self.system, self._settings, self.special, ended)

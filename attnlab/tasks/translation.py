@@ -7,7 +7,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from attnlab.config import nodes
 from attnlab.data import corpus
 from attnlab.data.columns import IDS, Declared, Examples
 from attnlab.data.vocabulary import Vocabulary
-from attnlab.decoding import Decoded, Decoder, corpus_scores, validate
+from attnlab.decoding import Decoded, Decoder, Settings, corpus_scores, validate
 from attnlab.decoding.metrics import sentence_counts
 from attnlab.errors import UserError
 from attnlab.records.items import Items
@@ -28,7 +28,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
-from attnlab.tasks.decoders import translating
+from attnlab.tasks.decoders import ending, translating
 from attnlab.tasks.models import (
     check_bytes,
     check_output_bias,
@@ -244,7 +244,7 @@ class Translation(Task[corpus.Corpus, Seq2Seq]):
 
     def text(self, hypothesis: Decoded) -> str:
         """A hypothesis as text."""
-        return self.vocabularies[1].decode(hypothesis.tokens)
+        return self._settings.cut(self.vocabularies[1].decode(hypothesis.tokens))
 
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
@@ -252,6 +252,12 @@ class Translation(Task[corpus.Corpus, Seq2Seq]):
         """The translations of each line, as many as `decoding.n_best`."""
         found = self._decoder(False)(params, self.in_order(asked))
         return [[Response(self.text(one), one.score) for one in best] for best in found]
+
+    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """The translation of a line as far as it is written, after every token."""
+        source = self.typed([line]).packed("source")[0]
+        for ids in self._decoder(False).stream(params, source, index):
+            yield self._settings.cut(self.vocabularies[1].decode(ids))
 
     def references(self, split: str) -> list[str]:
         """The targets of a split as the vocabulary sees them."""
@@ -311,8 +317,13 @@ class Translation(Task[corpus.Corpus, Seq2Seq]):
 
     @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
     def _decoder(self, alignment: bool) -> Decoder:
-        settings = validate(self.config.decoding, weights=bool(self.system.needs))
-        return translating(self.system, settings, alignment=alignment, special=self.special)
+        ended = ending(self._settings, self.vocabularies[1].decode)
+        how: dict[str, Any] = {"alignment": alignment, "special": self.special, "ended": ended}
+        return translating(self.system, self._settings, **how)
+
+    @functools.cached_property
+    def _settings(self) -> Settings:
+        return validate(self.config.decoding, weights=bool(self.system.needs))
 
     def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
         """The sums of `summed` for each of N pairs, [N]."""

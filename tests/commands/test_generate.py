@@ -64,6 +64,23 @@ def test_samples_repeat_with_the_seed(searched: Path) -> None:
     assert one == again != other and one.count("\n") == 2
 
 
+@pytest.mark.parametrize("method", ["greedy", "sample"])
+def test_answers_as_they_are_written(searched: Path, method: str) -> None:
+    """The same lines in the end, and one line of refusal where nothing can be shown as it grows."""
+    command = ["generate", f"--workdir={searched}", f"--config.decoding.method={method}"]
+    lines = "3 of may 1967\n\n4.5.1999\n"
+    plain, streamed = called(command, lines), called([*command, "--stream"], lines)
+    assert streamed.code == 0, streamed.err
+    assert streamed.out == plain.out
+    for flag, why in {
+        "--config.decoding.method=beam": "only one hypothesis can be shown",
+        "--score": "leave out --score",
+        "--output=x": "leave out --output",
+    }.items():
+        ended = called([*command, "--stream", flag], lines)
+        assert ended.code == 2 and why in ended.err and ended.err.count("\n") == 1
+
+
 def test_nothing_in_nothing_out(searched: Path) -> None:
     assert called(["generate", f"--workdir={searched}"], "").out == ""
     assert called(["generate", f"--workdir={searched}"], "\n\n").out == "\n\n"

@@ -15,6 +15,7 @@ import pytest
 
 import attnlab.decoding.beam as module
 from attnlab.decoding import Hypotheses, beam_search, greedy
+from attnlab.decoding.rules import Rules
 from attnlab.errors import UserError
 
 EOS = 2
@@ -128,7 +129,12 @@ def test_equals_a_plain_loop(
     of its own.
     """
     limits = np.array([3 + row % 4 for row in SENTENCES])
-    how = {"length_penalty": alpha, "coverage": beta, "min_length": least, "limits": limits}
+    how = {
+        "length_penalty": alpha,
+        "coverage": beta,
+        "rules": Rules(min_length=least),
+        "limits": limits,
+    }
     found = search(prefix_model, SENTENCES, beam=beam, n_best=n_best, max_length=6, **how)
     for row, sentence in enumerate(SENTENCES):
         check(found, row, plain_beam(prefix_model, sentence, beam, limits[row], least, alpha, beta))
@@ -327,7 +333,7 @@ def test_only_an_unfinished_hypothesis_is_possible(markov: Any) -> None:
     """EOS is held back to the end: what is cut is returned, not a hypothesis of probability 0."""
     table = np.zeros((4, 4))
     table[:, [EOS, 3]] = 0.5
-    found = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, min_length=3)
+    found = search(markov(table), [0, 1], beam=4, n_best=2, max_length=3, rules=Rules(min_length=3))
     assert listed(found, 0) == listed(found, 1) == [(3, 3, 3)]
     np.testing.assert_allclose(np.exp(found.scores[0]), [0.125, 0.0], atol=1e-6)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attnlab.decoding import Hypotheses, greedy
+from attnlab.decoding.rules import Rules
 
 EOS = 2
 SENTENCES = [0, 1, 2, 3, 4, 5, 6]
@@ -41,7 +42,12 @@ def test_limits_and_least_length(run: Any, prefix_model: Any) -> None:
     """
     limits = [1, 2, 3, 4, 5, 6, 6]
     found = run(
-        greedy, prefix_model, SENTENCES, max_length=6, min_length=3, limits=np.array(limits)
+        greedy,
+        prefix_model,
+        SENTENCES,
+        max_length=6,
+        rules=Rules(min_length=3),
+        limits=np.array(limits),
     )
     check(prefix_model, found, limits, 3)
     assert found.alignment is None

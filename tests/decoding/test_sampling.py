@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.decoding import Hypotheses, sample
+from attnlab.decoding.rules import Rules
 from attnlab.decoding.sampling import filtered, keep_largest, keep_nucleus
 
 SENTENCES = [0, 1, 2, 3]
@@ -102,7 +103,7 @@ def test_extremes_are_greedy(run: Any, prefix_model: Any, how: dict[str, Any]) -
         prefix_model,
         SENTENCES,
         max_length=5,
-        min_length=1,
+        rules=Rules(min_length=1),
         n=2,
         key=jax.random.key(2),
         **how,

@@ -1,0 +1,128 @@
+"""Rules on what may be written next, given what is written so far.
+
+    least length         no EOS before `min_length` tokens are out
+    repetition penalty   a logit z of a token that occurred: z / r where z > 0, z r where z < 0 (r > 1 makes it rarer)
+    no-repeat n-gram     a token that would complete n tokens that occurred in this order is impossible
+
+A rule restricts the search, not the model: it changes what is chosen, and the log-probability that
+is reported stays the model's own. EOS may always repeat, and is written where nothing else is
+possible. "Occurred" means in the tokens that were generated and, where a text is continued, in its
+beginning too.
+
+Source: N. S. Keskar et al., "CTRL: A Conditional Transformer Language Model for Controllable
+Generation", 2019, section 4.1 (repetition penalty; the sign rule is that of later code); R. Paulus, C.
+Xiong, R. Socher, "A Deep Reinforced Model for Abstractive Summarization", ICLR 2018, section 2.5
+(no-repeat n-gram).
+
+Axis letters: N rows, P longest prompt, L target length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.steps import NEVER
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What may be written next; the defaults allow everything.
+
+    Attributes:
+      min_length: EOS is impossible before this many tokens are out.
+      repetition_penalty: r >= 1; 1 changes nothing.
+      no_repeat_ngram: n; 0 allows every repetition.
+      prompt: [N,P] int32, the beginnings of the texts, right-padded; None without one.
+      special: ids of the vocabulary.
+    """
+
+    min_length: int = 0
+    repetition_penalty: float = 1.0
+    no_repeat_ngram: int = 0
+    prompt: jax.Array | None = None
+    special: Special = OURS
+
+    def __call__(self, logits: jax.Array, tokens: jax.Array, t: jax.Array) -> jax.Array:
+        """Logits [N,V] for choosing the token of step `t` (from 0), after tokens [N,L] of which
+        the first `t` are written.
+        """
+        own, end = logits, jnp.arange(logits.shape[1]) == self.special.eos
+        if self.min_length:
+            logits = jnp.where(end & (t < self.min_length), NEVER, logits)
+        if self.repetition_penalty == 1.0 and not self.no_repeat_ngram:
+            return logits
+        known, real = self._so_far(tokens, t)
+        if self.repetition_penalty != 1.0:
+            logits = penalised(logits, known, real, self.repetition_penalty)
+        if self.no_repeat_ngram:
+            n, room = self.no_repeat_ngram, tokens.shape[1]
+            logits = jnp.where(end, logits, without_repeats(logits, known, real, t, n, room))
+        stuck = ~jnp.isfinite(logits).any(axis=1, keepdims=True)
+        return jnp.where(stuck & end, own, logits)
+
+    def repeated(self, times: int) -> Rules:
+        """The same rules where every row stands `times` times in a row."""
+        if self.prompt is None or times == 1:
+            return self
+        return dataclasses.replace(self, prompt=jnp.repeat(self.prompt, times, axis=0))
+
+    def rows(self, places: jax.Array) -> Rules:
+        """The rules of the rows at `places`."""
+        if self.prompt is None:
+            return self
+        return dataclasses.replace(self, prompt=self.prompt[places])
+
+    def _so_far(self, tokens: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Prompt and tokens [N,P+L] without a gap between them, and which of them are known."""
+        written = jnp.broadcast_to(jnp.arange(tokens.shape[1]) < t, tokens.shape)
+        if self.prompt is None:
+            return tokens, written
+        real = self.prompt != self.special.pad
+        width = self.prompt.shape[1]
+        # to the right end: column j of a row with k tokens is its column j - (P - k)
+        column = jnp.arange(width) - (width - real.sum(axis=1, keepdims=True))
+        prompt = jnp.take_along_axis(self.prompt, jnp.maximum(column, 0), axis=1)
+        return (
+            jnp.concatenate([prompt, tokens], axis=1),
+            jnp.concatenate([column >= 0, written], axis=1),
+        )
+
+
+FREE = Rules()
+"""Everything may be written."""
+
+
+def penalised(logits: jax.Array, known: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
+    """Logits [N,V], those of the tokens in `known` [N,M] where it is `real` made less likely."""
+    rows = jnp.arange(len(logits))[:, None]
+    beyond = jnp.where(real, known, logits.shape[1])  # an index that is dropped
+    occurred = jnp.zeros(logits.shape, bool).at[rows, beyond].set(True, mode="drop")
+    lower = jnp.where(logits > 0, logits / penalty, logits * penalty)
+    return jnp.where(occurred, lower, logits)
+
+
+def without_repeats(
+    logits: jax.Array, known: jax.Array, real: jax.Array, t: jax.Array, n: int, room: int
+) -> jax.Array:
+    """Logits [N,V] with those that would complete an n-gram of `known` [N,M] a second time -inf.
+
+    The tokens that are real lie side by side and end `room - t` columns before the end.
+    """
+    width = known.shape[1]
+    if n > width:
+        return logits
+    end = width - room + t  # the column that is written next
+    starts = width - n + 1
+    same = jnp.stack([real[:, n - 1 :]] + [real[:, i : i + starts] for i in range(n - 1)]).all(0)
+    for i in range(n - 1):  # are the n - 1 tokens from each column on the last n - 1?
+        place = end - (n - 1) + i
+        last = jnp.take(known, jnp.maximum(place, 0), axis=1)[:, None]
+        here = jnp.take(real, jnp.maximum(place, 0), axis=1)[:, None] & (place >= 0)
+        same &= here & (known[:, i : i + starts] == last)
+    rows = jnp.arange(len(logits))[:, None]
+    completes = jnp.where(same, known[:, n - 1 :], logits.shape[1])
+    return logits.at[rows, completes].set(NEVER, mode="drop")

@@ -1,0 +1,110 @@
+"""Rules on what may be written next, against plain loops over lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab.data.vocabulary import Special
+from attnlab.decoding import beam_search, greedy, sample
+from attnlab.decoding.rules import Rules
+from attnlab.decoding.sampling import keep_likely
+
+PAD, BOS, EOS = 0, 1, 2
+LENGTH = 12
+
+
+def ruled(
+    logits: np.ndarray, past: Sequence[int], penalty: float = 1.0, n: int = 0, least: int = 0
+) -> np.ndarray:
+    """Logits [V] after the tokens `past`, by the words of the module's docstring."""
+    found = logits.astype(np.float64).copy()
+    written = len(past)
+    if written < least:
+        found[EOS] = -np.inf
+    for token in set(past):
+        found[token] = found[token] / penalty if found[token] > 0 else found[token] * penalty
+    grams = {tuple(past[i : i + n]) for i in range(len(past) - n + 1)} if n else set()
+    for token in range(len(logits)):
+        if token != EOS and n and (*past[len(past) - n + 1 :], token) in grams:
+            found[token] = -np.inf
+    return found
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+@pytest.mark.parametrize("penalty", [1.0, 1.7])
+def test_equal_a_plain_loop(n: int, penalty: float) -> None:
+    """Rows with beginnings of 0 to 5 tokens, at every step; few different tokens, so that all
+    repeat.
+    """
+    rng = np.random.default_rng(1)
+    lengths, vocabulary = [0, 1, 3, 5], 6
+    prompts = [rng.integers(3, vocabulary, size) for size in lengths]
+    prompt = np.array([[*one, *[PAD] * (5 - len(one))] for one in prompts], np.int32)
+    tokens = rng.integers(3, vocabulary, (len(lengths), LENGTH)).astype(np.int32)
+    logits = rng.normal(size=(len(lengths), vocabulary)).astype(np.float32)
+    rules = Rules(repetition_penalty=penalty, no_repeat_ngram=n, prompt=jnp.asarray(prompt))
+    apply = jax.jit(lambda *now: rules(*now))
+    for t in range(LENGTH):
+        later = np.where(np.arange(LENGTH) < t, tokens, PAD)
+        found = np.asarray(apply(jnp.asarray(logits), jnp.asarray(later), jnp.int32(t)))
+        for row, one in enumerate(prompts):
+            past = [*one.tolist(), *tokens[row, :t].tolist()]
+            np.testing.assert_allclose(
+                found[row], ruled(logits[row], past, penalty, n), rtol=1e-6, err_msg=f"{t} {row}"
+            )
+
+
+def test_the_end_is_what_is_left() -> None:
+    """Every token has occurred, and the end is held: it is written all the same."""
+    rules = Rules(min_length=9, no_repeat_ngram=1)
+    tokens = jnp.array([[3, 4, PAD]])
+    logits = jnp.array([[-jnp.inf, -jnp.inf, 0.5, 1.0, 2.0]])
+    assert rules(logits, tokens, jnp.int32(2)).argmax() == EOS
+    assert rules(logits, tokens, jnp.int32(1)).argmax() == 4
+
+
+def test_other_special_ids() -> None:
+    """A vocabulary with its padding at the end: what is padding is no token that has occurred."""
+    special = Special(pad=4, bos=3, eos=0, unk=None)
+    rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[1, 4]]), special=special)
+    found = np.asarray(rules(jnp.zeros((1, 5)), jnp.full((1, 3), 4), jnp.int32(0)))
+    assert np.isfinite(found[0]).tolist() == [True, False, True, True, True]
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_no_method_repeats(run: Any, endless_model: Any, method: str) -> None:
+    """No bigram twice in what any method writes, while without the rule some are; probabilities
+    stay the model's.
+    """
+    sentences = [0, 1, 2, 3]
+    how: dict[str, Any] = {"max_length": 8}
+    search: Any = {"greedy": greedy, "beam": beam_search, "sample": sample}[method]
+    how |= {"beam": {"beam": 3}, "sample": {"key": jax.random.key(0), "n": 2}}.get(method, {})
+
+    def repeats(tokens: np.ndarray) -> int:
+        pairs = [tuple(tokens[i : i + 2]) for i in range(len(tokens) - 1)]
+        return len(pairs) - len(set(pairs))
+
+    free = run(search, endless_model, sentences, **how)
+    held = run(search, endless_model, sentences, rules=Rules(no_repeat_ngram=2), **how)
+    assert sum(repeats(one) for one in np.asarray(free.tokens[:, 0])) > 0
+    for row, sentence in enumerate(sentences):
+        tokens = np.asarray(held.tokens[row, 0])[: held.lengths[row, 0]]
+        assert repeats(tokens) == 0
+        log_prob = endless_model.rescored(sentence, tokens.tolist())[0]
+        assert held.log_probs[row, 0] == pytest.approx(log_prob, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("share", "ids"), [(0.0, [0, 1, 2, 3]), (0.2, [0, 2, 3]), (0.5, [0, 3]), (1.0, [3])]
+)
+def test_tokens_that_are_likely_enough(share: float, ids: list[int]) -> None:
+    logits = jnp.log(jnp.array([[0.3, 0.05, 0.15, 0.5]]))
+    assert np.flatnonzero(np.isfinite(np.asarray(keep_likely(logits, share))[0])).tolist() == ids

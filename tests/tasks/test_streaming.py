@@ -1,0 +1,99 @@
+"""Texts that are shown while they are written, texts that end answers, and beginnings read in
+pieces: none of them changes what is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.data.vocabulary import BOS, PAD
+from attnlab.decoding.settings import Settings, validate
+from attnlab.errors import UserError
+from attnlab.tasks.decoders import continuing, ending
+from tests.tasks.tiny_language import APART, drawn, load
+
+LINES = ["ab", "c", "defgab"]
+GREEDY = ["decoding.method=greedy", "decoding.max_ratio=0.0", "decoding.max_extra=12"]
+SAMPLE = ["decoding.method=sample", *GREEDY[1:], "decoding.seed=3"]
+
+
+def shown(task: Any, params: Any, line: str, index: int) -> str:
+    *_, last = task.streamed(params, line, index)
+    return str(last)
+
+
+@pytest.mark.parametrize("how", [GREEDY, SAMPLE])
+def test_what_is_streamed_is_what_is_answered(how: list[str]) -> None:
+    """Every line, with the draws of its own place; and texts only grow."""
+    task = load(*APART, *how)
+    params = drawn(task)
+    answers = [best[0].text for best in task.respond(params, LINES)]
+    assert [shown(task, params, line, n) for n, line in enumerate(LINES)] == answers
+    every = list(task.streamed(params, LINES[0], 0))
+    assert len(every) > 3
+    assert all(later.startswith(one) for one, later in zip(every, every[1:], strict=False))
+
+
+def test_a_text_that_ends_answers() -> None:
+    """The answer is what it was, up to the first of the texts; one in the beginning counts not."""
+    task = load(*APART, *GREEDY)
+    params = drawn(task)
+    whole = [best[0].text for best in task.respond(params, LINES)]
+    stop = whole[0][len(LINES[0]) + 2 :][:2]
+    held = load(*APART, *GREEDY, f"decoding.stop=('{stop}','zz')")
+    for line, before, (best,) in zip(LINES, whole, held.respond(params, LINES), strict=True):
+        place = before.find(stop, len(line))
+        assert best.text == (before if place < 0 else before[:place])
+    assert any(
+        best[0].text != one for best, one in zip(held.respond(params, LINES), whole, strict=True)
+    )
+
+
+@pytest.mark.parametrize("method", ["greedy", "sample"])
+def test_it_stops_there(method: str) -> None:
+    """Not at the limit: no more than the tokens of one piece are written after the text that ends
+    an answer.
+    """
+    task = load(*APART)
+    params = drawn(task)
+    settings = Settings(method=method, max_ratio=0.0, max_extra=200, min_length=200, stop=("x",))
+    looks: list[int] = []
+
+    def ended(ids: np.ndarray) -> bool:
+        looks.append(len(ids))
+        return len(ids) >= 20
+
+    source = {"source": np.array([[BOS, 4], [BOS, PAD]], np.int32)}
+    found = continuing(task.system, settings, ended=ended)(params, [(np.array([0, 1]), source)])
+    assert [len(best[0].tokens) for best in found] == [32, 32]
+    assert looks == [16, 16, 32, 32]
+    assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Settings(), str) is None
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 5])
+def test_a_beginning_in_pieces(piece: int) -> None:
+    """Rows whose beginnings end in different pieces: the same as read at once."""
+    task = load(*APART)
+    params = drawn(task)
+    source = np.array([[BOS, 4, 5, 6, 7], [BOS, 4, PAD, PAD, PAD], [BOS, 6, 6, PAD, PAD]], np.int32)
+    found = []
+    for size in (piece, 64):
+        settings = Settings(method="greedy", max_ratio=0.0, max_extra=4, prefill=size)
+        batch = (np.arange(3), {"source": source})
+        found.append(continuing(task.system, settings)(params, [batch]))
+    for (one,), (other,) in zip(*found, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=1e-5)
+
+
+def test_what_is_refused() -> None:
+    task = load(*APART, 'decoding.method=beam')
+    with pytest.raises(UserError, match="decoding.method to 'greedy' or 'sample'"):
+        next(iter(task.streamed(drawn(task), "ab", 0)))
+    with pytest.raises(UserError, match="decoding.stop: an empty text"):
+        validate({"stop": ("",)})
+    with pytest.raises(UserError, match="repetition_penalty=1.5 goes with method"):
+        validate({"repetition_penalty": 1.5})
