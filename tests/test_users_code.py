@@ -196,10 +196,7 @@ MECHANISMS = {
     ),
     "no reading": (
         {"read": "return query"},
-        (
-            "Own (own.py:6): read gave something of type JaxprTracer, expected a"
-            " attnlab.attention.protocol.Reading"
-        ),
+        ("Own (own.py:6): read gave an array, expected a attnlab.attention.protocol.Reading"),
     ),
 }
 

@@ -55,7 +55,12 @@ def sample(
     """
     state, memory = repeat_rows((state, memory), rows, n)
     keys = jax.random.split(key, rows) if jnp.ndim(key) == 0 else key
-    how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    how: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+    }
     choose = drawing(keys, n, **how)
     limits = jnp.repeat(length_limits(limits, rows, max_length), n)
     shape: dict[str, Any] = {"rows": rows * n, "max_length": max_length}

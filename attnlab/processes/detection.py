@@ -176,6 +176,8 @@ def _filled(known: Known, hint: Hint, asked: bool) -> Known:
     except (
         Exception
     ) as error:  # a service that gives no answer: anything from KeyError to an HTTP library's own
+        if hint.launcher == "mpirun" and not asked:
+            return known  # newer versions of JAX need mpi4py; what mpirun itself says is in `known`
         reason = f"JAX cannot find the other processes ({type(error).__name__}: {error})"
         if asked or hint.launcher != "tpu":
             raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error

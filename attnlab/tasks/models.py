@@ -88,8 +88,7 @@ def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: A
     where = f"mechanism {type(module).__name__}{source(type(module))}: read gave"
     if not isinstance(result, Reading):
         raise UserError(
-            f"{where} something of type {type(result).__name__}, expected a"
-            f" {Reading.__module__}.{Reading.__name__}"
+            f"{where} {_kind(result)}, expected a {Reading.__module__}.{Reading.__name__}"
         )
     wanted, found = (*query.shape[:-1], module.width), getattr(result.context, "shape", None)
     if found != wanted:
@@ -98,6 +97,11 @@ def _checked_look(method: Callable[..., Any], args: Any, kwargs: Any, context: A
             " `width` as the last axis"
         )
     return result
+
+
+def _kind(result: Any) -> str:
+    """What a result is; a tracer is an array to those who write modules."""
+    return "an array" if isinstance(result, jax.Array) else f"a {type(result).__name__}"
 
 
 def _fitting(base: type[System]) -> str:

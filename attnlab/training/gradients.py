@@ -108,7 +108,7 @@ def _results(equation: Any, known: list[bool]) -> list[bool]:
     if name == "optimization_barrier":
         return known
     if name == "scan":
-        return _scan(known, **params)
+        return _scan(equation, known)
     if name == "while":
         consts, body = known[params["cond_nconsts"] :], params["body_nconsts"]
         return _settled(
@@ -128,20 +128,23 @@ def _results(equation: Any, known: list[bool]) -> list[bool]:
     return _closed(inner, known) if same else [False] * several
 
 
-def _scan(
-    known: list[bool], *, jaxpr: Any, num_consts: int, num_carry: int, **_: Any
-) -> list[bool]:
-    consts, carry, rows = (
-        known[:num_consts],
-        known[num_consts : num_consts + num_carry],
-        known[num_consts + num_carry :],
-    )
+def _scan(equation: Any, known: list[bool]) -> list[bool]:
+    """Of a scan. Versions of JAX differ in how they say what is carried, but what goes from row to
+    row always has one axis more outside of the body than in it.
+    """
+    program = equation.params["jaxpr"]
+    inner = getattr(program, "jaxpr", program)
+    outside, inside = ([one.aval for one in each.invars] for each in (equation, inner))
+    rows = sum(one.ndim > other.ndim for one, other in zip(outside, inside, strict=True))
+    pairs = zip(equation.outvars, inner.outvars, strict=True)
+    carried = sum(one.aval.ndim == other.aval.ndim for one, other in pairs)
+    consts = len(known) - rows - carried
 
     def body(carry: list[bool]) -> list[bool]:
-        return _closed(jaxpr, [*consts, *carry, *rows])
+        return _closed(program, [*known[:consts], *carry, *known[consts + carried :]])
 
-    carry = _settled(lambda one: body(one)[:num_carry], carry)
-    return [*carry, *body(carry)[num_carry:]]
+    carry = _settled(lambda one: body(one)[:carried], known[consts : consts + carried])
+    return [*carry, *body(carry)[carried:]]
 
 
 def _settled(body: Callable[[list[bool]], list[bool]], carry: list[bool]) -> list[bool]:

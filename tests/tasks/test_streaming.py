@@ -4,6 +4,7 @@ pieces: none of them changes what is written.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_what_is_streamed_is_what_is_answered(how: list[str]) -> None:
     assert [shown(task, params, line, n) for n, line in enumerate(LINES)] == answers
     every = list(task.streamed(params, LINES[0], 0))
     assert len(every) > 3
-    assert all(later.startswith(one) for one, later in zip(every, every[1:], strict=False))
+    assert all(later.startswith(one) for one, later in itertools.pairwise(every))
 
 
 def test_a_text_that_ends_answers() -> None:
@@ -90,7 +91,7 @@ def test_a_beginning_in_pieces(piece: int) -> None:
 
 
 def test_what_is_refused() -> None:
-    task = load(*APART, 'decoding.method=beam')
+    task = load(*APART, "decoding.method=beam")
     with pytest.raises(UserError, match="decoding.method to 'greedy' or 'sample'"):
         next(iter(task.streamed(drawn(task), "ab", 0)))
     with pytest.raises(UserError, match="decoding.stop: an empty text"):
