@@ -82,7 +82,7 @@ REFUSED = {
             "system.attention.looks=single",
             "system.attention.looks.score=location",
         ),
-        r"looks.score: Location looks at positions",
+        r"looks.score: Location depends on positions",
     ),
     "cells that are projected at every step": (
         (
@@ -92,17 +92,17 @@ REFUSED = {
             "system.attention.positions=alibi",
         ),
         (
-            r"system.attention=multihead: MultiHead does not support values as they are \(it"
-            r" projects them\); choose 'single'"
+            r"system.attention=multihead: MultiHead does not support unprojected values;"
+            r" choose 'single'"
         ),
     ),
     "cells that are projected while a text is classified": (
         ("classification.py:lstmn_classifier", "system.attention=gated"),
-        r"system.attention=gated: Gated does not support values as they are",
+        r"system.attention=gated: Gated does not support unprojected values",
     ),
     "cells that are projected in either of two texts": (
         ("inference.py:lstmn_pair", "system.fusion=shallow", "system.attention=multihead"),
-        r"system.attention=multihead: MultiHead does not support values as they are",
+        r"system.attention=multihead: MultiHead does not support unprojected values",
     ),
     "distances from a slot that stands nowhere": (
         (

@@ -1,7 +1,7 @@
 """Attention mechanisms: one protocol (`remember`, `read`, `extend`), one table of names.
 
-A new mechanism is one file and one line here; a mechanism outside the package needs no line at all:
-a config may name it by its dotted path, `my_package.my_file:MyAttention`.
+A new mechanism is one file and one line here. A mechanism outside the package needs no line: a
+config names it by its dotted path, `my_package.my_file:MyAttention`.
 """
 
 from attnlab.config.registry import Table

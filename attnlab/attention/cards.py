@@ -1,5 +1,5 @@
-"""What a component declares about itself: where it comes from (`Card`), and what it costs (`Cost`),
-composed as the component is.
+"""What a component declares about itself: its source (`Card`) and its cost (`Cost`). The cost of a
+component is the sum of the costs of its parts.
 
 Costs are those of one sequence, one forward pass, every key visible, no dropout, the plain kernel,
 float32. FLOPs count
@@ -10,9 +10,9 @@ float32. FLOPs count
     a sort of n numbers, their running sums              n log2 n, 2 n
 
 A softmax thus costs 5 for each pair and head: largest, difference, exponential, sum, quotient; a
-norm 3 to 7 and a rotation 3 for each number. Left out is what is one operation for each number of a
-query, key or context (biases, scales, gates, residual sums), and what is no arithmetic: comparing,
-selecting, masks, moving data, indices. Axis letters: Tq queries, Tk keys, H heads, K key heads, D
+norm 3 to 7 and a rotation 3 for each number. Not counted: one operation for each number of a query,
+key or context (biases, scales, gates, residual sums), and what is no arithmetic (comparing,
+selecting, masks, moving data, indices). Axis letters: Tq queries, Tk keys, H heads, K key heads, D
 head width, d width of the context, dq/ds widths of query and source.
 """
 
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from attnlab.config.registry import made
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-FLOAT = 4  # bytes of a number a memory keeps; half of it in bfloat16
+FLOAT = 4  # bytes of a number in a memory, float32; bfloat16 has half of it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Card:
     component.
 
     Attributes:
-      family: what it belongs to, in one or two words.
+      family: its family, in one or two words.
       year: of the source.
       source: authors, short title, where it appeared.
       time: operations as a sum of products of the letters above ("T^2 d + T d^2"; T for Tq = Tk, D
         of one head), others named in the component's docstring; "" where there is nothing to say.
-      state: numbers kept for a sequence of T, in the same form.
+      state: how many numbers are kept for a sequence of T tokens, in the same form.
     """
 
     family: str
@@ -74,14 +74,14 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """What scores, alignments and position schemes meet in one look of a mechanism at one sequence.
+    """The sizes of one look of a mechanism at one sequence.
 
     Attributes:
       queries, keys: Tq and Tk.
       heads, key_heads: H and K.
       query_width, key_width, value_width: of one head.
-      value_heads: heads of the weights that values are summed with.
-      width: dq, of the queries as the mechanism got them.
+      value_heads: heads that values are summed over.
+      width: dq, of the queries before projection.
     """
 
     queries: int
@@ -101,7 +101,7 @@ class Sizes:
 
 
 def carrying(card: Card) -> Callable[[Function], Function]:
-    """A decorator for components that are functions: gives them their card."""
+    """A decorator that gives a component that is a function its card."""
 
     def decorate(function: Function) -> Function:
         function.card = card  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ def memory(slots: int, numbers: int) -> Cost:
 
 
 def of_parts(mechanism: Any, at: Sizes) -> Cost:
-    """The scores, alignments and position schemes of a mechanism, whichever it has."""
+    """The cost of the score, alignment and position scheme of a mechanism, as far as it has them."""
     fields = [field for field in ("score", "alignment", "positions") if field in mechanism.parts]
     return sum(
         (

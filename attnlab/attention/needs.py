@@ -1,5 +1,5 @@
-"""What a system asks of the attention mechanism in one of its slots, compared with what the
-mechanism and its parts declare when the config is checked.
+"""What a system requires of the attention mechanism in one of its slots. When the config is
+checked, this is compared with what the mechanism and its parts declare.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from attnlab.attention.visibility import Causal, Everything, Rule
 from attnlab.config.registry import Table, kind, made
 from attnlab.errors import UserError
 
-_SUMS: Mapping[Rows, str] = {
-    "one": "one",
-    "at most one": "at most one",
-    "any": "anything",
-}  # the stricter the earlier; as messages say it
+# what weights sum to, in the words of the messages; the strictest first
+_SUMS: Mapping[Rows, str] = {"one": "one", "at most one": "at most one", "any": "anything"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """What a system asks of the mechanism in one of its slots; same words as `Capabilities`.
+    """What a system requires of the mechanism in one of its slots; same words as `Capabilities`.
 
-    `stepwise`: queries come one by one, at least in decoding, so that no weight may depend on the
-    queries before, but for `so_far`. `heads`: how many heads the rule tells apart, 1 for none. `places`: what
-    is known of where tokens stand: how far from the "first" one; "trees" too, of dependencies; or
-    only how far apart query and key are, for the memory is "adrift". `values`: keys and values come
-    apart; "unprojected": and the context has to be a sum of the values as they are handed over,
-    with weights that sum to at most one. `so_far`: the system hands every look what the look before
-    it left, so that with `stepwise` a weight may depend on earlier queries after all. `mixes`: the system
-    calls `begin` and `mix` alone, so that a mixer that cannot look at another sequence will do.
-    `weights`: the system reads with `weights=True`;
-    "distribution": and takes them for probabilities, so that they have to sum to one.
+    Attributes:
+      stepwise: queries come one by one, at least in decoding, so no weight may depend on earlier
+        queries, except through `so_far`.
+      so_far: the system passes `so_far` from each look to the next, so that a weight may depend on
+        earlier queries.
+      heads: how many heads the rule distinguishes, 1 for none.
+      values: keys and values are two arrays; "unprojected": also, the context must be a sum of the
+        values that are passed in, with weights that sum to at most one.
+      places: what is known about positions: the distance from the "first" token; dependency "trees"
+        too; or, for a memory that is "adrift", only the distance of query and key.
+      weights: the system reads with `weights=True`; "distribution": it also needs weights that sum
+        to one.
+      mixes: the system only calls `begin` and `mix`, so any mixer works.
     """
 
     role: Literal["self", "cross"]
@@ -58,7 +58,7 @@ class Need:
     mixes: bool = False
 
     def under(self, rule: Rule) -> Need:
-        """This need where the slot has the visibility `rule` besides."""
+        """This need in a slot that also has the visibility `rule`."""
         if isinstance(rule, Everything):
             return self
         at = jax.ShapeDtypeStruct((1,), jnp.int32)
@@ -69,30 +69,55 @@ class Need:
         )
 
     def check(self, mechanism: type, where: str, chosen: Mapping[str, Any] | None = None) -> None:
-        """Raise `UserError` naming mechanism, request and what would work, if the mechanism does
-        not declare it.
+        """Raise `UserError` if the mechanism cannot do what this slot requires. The message names
+        the mechanism, what it lacks and what to choose.
 
         Args:
           mechanism: the class.
-          where: the slot's place in the config.
-          chosen: fields of the mechanism that are set; its parts must go together, and with the
-            slot.
+          where: the path of the slot in the config.
+          chosen: fields of the mechanism that the config sets; its parts must fit each other and
+            the slot.
         """
         if not self.mixes and not issubclass(mechanism, Attention):
             raise UserError(
-                f"{where}: {mechanism.__name__} mixes a sequence, but cannot look at what is handed"
-                " to it; choose 'multihead' or another attention"
+                f"{where}: {mechanism.__name__} mixes a sequence, but cannot attend to another one;"
+                " choose 'multihead' or another attention"
             )
-        can: Capabilities = mechanism.capabilities  # type: ignore[attr-defined]
-        heads = (chosen or {}).get("heads", getattr(mechanism, "heads", 1))
-        asked = [
+        chosen = chosen or {}
+        heads = chosen.get("heads", getattr(mechanism, "heads", 1))
+        for granted, request, instead in self._compared(mechanism, heads):
+            if not granted:
+                raise UserError(
+                    f"{where}: {mechanism.__name__} does not support {request}; {instead}"
+                )
+        parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
+        of = {
+            name: made(table, chosen.get(name, getattr(mechanism, name)))
+            for name, table in parts.items()
+        }
+        for name, table in parts.items():
+            if table.kind == "mechanism":  # an attention inside this one
+                self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
+        _check_parts(mechanism, of, self, where)
+        kernel = chosen.get("kernel", getattr(mechanism, "kernel", "auto"))
+        _check_kernel(mechanism, kernel, of, f"{where}.kernel")
+        if self.weights and not KERNELS.resolve(kernel).weighs:
+            raise UserError(f"{where}.kernel: kernel {kernel!r} {WEIGHTLESS}")
+        if self.weights == "distribution" or self.values == "unprojected":
+            most: Rows = "one" if self.weights == "distribution" else "at most one"
+            _check_rows(mechanism(width=1, **chosen, parent=None).rows(), most, mechanism, where)
+
+    def _compared(self, mechanism: Any, heads: int) -> list[tuple[bool, str, str]]:
+        """For every requirement: whether it is met, what it is, what to choose instead."""
+        can: Capabilities = mechanism.capabilities
+        return [
             (self.role in can.roles, f"the role {self.role!r}", f"it offers {_listed(can.roles)}"),
             (
                 self.direction in can.directions,
                 f"the direction {self.direction!r}",
                 f"it offers {_listed(can.directions)}",
             ),
-            (can.padding or not self.padding, "padding", "it wants sequences of one length"),
+            (can.padding or not self.padding, "padding", "it needs sequences of one length"),
             (can.cache or not self.cache, "cached decoding", "choose a mechanism with cache=True"),
             (
                 can.values or not self.values,
@@ -101,7 +126,7 @@ class Need:
             ),
             (
                 can.unprojected or self.values != "unprojected",
-                "values as they are (it projects them)",
+                "unprojected values",
                 "choose 'single'",
             ),
             (can.maps != "none" or not self.maps, "attention maps", "choose a mechanism with maps"),
@@ -122,52 +147,11 @@ class Need:
                 _lacking(mechanism),
             ),
         ]
-        for granted, request, instead in asked:
-            if not granted:
-                raise UserError(
-                    f"{where}: {mechanism.__name__} does not support {request}; {instead}"
-                )
-        parts: Mapping[str, Table] = getattr(mechanism, "parts", {})
-        of = {
-            name: made(table, (chosen or {}).get(name, getattr(mechanism, name)))
-            for name, table in parts.items()
-        }
-        for name in (
-            name for name, table in parts.items() if table.kind == "mechanism"
-        ):  # one that looks several times, say
-            self.check(kind(of[name]), f"{where}.{name}", getattr(of[name], "keywords", {}))
-        if "alignment" in of:
-            _check_alignment(mechanism, kind(of["alignment"]), self, f"{where}.alignment")
-        if "score" in of and of["score"](parent=None).looks_back:
-            _check_back(mechanism, kind(of["score"]), self, f"{where}.score")
-        if "score" in of and self.places == "adrift" and of["score"](parent=None).places:
-            name = kind(of["score"]).__name__
-            raise UserError(
-                f"{where}.score: {name} looks at positions, but here no position is known, only"
-                " distances are; choose 'additive'"
-            )
-        if "positions" in of and kind(of["positions"]).hooks:
-            _check_positions(mechanism, of, self.role, f"{where}.positions")
-            if kind(of["positions"]).trees and self.places != "trees":
-                name = kind(of["positions"]).__name__
-                raise UserError(
-                    f"{where}.positions: {name} wants dependency trees, which are not known here;"
-                    " choose 'shaw'"
-                )
-        kernel = (chosen or {}).get("kernel", getattr(mechanism, "kernel", "auto"))
-        _check_kernel(mechanism, kernel, of, f"{where}.kernel")
-        if self.weights and not KERNELS.resolve(kernel).weighs:
-            raise UserError(f"{where}.kernel: kernel {kernel!r} {WEIGHTLESS}")
-        if self.weights == "distribution" or self.values == "unprojected":
-            most: Rows = "one" if self.weights == "distribution" else "at most one"
-            _check_rows(
-                mechanism(width=1, **(chosen or {}), parent=None).rows(), most, mechanism, where
-            )
 
 
 def hands_out_weights(mechanism: Any) -> bool:
-    """Whether a class of mechanisms can be read with `weights=True`: its maps are exact, and its
-    `read` knows the argument.
+    """Whether a mechanism supports `read(..., weights=True)`: its maps are exact, and its `read`
+    has the argument.
     """
     known = (
         inspect.signature(mechanism.read).parameters.values() if hasattr(mechanism, "read") else ()
@@ -177,7 +161,7 @@ def hands_out_weights(mechanism: Any) -> bool:
 
 
 def _lacking(mechanism: Any) -> str:
-    """What a mechanism would have to be to hand out weights."""
+    """What a mechanism lacks to return weights."""
     maps = mechanism.capabilities.maps
     if maps != "exact":
         return f"its maps are {maps!r}, choose a mechanism whose maps are 'exact'"
@@ -188,7 +172,7 @@ def _lacking(mechanism: Any) -> str:
 
 
 def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
-    """Do the weights of a query sum to no more than this slot can use?"""
+    """Refuse weights whose sum is larger than this slot can use."""
     if list(_SUMS).index(found) > list(_SUMS).index(wanted):
         sums = (
             f"the weights of {mechanism.__name__} sum to {_SUMS[found]}, here they must sum to"
@@ -199,8 +183,30 @@ def _check_rows(found: Rows, wanted: Rows, mechanism: Any, where: str) -> None:
         )
 
 
+def _check_parts(mechanism: Any, of: Mapping[str, Any], need: Need, where: str) -> None:
+    """Refuse an alignment, score or position scheme that does not fit the others or this slot."""
+    if "alignment" in of:
+        _check_alignment(mechanism, kind(of["alignment"]), need, f"{where}.alignment")
+    if "score" in of:
+        score = of["score"](parent=None)
+        if score.looks_back:
+            _check_back(mechanism, type(score), need, f"{where}.score")
+        if need.places == "adrift" and score.places:
+            raise UserError(
+                f"{where}.score: {type(score).__name__} depends on positions, but only distances"
+                " are known here; choose 'additive'"
+            )
+    if "positions" in of and kind(of["positions"]).hooks:
+        _check_positions(mechanism, of, need.role, f"{where}.positions")
+        if kind(of["positions"]).trees and need.places != "trees":
+            raise UserError(
+                f"{where}.positions: {kind(of['positions']).__name__} needs dependency trees, which"
+                " are not known here; choose 'shaw'"
+            )
+
+
 def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> None:
-    """An alignment inside a mechanism: does it want what this slot cannot give?"""
+    """Refuse an alignment that needs something this slot does not provide."""
     name = alignment.__name__
     if alignment.form == "look" and need.stepwise and not need.so_far:
         raise UserError(
@@ -220,7 +226,9 @@ def _check_alignment(mechanism: Any, alignment: Any, need: Need, where: str) -> 
 
 
 def _check_back(mechanism: Any, score: type, need: Need, where: str) -> None:
-    """A score that looks back: does the mechanism carry on what it needs, and does the slot?"""
+    """Refuse a score that depends on earlier looks if the mechanism or the slot does not pass
+    `so_far` on.
+    """
     if not mechanism.capabilities.so_far:
         raise UserError(f"{where}: {mechanism.__name__}: {refusal(score)}")
     if need.stepwise and not need.so_far:
@@ -231,9 +239,7 @@ def _check_back(mechanism: Any, score: type, need: Need, where: str) -> None:
 
 
 def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str) -> None:
-    """A kernel inside a mechanism: does the mechanism leave it the weights, and can it make those
-    of the alignment?
-    """
+    """Refuse a kernel that the mechanism does not support, or that cannot compute the alignment."""
     offered = frozenset(getattr(mechanism, "kernels", (kernel,)))
     if kernel not in offered:
         raise UserError(
@@ -248,8 +254,8 @@ def _check_kernel(mechanism: Any, kernel: str, of: Mapping[str, Any], where: str
 
 
 def _check_positions(mechanism: Any, of: Mapping[str, Any], role: str, where: str) -> None:
-    """A position scheme inside a mechanism: are its hooks offered, does the score let itself be
-    turned, is there one sequence?
+    """Refuse a position scheme whose hooks the mechanism lacks, that relates two sequences, or that
+    rotates queries and keys of a score that does not allow it.
     """
     scheme, offered = kind(of["positions"]), mechanism.capabilities.positions
     if "embedding" in scheme.hooks:

@@ -1,5 +1,5 @@
-"""The one signature every attention mechanism keeps, and the declaration of what it can do. What a
-system asks of it: `needs.py`.
+"""The signature that every attention mechanism has, and the base class of all of them. What a
+system requires of a mechanism: `needs.py`.
 
 Axis letters: B batch, Tq queries, Tk keys, H heads, d context width, dq/ds widths of query and
 source.
@@ -20,10 +20,9 @@ from attnlab.attention.mixer import Capabilities as Capabilities
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.view import CAUSAL, EVERYTHING, View, Where, known, standing
 
-# the variable collection to which systems put the auxiliary losses of their looks, while it is
-# mutable
+# the variable collection for the auxiliary losses of attention; written only while it is mutable
 LOSSES = "losses"
-# the variable collection that holds attention weights; making it mutable is the one switch for maps
+# the variable collection for attention weights; maps are recorded exactly while it is mutable
 MAPS = "maps"
 
 Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
@@ -31,14 +30,13 @@ Rows = Literal["one", "at most one", "any"]  # what weights sum to over the keys
 
 @flax.struct.dataclass
 class Memory:
-    """What is attended: whatever a mechanism precomputes from its source. Mechanisms add their own
-    arrays.
+    """What a mechanism precomputes from its source. Mechanisms add their own arrays.
 
     Attributes:
       valid: [B,Tk] bool, True at slots that hold a real token.
-      length: slots written so far, int32: [] where all rows have as many (Tk unless there is spare
-        capacity to `extend` into), [B] where each row has its own (`by_row`).
-      positions: `Where` the slots stand; None for from 0 on.
+      length: slots written so far, int32: [] if all rows have equally many (Tk, or fewer if there
+        is spare capacity for `extend`), [B] if the rows differ (`by_row`).
+      positions: the positions of the slots, see `Where`; None means 0, 1, 2, ...
     """
 
     valid: jax.Array
@@ -46,26 +44,26 @@ class Memory:
     positions: Where | None = flax.struct.field(kw_only=True, default=None)
 
     def by_row(self) -> Any:
-        """The same memory, whose rows may grow apart: padding at the end of a row takes up no slot,
-        now and in every piece to come, so that the next token of a row follows its own last one.
+        """The same memory with one length for each row. From now on padding at the end of a row
+        takes no slot, so the next token of a row follows the last real token of that row.
         """
         last = jnp.where(self.valid, jnp.arange(1, self.valid.shape[1] + 1, dtype=jnp.int32), 0)
         length = last.max(axis=1, initial=0)
         return self.replace(length=length)  # type: ignore[attr-defined]
 
     def following(self, steps: int) -> jax.Array:
-        """Positions of the next `steps` tokens, int32 [steps], or [B,steps] where rows differ.
+        """Positions of the next `steps` tokens, int32 [steps], or [B,steps] if rows differ.
 
         Raises:
-          ValueError: the slots have positions of their own, so that none follows.
+          ValueError: each slot has a position of its own, so the next position is unknown.
         """
         self._grows()
         first = 0 if self.positions is None else self.positions
         return standing(first + self.length, steps)
 
     def appended(self, valid: jax.Array | None, **arrays: jax.Array) -> Any:
-        """With arrays [B,n,t,...], by field name, written behind what is there, and `valid` [B,t]
-        (None: all real) beside them. The caller keeps `length + t <= capacity`.
+        """This memory with arrays [B,n,t,...] (by field name) and `valid` [B,t] (None: all real)
+        written to the next t slots. The caller guarantees `length + t <= capacity`.
 
         Raises:
           ValueError: as of `following`.
@@ -91,7 +89,7 @@ class Memory:
             )
 
     def _appended_by_row(self, real: jax.Array, arrays: dict[str, jax.Array]) -> Any:
-        """`appended` where each row has a length of its own; padding goes nowhere."""
+        """`appended` if each row has a length of its own; padding is not written."""
         slots = self.valid.shape[1]
         at = jnp.where(real, self.length[:, None] + jnp.arange(real.shape[1]), slots)
         put = jax.vmap(lambda old, at, new: old.at[:, at].set(new.astype(old.dtype), mode="drop"))
@@ -109,12 +107,12 @@ class Reading:
 
     Attributes:
       context: [B,Tq,d].
-      weights: [B,H,Tq,Tk] float32, before dropout, where they are asked for or maps are being
+      weights: [B,H,Tq,Tk] float32, before dropout, if they were requested or maps are being
         collected, else None. They have gradients. See `Attention.capture`.
-      losses: auxiliary losses by name, [B,Tq] each: what every query adds, so that padding can be
+      losses: auxiliary losses by name, [B,Tq] each: one number per query, so that padding can be
         left out of the sum.
-      so_far: what the next look at this memory gets, a tree of arrays that lead with B; None where
-        no look depends on those before.
+      so_far: the state for the next look at this memory, a tree of arrays with leading axis B; None
+        if no look depends on earlier ones.
     """
 
     context: jax.Array
@@ -125,8 +123,8 @@ class Reading:
 
 @flax.struct.dataclass
 class Mixed:
-    """The state of an attention that mixes a sequence: the memory of its tokens, and what its looks
-    leave to the next.
+    """The state of an attention that mixes a sequence: the memory of its tokens, and
+    `Reading.so_far`.
     """
 
     memory: Any
@@ -134,12 +132,12 @@ class Mixed:
 
 
 class Attention(Mixer):
-    """Base of every mechanism, a mixer that can also look at another sequence; its fields are its
+    """Base of every mechanism: a mixer that can also attend to another sequence. Its fields are its
     whole configuration.
 
     A subclass declares `capabilities` and implements `remember`, `read` and, if it declares a
-    cache, `extend`. Its `card` says where it comes from and `cost` what it costs. Dropout is on
-    exactly when the caller passes a "dropout" random stream.
+    cache, `extend`. Its `card` names its source, and `cost` counts its FLOPs and bytes. Dropout is
+    on exactly if the caller passes a "dropout" random stream.
 
     Attributes:
       width: d, the width of the context; the system that uses the mechanism sets it, not the
@@ -153,18 +151,18 @@ class Attention(Mixer):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> Any:
-        """Project a source once: to a `Memory`, every array of it with leading axis B but for
-        those numbers that all rows share.
+        """Project a source once to a `Memory`. Every array of it has leading axis B, except numbers
+        that all rows share.
 
         Args:
           source: [B,Tk,ds].
           valid: [B,Tk] bool, True at real tokens; None means all are.
-          capacity: slots to reserve (>= Tk) so that the memory can be extended; None means exactly
+          capacity: slots to reserve (>= Tk), so that the memory can be extended; None means exactly
             Tk.
-          positions: `Where` the tokens stand: of a part of a sequence, not from 0. A mechanism
-            whose `remember` lacks the argument does for all that begins at 0.
+          positions: see `Where`; not 0 for a part of a sequence. A mechanism without this argument
+            works for sequences that begin at 0.
         """
-        raise NotImplementedError
+        return self.remember_pairs(source, source, valid, capacity, **at(positions))
 
     def read(
         self,
@@ -174,41 +172,40 @@ class Attention(Mixer):
         weights: bool = False,
         so_far: Any = None,
     ) -> Reading:
-        """Attend from query [B,Tq,dq] to a memory. The last query stands at the memory's last
-        written slot, unless the view has positions. `view.onto(memory, query)` is all there is to
-        know of who sees whom.
+        """Attend from query [B,Tq,dq] to a memory. The last query has the position of the last
+        written slot, unless the view has positions. `view.onto(memory, query)` says which query may
+        see which key.
 
-        `weights`: hand out the weights too, whether or not maps are being collected; a slot that
-        wants them says so in its `Need`. A mechanism whose `read` lacks the argument does wherever
-        they are not asked for.
+        `weights`: return the weights too, even if no maps are being collected. A slot that uses
+          them says so in its `Need`. A mechanism without this argument works in all other slots.
 
-        `so_far`: the `so_far` of the reading before, or `no_looks(memory)`; None for the first look
-        at this memory. Only mechanisms that declare it need the argument.
+        `so_far`: the `so_far` of the previous reading; `no_looks(memory)` or None for the first
+          look at this memory. Only mechanisms that declare `so_far` need this argument.
         """
         raise NotImplementedError
 
     def no_looks(self, memory: Any) -> Any:
-        """The `so_far` before the first look at a memory; it has the structure and the shapes of
-        every later one. None where no look depends on those before.
+        """The `so_far` before the first look at a memory. It has the structure and the shapes of
+        every later one. None if no look depends on earlier ones.
         """
         return None
 
     def extend(self, memory: Any, source: jax.Array, valid: jax.Array | None = None) -> Any:
-        """Append source [B,t,ds] to a memory with spare capacity; the caller keeps `length + t <=
-        capacity`.
+        """Append source [B,t,ds] to a memory with spare capacity; the caller guarantees `length + t
+        <= capacity`.
         """
-        raise NotImplementedError
+        return self.extend_pairs(memory, source, source, valid)
 
     def begin(self, rows: int, room: int, dtype: Any) -> Mixed:
-        """See `Mixer.begin`: an empty memory with this room."""
+        """See `Mixer.begin`: an empty memory with `room` slots."""
         memory = self.remember(jnp.zeros((rows, 0, self.width), dtype), capacity=room)
         return Mixed(memory, self.no_looks(memory))
 
     def mix(
         self, x: jax.Array, view: View = CAUSAL, state: Mixed | None = None
     ) -> tuple[jax.Array, Mixed]:
-        """See `Mixer.mix`: `extend`, then `read`. The losses of the look go to the collection
-        "losses" while that is mutable and no parameters are made.
+        """See `Mixer.mix`: `extend`, then `read`. The auxiliary losses go to the collection
+        "losses" while that is mutable, but not during initialization.
         """
         grown, so_far = (None, None) if state is None else (state.memory, state.so_far)
         valid = view.valid
@@ -226,9 +223,7 @@ class Attention(Mixer):
         capacity: int | None = None,
         positions: Where = 0,
     ) -> Any:
-        """As `remember`, where slot j is found by keys[:, j] and gives values[:, j]: keys
-        [B,Tk,dk], values [B,Tk,dv].
-        """
+        """As `remember`, but keys [B,Tk,dk] and values [B,Tk,dv] are computed from two arrays."""
         raise NotImplementedError
 
     def extend_pairs(
@@ -250,22 +245,22 @@ class Attention(Mixer):
 
     @nn.nowrap
     def rows(self) -> Rows:
-        """What a row of weights sums to, where anything may be seen; an analysis that wants a
-        distribution asks here.
+        """What the weights of a query sum to if it may see at least one key. An analysis that needs
+        a distribution checks this.
         """
         return "one"
 
     @nn.nowrap
     def side_by_side(self) -> int:
-        """How many vectors as wide as the source a context is put together from, unmixed; 1 for one
-        mixed vector of any width.
+        """How many vectors of the width of the source the context concatenates; 1 for one vector of
+        any width.
         """
         return 1
 
     @nn.nowrap
     def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
-        """What `remember` and `read` cost with one sequence, counted as `cards` says; without
-        queries what `remember` costs.
+        """The cost of `remember` and `read` for one sequence, counted as `cards` says; with no
+        queries the cost of `remember`.
 
         A step of decoding at position t costs cost(1, t, ...).flops - cost(0, t - 1, ...).flops.
 
@@ -278,14 +273,13 @@ class Attention(Mixer):
     def capture(
         self, weights: jax.Array | None, memory: Memory | None = None, asked: bool = False
     ) -> jax.Array | None:
-        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected; return
-        them then, or if asked for, else None.
+        """Record weights [B,H,Tq,Tk] under this module's name if maps are being collected. Return
+        them if maps are being collected or `asked` is true, else None.
 
-        Of a map, slots of `memory` that nothing was written to are left out. In a program that
-        takes the memory as an argument its length is not known: there they stay, with weight 0, and
-        the holder of the result cuts it, `weights[..., :length]`. Weights that are asked for have
-        all slots, so that their shape does not depend on that. While parameters are made nothing is
-        recorded.
+        A map leaves out the empty slots of `memory`. If the memory is an argument of a compiled
+        program, its length is not known: the empty slots then stay, with weight 0, and the caller
+        cuts them off, `weights[..., :length]`. Requested weights always have all slots, so that
+        their shape is fixed. During initialization nothing is recorded.
         """
         collected = not self.is_initializing() and self.is_mutable_collection(MAPS)
         if weights is None or not (collected or asked):
@@ -300,16 +294,16 @@ class Attention(Mixer):
 
 
 def asking(weights: bool, so_far: Any = None) -> dict[str, Any]:
-    """Arguments of a `read` that asks for weights and goes on from earlier looks, or none at all,
-    which mechanisms that know no such arguments understand too.
+    """Keyword arguments of `read` that differ from its defaults. Mechanisms without these arguments
+    can so be called too.
     """
     asked: dict[str, Any] = {"weights": True} if weights else {}
     return asked if so_far is None else asked | {"so_far": so_far}
 
 
 def at(positions: Where) -> dict[str, Where]:
-    """Arguments of a `remember` of a sequence that stands there, or none at all for one that begins
-    at 0, which mechanisms that know no such argument understand too.
+    """Keyword arguments of `remember` for these positions; none if the sequence begins at 0.
+    Mechanisms without the argument can so be called too.
     """
     return {} if isinstance(positions, int) and positions == 0 else {"positions": positions}
 
@@ -317,8 +311,8 @@ def at(positions: Where) -> dict[str, Where]:
 def written(
     source: jax.Array, valid: jax.Array | None, capacity: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    """`valid` padded to the capacity (ValueError if that is below Tk), and the slots written: what
-    every `Memory` starts with.
+    """`valid` padded to the capacity (ValueError if that is below Tk), and the number of slots
+    written: the fields that every `Memory` has.
     """
     batch, length = source.shape[:2]
     slots = length if capacity is None else capacity
@@ -328,12 +322,11 @@ def written(
     known: Any = (
         np.pad(np.ones((batch, length), bool), spare) if valid is None else jnp.pad(valid, spare)
     )
-    return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # NumPy's where it can be: kernels may look while tracing
+    return known, np.asarray(length, np.int32)  # type: ignore[return-value]  # a NumPy array if possible: kernels use its value during tracing
 
 
 def beginning(positions: Where, known: jax.Array) -> Any:
-    """`Memory.positions` of a memory whose slots are known [B,Tk] and whose source stands at
-    `positions`.
+    """`Memory.positions` of a memory with slots `known` [B,Tk] whose source has these `positions`.
 
     Raises:
       ValueError: each token has a position of its own, but there are more slots than tokens.
@@ -349,10 +342,10 @@ def beginning(positions: Where, known: jax.Array) -> Any:
 
 
 def with_room(x: jax.Array, slots: int) -> jax.Array:
-    """x [B,H,T,...] with zeros in the slots up to `slots`; x itself where all are written.
+    """x [B,H,T,...] padded with zeros to `slots`; x itself if T = `slots`.
 
-    For a padding by nothing is an operation all the same, beyond which XLA merges no transposes: 5
-    % of a small layer.
+    Padding by zero slots would still be an operation, and XLA merges no transposes across it: 5 %
+    of the time of a small layer.
     """
     spare = slots - x.shape[2]
     return jnp.pad(x, [(0, spare if axis == 2 else 0) for axis in range(x.ndim)]) if spare else x

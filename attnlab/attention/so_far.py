@@ -1,12 +1,11 @@
-"""What a look hands on to the next one: looks that depend on the looks before.
+"""Looks that depend on earlier looks, and the state that each passes to the next.
 
     reading = mechanism.read(query_i, memory, ..., so_far)        so_far of the first look: mechanism.no_looks(memory)
     so_far  = reading.so_far
 
 Two kinds of parts depend on earlier looks: a score whose `looks_back` is True, and an alignment of
-the form "look". What they carry is a tree of arrays that lead with B, which a decoder keeps in its
-state like any other array. A look with several queries goes through them in order, so that it gives
-what one look after the other gives.
+the form "look". Their state is a tree of arrays with leading axis B; a decoder keeps it in its own
+state. A look with several queries computes them in order, so it equals one look after the other.
 
 Axis letters: B batch, H heads, Tq queries, Tk keys, d context width.
 """
@@ -31,7 +30,7 @@ from attnlab.layers.precision import inner_dtype
 
 @flax.struct.dataclass
 class SoFar:
-    """What score and alignment carry from look to look; None for a part that carries nothing."""
+    """The states of score and alignment between looks; None for a part without one."""
 
     score: Any = None
     alignment: Any = None
@@ -45,18 +44,18 @@ def nothing_yet(
     keys: jax.Array,
     heads: int,
 ) -> SoFar | None:
-    """What is carried before the first look; None where neither part looks back, or the mechanism
-    carries nothing.
+    """The state before the first look; None if neither part depends on earlier looks, or the
+    mechanism does not support it.
 
     Args:
       mechanism: whose parts these are.
       score, alignment: the parts; None for a mechanism without a score.
       memory: what is looked at.
-      keys: [B,K,Tk,A], what the score keeps of it.
+      keys: [B,K,Tk,A], the output of `Score.of_key`.
       heads: H.
 
     Raises:
-      UserError: the score looks back, and the mechanism cannot.
+      UserError: the score depends on earlier looks, and the mechanism does not support it.
     """
     back = score is not None and score.looks_back
     if back and not mechanism.capabilities.so_far:
@@ -72,8 +71,8 @@ def nothing_yet(
 
 
 def refusal(score: type) -> str:
-    """Why a mechanism that carries nothing from look to look cannot have a score that looks back,
-    and what would work.
+    """The error text for a score that depends on earlier looks in a mechanism that does not support
+    it.
     """
     return (
         f"the score {score.__name__} depends on earlier looks, which this mechanism does not carry"
@@ -105,8 +104,8 @@ def one_by_one(
 ) -> Reading:
     """The reading of queries [B,Tq,dq] one after the other, by `mechanism.read` of one query.
 
-    For mechanisms whose weights have to be known before the next score can be. Maps are recorded
-    once, for all queries.
+    For parts whose scores depend on the weights of the query before. Maps are recorded once, for
+    all queries.
     """
     i = view.onto(memory, query).i
 

@@ -1,13 +1,15 @@
-"""Who is there, where they stand, and who may see whom: the one object that every look takes.
+"""Which tokens are real, where they stand, and which query may see which key: one object for every
+look.
 
     read(query, memory, CAUSAL & Window(256))              the last query stands on the last key
     read(query, memory, View(positions=t))                 the first query stands at t, the others follow
     read(query, memory, View(CAUSAL.rule, positions=at))   at [B]: a first position for each row; [B,Tq]: one for each query
 
-A system hands over a rule and, where it knows better than "the last", the positions of the queries.
-`onto` joins that with a memory and a query; alignments, position schemes and kernels get the
-result. Positions stay one number for all rows as long as the caller has one, so that kernels know
-while tracing which blocks nobody sees. Axis letters: B batch, H heads, Tq queries, Tk keys.
+A system passes a rule, and the positions of the queries if the last query does not stand on the
+last key. `onto` combines the view with a memory and a query; alignments, position schemes and
+kernels get the result. Positions are one number for all rows if the caller has one number. Kernels
+then know during tracing which blocks they can skip. Axis letters: B batch, H heads, Tq queries, Tk
+keys.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from attnlab.attention.visibility.rule import Everything, Rule, columns_of, rows
 from attnlab.errors import UserError
 
 Where = jax.Array | np.ndarray | int
-"""Where the tokens of a sequence stand, int32: a number or [], the first one's position, which the
-others follow; [B], the same for each row; [B or 1,T], the position of each token."""
+"""Positions of the tokens of a sequence, int32: a number or [], the position of the first token
+(the others follow); [B], the same for each row; [B or 1,T], the position of each token.
+"""
 
 _SHARED = ("positions", "valid", "segments", "trees")
 
 
 class Remembered(Protocol):
-    """What a view asks of a memory; see `Memory`."""
+    """What a view uses of a memory; see `Memory`."""
 
     valid: Any
     length: Any
@@ -42,25 +45,28 @@ class Remembered(Protocol):
 
 @flax.struct.dataclass
 class View:
-    """Who sees whom in one look: a rule, and the tokens that it is about. Combines with rules and
-    views by & and |.
+    """Which query may see which key in one look: a rule, and the tokens it is applied to. Views
+    combine with rules and views by & and |.
 
     Attributes:
       rule: a statement about the positions of a query and a key, see `Rule`.
-      positions: `Where` the queries stand; None where the last one stands on the last key written.
-      valid: [B,T] bool, True at real tokens, of the piece that a `mix` is given, and in a look of
-        the keys [B,Tk]; None for all.
-      segments: [B or 1,T] integers, by position: only tokens with the same number see one another,
-        whatever the rule; None where all are one text.
-      trees: [B or 1,T,T] int32, how words hang together in dependency trees, by position
-        (`positions.syntax.structural_distance`), for schemes that ask; None where none are known.
+      positions: of the queries, see `Where`; None: the last query stands on the last written key.
+      valid: [B,T] bool, True at real tokens: of the piece in `mix`, of the keys [B,Tk] in a look;
+        None if all are real.
+      segments: [B or 1,T] integers, by position: only tokens with the same number see each other,
+        whatever the rule says; None if all are one text.
+      trees: [B or 1,T,T] int32, distances in dependency trees, by position
+        (`positions.syntax.structural_distance`), for the schemes that use them; None if there are
+        no trees.
 
-    What `onto` adds, of one look:
-      keys: `Where` the keys stand. written: how many slots of the memory are written, [] or [B].
-      size: Tq and Tk. query: [B,Tq,dq], what asks.
-      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only a kernel that
-        hands over the keys in blocks has to give it, for a mask of one block cannot tell; None: the
-        mask is of the whole row.
+    `onto` adds, for one look:
+      keys: positions of the keys, see `Where`.
+      written: how many slots of the memory are written, [] or [B].
+      size: Tq and Tk.
+      query: [B,Tq,dq].
+      seen: broadcastable to [B,H,Tq,1] int32, how many keys each query may see. Only kernels that
+        go block by block give it, since the mask of one block does not show it; None: the mask
+        covers the whole row.
     """
 
     rule: Rule = Everything()
@@ -93,11 +99,11 @@ class View:
     # A look
 
     def onto(self, memory: Remembered, query: jax.Array) -> View:
-        """The view of a look from query [B,Tq,dq] at a memory: keys and validity are the memory's.
+        """The view of a look: query [B,Tq,dq] at a memory, which gives the keys and `valid`.
 
         Raises:
-          ValueError: the keys stand anywhere, each with a position of its own, and this view does
-            not say where the queries stand.
+          ValueError: each key has a position of its own, and this view has no positions for the
+            queries.
         """
         size = query.shape[1], memory.valid.shape[1]
         positions, keys = self.positions, 0 if memory.positions is None else memory.positions
@@ -120,9 +126,7 @@ class View:
         )
 
     def over(self, queries: int, keys: int, written: Where | None = None) -> View:
-        """The view of a look at `keys` slots, of which `written` (None: all) hold a token, all
-        real.
-        """
+        """The view of a look at `keys` slots, of which `written` (None: all) hold a real token."""
         written = keys if written is None else written
         positions = written - queries if self.positions is None else self.positions
         return dataclasses.replace(
@@ -130,7 +134,7 @@ class View:
         )
 
     def among(self, i: jax.Array, j: jax.Array) -> View:
-        """The view of any block of a look: queries at positions i [tq] or [B,tq], keys at j
+        """The view of one block of a look: queries at positions i [tq] or [B,tq], keys at j
         likewise.
         """
         return dataclasses.replace(
@@ -142,13 +146,13 @@ class View:
 
     @property
     def i(self) -> jax.Array:
-        """Positions of the queries of a look, int32 [Tq], or [B,Tq] where rows differ."""
+        """Positions of the queries of a look, int32 [Tq], or [B,Tq] if rows differ."""
         assert self.positions is not None
         return standing(self.positions, self.size[0])
 
     @property
     def j(self) -> jax.Array:
-        """Positions of the keys of a look, int32 [Tk], or [B,Tk] where rows differ."""
+        """Positions of the keys of a look, int32 [Tk], or [B,Tk] if rows differ."""
         assert self.keys is not None
         return standing(self.keys, self.size[1])
 
@@ -164,19 +168,19 @@ class View:
 
     @property
     def distance(self) -> jax.Array:
-        """j - i of every pair, int32 [Tq,Tk], or [B,Tq,Tk] where rows differ."""
+        """j - i of every pair, int32 [Tq,Tk], or [B,Tq,Tk] if rows differ."""
         return self.j[..., None, :] - self.i[..., :, None]
 
     @property
     def lengths(self) -> jax.Array:
-        """Real keys of each row of a look, [B] integers; [1] where all are real."""
+        """How many keys of each row are real, [B] integers; [1] if all are real."""
         return jnp.full(1, self.size[1]) if self.valid is None else self.valid.sum(axis=1)
 
     # Who sees whom
 
     def allowed(self) -> jax.Array | None:
-        """Who may see whom in a look, padding and slots without a token left out, bool
-        broadcastable to [B,H,Tq,Tk]; None if all pairs certainly may.
+        """Which query may see which key in a look, bool broadcastable to [B,H,Tq,Tk]: the rule
+        without padding and empty slots. None if every pair is certainly allowed.
         """
         rules = self.allows(self.i, self.j)
         if self.all_valid:
@@ -192,15 +196,15 @@ class View:
         Args:
           queries: Tq.
           keys: Tk, the slots of the memory.
-          written: how many of them hold a token; None: all. Query i stands at `written - Tq + i`
+          written: how many of them hold a token; None: all. Query i has position `written - Tq + i`
             unless this view has positions.
         """
         look = self.over(queries, keys, written)
         return look.allows(look.i, look.j)
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array | None:
-        """The rule for a block of queries at positions i and keys at j, [t] or [B,t] each,
-        broadcastable to [B,H,tq,tk]; None for all allowed.
+        """The rule for a block of queries at positions i and keys at j, [t] or [B,t] each: bool
+        broadcastable to [B,H,tq,tk]; None if all are allowed.
         """
         rule = self._rule
         return None if isinstance(rule, Everything) else rule.allows(i, j)
@@ -233,7 +237,7 @@ class View:
         return self.rule if self.segments is None else self.rule & Segments(self.segments)
 
     def _with(self, rule: Rule, other: Rule | View) -> View:
-        """This view under another rule, with what only the other one knows."""
+        """This view with another rule, and with the arrays that only `other` has."""
         if not isinstance(other, View):
             return dataclasses.replace(self, rule=rule)
         more = {}
@@ -249,9 +253,7 @@ class View:
 
 
 def standing(where: Where, count: int) -> jax.Array:
-    """Positions of `count` tokens that stand `where`: int32 [count], or [B,count] where rows
-    differ.
-    """
+    """The positions of `count` tokens as an array: int32 [count], or [B,count] if rows differ."""
     if np.ndim(where) == 2:
         at = jnp.asarray(where, jnp.int32)
         return at[0] if len(at) == 1 else at
@@ -260,7 +262,7 @@ def standing(where: Where, count: int) -> jax.Array:
 
 
 def known(x: Any) -> np.ndarray | None:
-    """x as a NumPy array where its value is known now; None while it is traced."""
+    """x as a NumPy array; None if it is traced, so that its value is not known."""
     return None if x is None or isinstance(x, jax.core.Tracer) else np.asarray(x)
 
 

@@ -40,7 +40,7 @@ REFUSED = {  # (field, part, slot): what the message says
         for slot in ("cross", "carrying")
     },
     **{
-        ("positions", "syntax_relative", slot): "wants dependency trees"
+        ("positions", "syntax_relative", slot): "needs dependency trees"
         for slot in ("encoder", "decoder")
     },
     **{

@@ -20,7 +20,7 @@ from tests.attention.test_protocol import Bare
         (Need(role="self"), "does not support the direction 'bidirectional'; it offers 'causal'"),
         (
             Need(role="self", direction="causal"),
-            "does not support padding; it wants sequences of one length",
+            "does not support padding; it needs sequences of one length",
         ),
         (
             Need(role="self", direction="causal", padding=False, cache=True),

@@ -103,7 +103,7 @@ def test_a_slot_that_needs_values_as_they_are_refuses_what_projects_them() -> No
             with pytest.raises(
                 UserError,
                 match=(
-                    f"slot: {mechanism.__name__} does not support values as they are .*; choose"
+                    f"slot: {mechanism.__name__} does not support unprojected values; choose"
                     " 'single'"
                 ),
             ):

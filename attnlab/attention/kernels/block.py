@@ -136,11 +136,8 @@ class Block:
         def both(grad: jax.Array) -> Any:
             _, of_queries, of_keys = back(grad)
             closed, more = of_bias(summed(grad, bias.shape).astype(bias.dtype))
-            return (
-                closed,
-                jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more),
-                of_keys,
-            )
+            of_queries = jax.tree.map(lambda x, y: x + y.astype(x.dtype), of_queries, more)
+            return closed, of_queries, of_keys
 
         return scores + bias.astype(self.dtype), both
 

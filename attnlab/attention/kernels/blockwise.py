@@ -135,17 +135,8 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
         start=start,
         key=look.drop.key(),
     )
-    return (
-        Block(
-            grid,
-            heads,
-            shared,
-            {name: pure for name, (pure, _) in functions.items()},
-            look.drop.rate,
-            dtype,
-        ),
-        arrays,
-    )
+    pure = {name: function for name, (function, _) in functions.items()}
+    return Block(grid, heads, shared, pure, look.drop.rate, dtype), arrays
 
 
 def of_pairs(look: Look, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:

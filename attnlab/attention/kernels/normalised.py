@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,8 @@ from attnlab.attention.kernels.blocks import put, taken
 from attnlab.attention.kernels.plain import fold, unfold
 from attnlab.attention.kernels.tracing import added, joined, like, split, zeros
 
-together = (
-    jax.lax.optimization_barrier
-)  # a value that several products read is computed once, not again for each
+# several products read one value: it is computed once, not again for each of them
+together = jax.lax.optimization_barrier
 
 
 def run(block: Block, arrays: Arrays) -> jax.Array:
@@ -92,6 +91,24 @@ def forward(block: Block, arrays: Arrays) -> tuple[jax.Array, jax.Array, jax.Arr
     return context, top, total
 
 
+class Row(NamedTuple):
+    """What the backward pass needs of one row of blocks.
+
+    Attributes:
+      queries: of the row.
+      scaled: u, the gradient of the context over the sum of the row.
+      inner: t, u times the context.
+      top: m, the largest score.
+      flat: u by key heads, in the precision of the values.
+    """
+
+    queries: Any
+    scaled: jax.Array
+    inner: jax.Array
+    top: jax.Array
+    flat: jax.Array
+
+
 def backward(
     block: Block,
     arrays: Arrays,
@@ -102,20 +119,12 @@ def backward(
 ) -> Arrays:
     """The gradients of all floating-point arrays, float32, None in place of the others."""
     grid = block.grid
-    scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))  # u
-    inner = (scaled * context).sum(axis=-1, keepdims=True)  # t
-    sums, _ = split(arrays)
-    sums = zeros(sums, block.dtype)
+    scaled = jnp.where(total == 0.0, 0.0, grad / jnp.where(total == 0.0, 1.0, total))
+    inner = (scaled * context).sum(axis=-1, keepdims=True)
+    sums = zeros(split(arrays)[0], block.dtype)
     closed = {
         name: sums.closed[name] for name in (block.scoring, "relative") if name in sums.closed
     }
-    by_column = jax.tree.map(
-        lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width)), block.dtype),
-        arrays.keys,
-    )
-    of_values = jnp.zeros(
-        (grid.columns, *arrays.values.shape[:2], arrays.values.shape[-1], grid.width), block.dtype
-    )
 
     def of_row(row: Any, carry: Any) -> Any:
         closed, of_queries, *of_columns = carry
@@ -124,33 +133,10 @@ def backward(
 
         def of_block(column: Any, masked: bool, carry: Any) -> Any:
             closed, mine, of_keys, of_values = carry
-            keys, values = taken((arrays.keys, arrays.values), column, grid.width)
-            i, j = block.places(arrays, row, column)
-            scores, back = block.scored(arrays, queries, keys, i, j)
-            raised = exponential(scores, m, block.allowed(arrays, row, column) if masked else None)
-            factors = block.kept(arrays, row, column)
-            weights = raised if factors is None else raised * factors
-            slope = unfold(
-                jnp.einsum("bkqd,bktd->bkqt", flat, values, preferred_element_type=block.dtype),
-                block.heads,
+            of_closed, for_queries, for_keys, for_values = of_one_block(
+                block, arrays, row, column, masked, Row(queries, u, t, m, flat)
             )
-            closed = dict(closed)
-            more, of_relative = block.relative(arrays, weights, i, j)
-            if more is not None and of_relative is not None:
-                of_table, through = of_relative(u.astype(more.dtype))
-                closed["relative"], slope = (
-                    added(closed["relative"], of_table),
-                    slope + through.astype(block.dtype),
-                )
-            slope = raised * ((slope if factors is None else slope * factors) - t)
-            weights, slope = together((weights, slope))
-            low = fold(weights.astype(values.dtype), block.key_heads)
-            for_values = jnp.einsum(
-                "bkdq,bkqt->bkdt", flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
-            )
-            of_scoring, for_queries, for_keys = back(slope)
-            if block.scoring in closed:
-                closed[block.scoring] = added(closed[block.scoring], of_scoring)
+            closed = closed | {name: added(closed[name], more) for name, more in of_closed.items()}
             of_keys = jax.tree.map(
                 lambda x, y: x.at[column].add(y.astype(x.dtype)), of_keys, for_keys
             )
@@ -162,22 +148,65 @@ def backward(
         return closed, jax.tree.map(lambda x, y: put(x, y, row), of_queries, mine), *of_columns
 
     closed, of_queries, of_keys, of_values = grid.each_row(
-        of_row, (closed, sums.queries, by_column, of_values)
+        of_row, (closed, sums.queries, *by_column(block, arrays))
     )
-    of_keys = jax.tree.map(lambda x: side_by_side(block.upright(x)), of_keys)
     sums = sums.replace(
         queries=of_queries,
-        keys=of_keys,
+        keys=jax.tree.map(lambda x: side_by_side(block.upright(x)), of_keys),
         values=side_by_side(of_values.swapaxes(-1, -2)),
         closed={**sums.closed, **closed},
     )
-    if arrays.extra is None:
-        return sums
-    return sums.replace(
-        extra=-(jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top) * inner).sum(
-            axis=(0, 2, 3)
-        )
+    return sums if arrays.extra is None else sums.replace(extra=of_extra(block, arrays, top, inner))
+
+
+def by_column(block: Block, arrays: Arrays) -> tuple[Any, jax.Array]:
+    """Zeros for the gradients of keys and values, block by block of them."""
+    grid, (*lead, _, width) = block.grid, arrays.values.shape
+    keys = jax.tree.map(
+        lambda x: jnp.zeros((grid.columns, *columned(block, x.shape, grid.width)), block.dtype),
+        arrays.keys,
     )
+    return keys, jnp.zeros((grid.columns, *lead, width, grid.width), block.dtype)
+
+
+def of_one_block(
+    block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, known: Row
+) -> tuple[dict[str, Any], Any, Any, jax.Array]:
+    """The gradients that one block adds: of what its functions close over, by name, of queries, of
+    keys and of values [B,K,Dv,c].
+    """
+    keys, values = taken((arrays.keys, arrays.values), column, block.grid.width)
+    i, j = block.places(arrays, row, column)
+    scores, back = block.scored(arrays, known.queries, keys, i, j)
+    raised = exponential(scores, known.top, block.allowed(arrays, row, column) if masked else None)
+    factors = block.kept(arrays, row, column)
+    weights = raised if factors is None else raised * factors
+    slope = unfold(
+        jnp.einsum("bkqd,bktd->bkqt", known.flat, values, preferred_element_type=block.dtype),
+        block.heads,
+    )
+    of_closed = {}
+    more, of_relative = block.relative(arrays, weights, i, j)
+    if more is not None and of_relative is not None:
+        of_closed["relative"], through = of_relative(known.scaled.astype(more.dtype))
+        slope = slope + through.astype(block.dtype)
+    slope = raised * ((slope if factors is None else slope * factors) - known.inner)
+    weights, slope = together((weights, slope))
+    low = fold(weights.astype(values.dtype), block.key_heads)
+    for_values = jnp.einsum(
+        "bkdq,bkqt->bkdt", known.flat.swapaxes(2, 3), low, preferred_element_type=block.dtype
+    )
+    of_scoring, for_queries, for_keys = back(slope)
+    if block.scoring in arrays.closed:
+        of_closed[block.scoring] = of_scoring
+    return of_closed, for_queries, for_keys, for_values
+
+
+def of_extra(block: Block, arrays: Arrays, top: jax.Array, inner: jax.Array) -> jax.Array:
+    """The gradient of `Arrays.extra`, [H]."""
+    assert arrays.extra is not None
+    raised = jnp.exp(arrays.extra.astype(block.dtype)[:, None, None] - top)
+    return -(raised * inner).sum(axis=(0, 2, 3))
 
 
 def exponential(scores: jax.Array, top: jax.Array, allowed: jax.Array | None) -> jax.Array:

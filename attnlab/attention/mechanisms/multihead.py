@@ -34,7 +34,6 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
-    at,
     beginning,
     with_room,
     written,
@@ -164,22 +163,6 @@ class MultiHead(Attention):
         """
         keys = self.fit.of_key(self.split(self.w_key(looked_at)))
         return self.scheme.of_key(keys, positions), self.split_values(self.w_value(taken))
-
-    def remember(
-        self,
-        source: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> MultiHeadMemory:
-        """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity, **at(positions))
-
-    def extend(
-        self, memory: MultiHeadMemory, source: jax.Array, valid: jax.Array | None = None
-    ) -> MultiHeadMemory:
-        """See `Attention.extend`."""
-        return self.extend_pairs(memory, source, source, valid)
 
     def remember_pairs(
         self,

@@ -30,7 +30,6 @@ from attnlab.attention.protocol import (
     Memory,
     Reading,
     Rows,
-    at,
     beginning,
     with_room,
     written,
@@ -101,22 +100,6 @@ class Single(Attention):
                 f" {self.width}; they must agree"
             )
         return keys[:, None], values[:, None]
-
-    def remember(
-        self,
-        source: jax.Array,
-        valid: jax.Array | None = None,
-        capacity: int | None = None,
-        positions: Where = 0,
-    ) -> SingleMemory:
-        """See `Attention.remember`."""
-        return self.remember_pairs(source, source, valid, capacity, **at(positions))
-
-    def extend(
-        self, memory: SingleMemory, source: jax.Array, valid: jax.Array | None = None
-    ) -> SingleMemory:
-        """See `Attention.extend`."""
-        return self.extend_pairs(memory, source, source, valid)
 
     def remember_pairs(
         self,

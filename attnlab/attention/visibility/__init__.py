@@ -1,12 +1,12 @@
-"""Who may see whom: rules that combine with `&` and `|`, kept as structure and turned into a mask
-only where a kernel wants one.
+"""Which query may see which key: rules that combine with `&` and `|`. A rule becomes a mask only if
+a kernel needs one.
 
     CAUSAL & Window(256)        CAUSAL & (Local(64) | Global((0,)))        View(longformer(512, marked))
 
-A rule is a statement about the absolute positions of a query and a key; a `View` (`view.py`), which
-is what mechanisms take, is a rule together with where the tokens stand and which of them are real.
-`CAUSAL` and `EVERYTHING` are views, and so is whatever is combined with one. A config names a rule
-by `VISIBILITIES`: a new one is one line there.
+A rule is a statement about the absolute positions of a query and a key. Mechanisms take a `View`
+(`view.py`): a rule, the positions of the tokens, and which of them are real. `CAUSAL` and
+`EVERYTHING` are views; a rule combined with a view is a view. A config names a rule by
+`VISIBILITIES`: a new one is one line there.
 """
 
 from attnlab.attention.visibility.bands import Causal, Stride, Window, dilated

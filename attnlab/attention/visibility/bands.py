@@ -1,5 +1,5 @@
-"""Rules of the distance i - j alone: causal, sliding window, stride, and the dilated window made of
-the two last.
+"""Rules that depend only on the distance i - j: causal, sliding window, stride, and the dilated
+window, made of the last two.
 
     Causal         j <= i
     Window(w)      |i - j| < w            w keys on each side, the query's own counted: 2 w - 1 in all
@@ -10,10 +10,10 @@ Under `Causal` the window is the usual one of w keys *including self*, 0 <= i - 
 (`local_window_size=(w - 1, 0)` of `jax.nn.dot_product_attention`). Two-sided conventions elsewhere:
 "W on each side and self", |i - j| <= W, is `Window(W + 1)`; Longformer's "w in total and self" is
 `Window(w // 2 + 1)`. A window per layer sees L (w - 1) + 1 positions after L causal layers, a
-dilated one L r (w - 1) + 1. Cost where a kernel skips what is not touched: 4 T w d FLOPs for a
-causal window or a dilated one, against 4 T^2 d. Source: I. Beltagy, M. E. Peters, A. Cohan,
-"Longformer: The Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated); A.
-Vaswani et al., "Attention Is All You Need", NeurIPS 2017, section 3.2.3 (causal).
+dilated one L r (w - 1) + 1. Cost in a kernel that skips blocks: 4 T w d FLOPs for a causal window
+or a dilated one, against 4 T^2 d. Source: I. Beltagy, M. E. Peters, A. Cohan, "Longformer: The
+Long-Document Transformer", 2020, section 3.1 (windows, plain and dilated); A. Vaswani et al.,
+"Attention Is All You Need", NeurIPS 2017, section 3.2.3 (causal).
 """
 
 from __future__ import annotations

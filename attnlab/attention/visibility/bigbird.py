@@ -7,11 +7,11 @@ With positions in blocks of b, block row I sees block column J if
 
 The r blocks are drawn without replacement from those that the row does not see anyway; all of these
 if there are no more than r. They are drawn once, with NumPy from the seed, when the rule is first
-asked: constants of the compiled program, the same in training and after. Cost where a kernel skips
-what is not touched: 4 T (5 + r) b d FLOPs. Source: M. Zaheer et al., "Big Bird: Transformers for
-Longer Sequences", NeurIPS 2020, section 2. For encoders: the last block is global, so the pattern
-depends on T and cannot be causal. The authors' code turns to full attention on short sequences;
-ours never does.
+used. They are constants of the compiled program, the same in training and after it. Cost in a
+kernel that skips blocks: 4 T (5 + r) b d FLOPs. Source: M. Zaheer et al., "Big Bird: Transformers
+for Longer Sequences", NeurIPS 2020, section 2. For encoders: the last block is global, so the
+pattern depends on T and cannot be causal. The authors' code turns to full attention on short
+sequences; ours never does.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from attnlab.attention.visibility.sparse_transformer import Local
 
 @flax.struct.dataclass
 class RandomBlocks(Rule):
-    """Each block of queries sees a few random blocks of keys: never its neighbours, never the first
-    or the last, which draw none either.
+    """Each block of queries sees a few random blocks of keys, but not its neighbours and not the
+    first or last block. The first and last block of queries draw none.
 
     Attributes:
-      length: T; positions outside see and are seen by nothing.
+      length: T; positions outside see nothing and are not seen.
       block: positions of a block; the last may be shorter.
       count: r, blocks drawn for each row and head.
       heads: H, or 1 for the same blocks in all heads.
@@ -70,7 +70,7 @@ class RandomBlocks(Rule):
         return bool(self._blocks(i0, i1, j0, j1).all())
 
     def _blocks(self, i0: int, i1: int, j0: int, j1: int) -> np.ndarray:
-        """The part of the drawn blocks that a range of queries and keys lies on."""
+        """The part of the drawn blocks that a range of queries and keys covers."""
         drawn = self._drawn()
         first_row, last_row, first_column, last_column = (
             min(max(at // self.block, 0), drawn.shape[1] - 1) for at in (i0, i1 - 1, j0, j1 - 1)

@@ -1,17 +1,16 @@
-"""Rules that arrays give: prefix-LM, packed segments, and any boolean array.
+"""Rules from arrays: prefix-LM, packed segments, and any boolean array.
 
     Prefix(p)                         j < p, for every query; with `Causal() |` the prefix-LM
     Segments(ids)                     ids_i = ids_j
     Dense(allowed)                    allowed_ij
 
-Arrays are looked up by absolute position, so they cover the whole sequence, not one call: in cached
-decoding give the ids of all positions the cache has room for, and the step at position t finds row
-t. Where there are fewer or more rows than columns, the last row belongs to the query on the last
-column, as elsewhere the last query stands on the last key: so a cross-attention takes [Tq,Tk]
-arrays as they come. Positions that an array does not cover see nothing and are seen by nothing.
-Cost: that of full attention; blocks are never skipped, for the arrays may be traced. Source:
-prefix-LM: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer", JMLR 2020, section 3.2.1.
+Arrays are indexed by absolute position, so they must cover the whole sequence, not one call. In
+cached decoding, give the ids of all positions that the cache has room for; the step at position t
+reads row t. If there are not as many rows as columns, the last row belongs to the query on the last
+column, so cross-attention takes [Tq,Tk] arrays. Positions that an array does not cover see nothing
+and are not seen. Cost: that of full attention; blocks are never skipped, since the arrays may be
+traced. Source: prefix-LM: C. Raffel et al., "Exploring the Limits of Transfer Learning with a
+Unified Text-to-Text Transformer", JMLR 2020, section 3.2.1.
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ class Prefix(Rule):
     """Every query sees the keys of the prefix, j < length, and no others.
 
     Attributes:
-      length: static, the same in every row.
-      lengths: [B] int32, of each row, where `length` is less; None for no more.
+      length: static, the same for every row.
+      lengths: [B] int32, one length for each row; the larger of the two counts. None: `length`
+        only.
     """
 
     length: int = flax.struct.field(pytree_node=False, default=0)
@@ -60,8 +60,8 @@ class Segments(Rule):
 
     Attributes:
       ids: [B or 1,T] integers, by position; of the queries only where `keys` is given.
-      keys: [B or 1,Tk] integers, by position, where the keys are another sequence; None where they
-        are the same.
+      keys: [B or 1,Tk] integers, by position, if the keys are another sequence; None if they are
+        the same.
     """
 
     ids: jax.Array
@@ -80,7 +80,7 @@ class Segments(Rule):
 
 @flax.struct.dataclass
 class Dense(Rule):
-    """Any boolean array, True may be seen.
+    """Any boolean array; True means that the query may see the key.
 
     Attributes:
       allowed: broadcastable to [B,H,T,T], by position; an axis of 1 means all positions.
@@ -108,10 +108,10 @@ def prefix_lm(length: int | jax.Array) -> Rule:
 def looked_up(
     x: jax.Array, at: jax.Array, axis: int, first: int = 0
 ) -> tuple[jax.Array, jax.Array]:
-    """The entries of x at positions [t] along an axis, whose first entry stands at `first`; and
-    which are known, broadcastable to them.
+    """The entries of x at positions [t] along an axis whose first entry has position `first`; and
+    which of the positions exist, broadcastable to the entries.
 
-    Positions may be [B,t], others for each row: of x [B or 1,...], whose first axis is the rows'.
+    Positions may be [B,t] if rows differ; x is then [B or 1,...].
     """
     x = jnp.asarray(x)
     index = at - first

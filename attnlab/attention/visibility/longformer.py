@@ -4,10 +4,10 @@ et al. 2020).
     i sees j   if   |i - j| <= w / 2   or   i is global   or   j is global
 
 w is the whole window, w / 2 on each side, beside the query itself: w + 1 keys. With dilation r the
-window is j = i + r m, |m| <= w / 2. Cost where a kernel skips what is not touched: 4 T (w + 1 + g)
-d FLOPs for the g global keys, and 4 g T d for the global queries. Source: I. Beltagy, M. E. Peters,
-A. Cohan, "Longformer: The Long-Document Transformer", 2020, section 3.1. Who sees whom is all of it
-here; the separate projections of global queries and keys are a mechanism's.
+window is j = i + r m, |m| <= w / 2. Cost in a kernel that skips blocks: 4 T (w + 1 + g) d FLOPs for
+the g global keys, and 4 g T d for the global queries. Source: I. Beltagy, M. E. Peters, A. Cohan,
+"Longformer: The Long-Document Transformer", 2020, section 3.1. This is the rule only; it
+has no separate projections of global queries and keys.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Global(Rule):
 
     Attributes:
       positions: static positions of global tokens.
-      marked: [B or 1,T] bool, more of them by position (True is global; positions outside are not);
-        None for no more.
+      marked: [B or 1,T] bool, further global tokens by position (True is global; positions outside
+        are not); None for none.
     """
 
     positions: tuple[int, ...] = flax.struct.field(pytree_node=False, default=())

@@ -1,5 +1,5 @@
-"""Rules that a config can name: numbers in, a rule out. Those that need arrays (segments, marked
-tokens, any mask) are for code only.
+"""Rules that a config can name; their fields are numbers. Rules that need arrays (segments, marked
+tokens, any mask) can only be used from Python.
 
 `all_of` and `any_of` join two rules, each a node of its own, and either may be a join again:
 
@@ -155,7 +155,9 @@ def any_of(one: Part, other: Part) -> Rule:
 
 @carrying(Card("join", 2019, f"as in {SPARSE}"))
 def per_head(one: Part, other: Part, heads: int = 4) -> Rule:
-    """Of all `heads` of the mechanism the first half, rounded up, obeys `one`, the rest `other`."""
+    """The first half of the `heads` of the mechanism, rounded up, obeys `one`, the rest obeys
+    `other`.
+    """
     at_least(2, "per_head: heads", heads)
     rules = made(VISIBILITIES, one)(), made(VISIBILITIES, other)()
     return PerHead(tuple(rules[2 * head >= heads + heads % 2] for head in range(heads)))

@@ -1,12 +1,12 @@
 """What a rule is, and how rules combine: `a & b` (both allow the pair), `a | b` (either does),
 `PerHead` (one rule for each head).
 
-A rule is a function of absolute positions, so it may be asked about any block of queries and keys,
-in a full pass as in cached decoding. Its numbers are static: two rules with the same numbers are
+A rule is a function of absolute positions, so it can be applied to any block of queries and keys,
+in a full pass and in cached decoding. Its numbers are static: two rules with the same numbers are
 equal, hash alike and share a compiled program. Its arrays are leaves of the pytree, may be traced,
-and are looked up by position (see `given.py`).
+and are indexed by position (see `given.py`).
 
-Axis letters: B batch, H heads, tq and tk the queries and keys asked about. Source of attention to
+Axis letters: B batch, H heads, tq and tk queries and keys of the block. Source of attention to
 everything: D. Bahdanau, K. Cho, Y. Bengio, "Neural Machine Translation by Jointly Learning to Align
 and Translate", ICLR 2015.
 """
@@ -21,8 +21,8 @@ from attnlab.errors import UserError
 
 
 class Rule:
-    """Base of every rule. A subclass implements `allows`, and the other three where it knows better
-    than "perhaps".
+    """Base of every rule. A subclass implements `allows`, and `touches`, `everywhere` and
+    `is_causal` if it can answer them exactly.
     """
 
     def allows(self, i: jax.Array, j: jax.Array) -> jax.Array:
@@ -148,11 +148,11 @@ class AnyOf(Rule):
 
 @flax.struct.dataclass
 class PerHead(Rule):
-    """Head h obeys the h-th rule: other dilations, or other halves of a factorised pattern, in
-    other heads.
+    """Head h obeys the h-th rule, for example another dilation or another part of a factorised
+    pattern.
 
     Attributes:
-      rules: H rules, none of which tells heads apart itself.
+      rules: H rules, none of which differs by head itself.
     """
 
     rules: tuple[Rule, ...]

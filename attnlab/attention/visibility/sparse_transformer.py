@@ -1,5 +1,5 @@
 """Sparse Transformer: strided and fixed attention (Child et al. 2019), and the two rules of blocks
-they are made of.
+that they use.
 
     strided(l)     j <= i and (i - j < l  or  (i - j) mod l = 0)
     fixed(l, c)    j <= i and (j // l = i // l  or  j mod l >= l - c)
@@ -9,11 +9,11 @@ the union of the paper's two parts ("merged" in one head). To give the parts to 
 the paper also does, name them: `CAUSAL & PerHead((Window(l), Stride(l)))` or `CAUSAL &
 PerHead((Local(l), Summary(l, c)))`. Every j <= i is reached in two steps of a union, and in two
 steps of the strided parts one after the other. Non-overlapping local blocks, i // b = j // b, are
-`Local(b)`; with `reach` the neighbouring blocks are seen too. Cost where a kernel skips what is not
-touched: about 8 T sqrt(T) d FLOPs at l = sqrt(T). Source: R. Child, S. Gray, A. Radford, I.
-Sutskever, "Generating Long Sequences with Sparse Transformers", 2019, section 4; local blocks: N.
-Parmar et al., "Image Transformer", ICML 2018. Re-implementations differ in the first column of a
-block, which some let everybody see beside the summary; we follow the paper.
+`Local(b)`; with `reach` the neighbouring blocks are seen too. Cost in a kernel that skips blocks:
+about 8 T sqrt(T) d FLOPs at l = sqrt(T). Source: R. Child, S. Gray, A. Radford, I. Sutskever,
+"Generating Long Sequences with Sparse Transformers", 2019, section 4; local blocks: N. Parmar et
+al., "Image Transformer", ICML 2018. Some re-implementations let every query see the first column of
+a block too; we follow the paper.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class Local(Rule):
 
 @flax.struct.dataclass
 class Summary(Rule):
-    """Everybody sees the last `width` keys of every block of `stride`: j mod stride >= stride -
+    """Every query sees the last `width` keys of every block of `stride`: j mod stride >= stride -
     width.
 
     Attributes:
       stride: positions of a block.
       width: columns of the summary, at most the stride.
-      turn: other heads may take other columns: the `turn`-th run of `width` columns, counted from
-        the end of the block, 0 the last.
+      turn: which run of `width` columns, counted from the end of the block; 0 is the last. Heads
+        may use different runs.
     """
 
     stride: int = flax.struct.field(pytree_node=False)

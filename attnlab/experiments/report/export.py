@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attnlab.experiments.report.collect import Record
 from attnlab.experiments.report.comparison import Row
 from attnlab.experiments.report.contents import Contents
 from attnlab.experiments.report.equality import differing
@@ -19,30 +20,32 @@ from attnlab.experiments.report.looks import stages
 from attnlab.experiments.report.totals import taken
 
 HEAD = ("variant", "candidate", "seed", "split", "metric", "value")
+# fields of the plan that the JSON repeats
+STATED = (
+    "name",
+    "file",
+    "question",
+    "config",
+    "seeds",
+    "baseline",
+    "select",
+    "measure",
+    "budget",
+    "claim",
+    "search",
+    "hash",
+)
 ALL = "all"  # in place of a seed: a figure over all of them
 
 
 def as_json(contents: Contents) -> str:
-    """The report as one JSON object; numbers that are not there are null."""
-    plan, comparison = contents.records.plan, contents.comparison
-    stated = (
-        "name",
-        "file",
-        "question",
-        "config",
-        "seeds",
-        "baseline",
-        "select",
-        "measure",
-        "budget",
-        "claim",
-        "search",
-        "hash",
-    )
+    """The report as one JSON object; a number that does not exist is null."""
+    records, comparison = contents.records, contents.comparison
+    plan = records.plan
     whole = {
         "warnings": [one._asdict() for one in contents.warnings],
-        **{field: getattr(plan, field) for field in stated},
-        "complete": contents.records.complete,
+        **{field: getattr(plan, field) for field in STATED},
+        "complete": records.complete,
         "basis": dataclasses.asdict(comparison.basis),
         "intervals": {
             "method": comparison.method,
@@ -50,37 +53,36 @@ def as_json(contents: Contents) -> str:
             "difference_level": 1 - comparison.alpha,
         },
         "alpha": comparison.alpha,
-        "looks": {
-            "planned": plan.looks,
-            "judged": stages(contents.records),
-            "records": contents.records.looks,
-        },
-        "differing": [dataclasses.asdict(one) for one in differing(contents.records)],
+        "looks": {"planned": plan.looks, "judged": stages(records), "records": records.looks},
+        "differing": [dataclasses.asdict(one) for one in differing(records)],
         "rows": [_row(row) for row in comparison.rows],
         "verdict": (
             contents.verdict
             and {**dataclasses.asdict(contents.verdict), "sentence": contents.outcome}
         ),
-        "choice": contents.records.choice and contents.records.choice.chosen,
-        "trials": [
-            {
-                "trial": record.seen.trial.name,
-                "variant": record.candidate.variant,
-                "seed": record.seed,
-                "state": record.seen.word,
-                "step": record.seen.step,
-                "message": record.seen.message,
-                "attempts": record.seen.attempts,
-                **dataclasses.asdict(record.cost),
-                "effort": dataclasses.asdict(record.effort),
-                "data": record.data,
-                "scores": record.scores,
-            }
-            for record in contents.records.trials
-        ],
+        "choice": records.choice and records.choice.chosen,
+        "trials": [_trial(record) for record in records.trials],
         "environment": dataclasses.asdict(contents.environment),
     }
     return json.dumps(_strict(whole), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _trial(record: Record) -> dict[str, Any]:
+    """One trial: what it is, how far it is, what it cost and scored."""
+    seen = record.seen
+    return {
+        "trial": seen.trial.name,
+        "variant": record.candidate.variant,
+        "seed": record.seed,
+        "state": seen.word,
+        "step": seen.step,
+        "message": seen.message,
+        "attempts": seen.attempts,
+        **dataclasses.asdict(record.cost),
+        "effort": dataclasses.asdict(record.effort),
+        "data": record.data,
+        "scores": record.scores,
+    }
 
 
 def as_csv(contents: Contents) -> str:
