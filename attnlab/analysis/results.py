@@ -140,7 +140,7 @@ def scores(task: Runnable, params: Any, split: str) -> tuple[dict[str, Any], lis
 def resampled(
     task: Runnable, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
-    """What scores of a split are made of, example by example; None where the task does not say, or
+    """What scores of a split are made of, example by example; None if the task does not say, or
     of none of them.
 
     A score that does not come out of its examples is left out, and is a warning on stderr: nobody

@@ -195,7 +195,7 @@ def _check_imports(code: provenance.Code) -> None:
 
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
-    """The data source that overrides name in place of that of a run; None where it stays."""
+    """The data source that overrides name in place of that of a run; None if it stays."""
     named = [
         one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")
     ]

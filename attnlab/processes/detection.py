@@ -136,7 +136,7 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """What the launcher of this process has left in its environment; None where it was started
+    """What the launcher of this process has left in its environment; None if it was started
     by hand.
     """
     if tasks := _numbers(

@@ -1,7 +1,6 @@
 """Alignments: from scores to weights (see `protocol`). A new one is one file and one line here.
 
-Beside them stand two losses that go with alignments: `reinforce` (for sampled ones) and
-`doubly_stochastic`.
+Two losses for alignments are here too: `reinforce` (for sampled ones) and `doubly_stochastic`.
 """
 
 from attnlab.config.registry import Table

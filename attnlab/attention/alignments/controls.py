@@ -1,13 +1,13 @@
-"""Weights that are not learned, to see what learning them is good for.
+"""Weights that are not learned: controls for learned attention.
 
     uniform     a_ij = 1 / n_i                        n_i the keys that query i may see
     diagonal    a_ij = 1 / m_i for |j - p_i| <= D      p_i = min(i, n - 1), m_i the keys in the window that it may see
 
-Scores make no difference and get no gradient. n is the number of real keys of the row; with D = 0
-every query takes the key at its own place, and the last one once the source has ended. One context
-for all queries, but learned, is the score `source_only`. Source: uniform weights as a control: S.
-Wiegreffe, Y. Pinter, "Attention is not not Explanation", EMNLP 2019; fixed patterns: A. Raganato, Y.
-Scherrer, J. Tiedemann, "Fixed Encoder Self-Attention Patterns in Transformer-Based Machine
+Scores have no effect and get no gradient. n is the number of real keys of the row; with D = 0 every
+query takes the key at its own position, or the last key if the source is shorter. One context for
+all queries, but learned, is the score `source_only`. Source: uniform weights as a control: S.
+Wiegreffe, Y. Pinter, "Attention is not not Explanation", EMNLP 2019; fixed patterns: A. Raganato,
+Y. Scherrer, J. Tiedemann, "Fixed Encoder Self-Attention Patterns in Transformer-Based Machine
 Translation", Findings of EMNLP 2020. The window is that of local_m (Luong et al. 2015).
 """
 
@@ -25,7 +25,7 @@ from attnlab.attention.view import View
 
 
 class Uniform(Alignment):
-    """a_ij = 1 / n_i: the mean of what may be seen; no parameters."""
+    """a_ij = 1 / n_i: the mean of the allowed keys; no parameters."""
 
     form = "fixed"
     card = Card(

@@ -1,5 +1,5 @@
-"""The doubly stochastic regulariser: over a whole sequence every location should be looked at about
-once (Xu et al. 2015).
+"""The doubly stochastic regulariser: over a sequence the weights of every location should sum to
+about 1 (Xu et al. 2015).
 
     loss = mean over rows and heads of sum_j (tau - sum_t m_t a_tj)^2,   m_t = 1 at real target steps
 
@@ -34,7 +34,7 @@ def uncovered(
       weights: [B,H,Tq,Tk], of a whole sequence.
       steps: [B,Tq] bool, target steps that count.
       valid: [B,Tk] bool, real locations; None means all are.
-      tau: what each location should get in all.
+      tau: the target of the sum of weights of each location.
     """
     covered = jnp.where(steps[:, None, :, None], widened(weights), 0.0).sum(axis=2)  # [B,H,Tk]
     missing = (tau - covered) ** 2

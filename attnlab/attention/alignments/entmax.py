@@ -1,11 +1,11 @@
-"""Sparsemax and alpha-entmax: weights that are exactly 0 for keys that fit badly.
+"""Sparsemax and alpha-entmax: weights that are exactly 0 for keys with low scores.
 
     a_i = argmax over distributions p of  p . e_i + S_alpha(p)            S_alpha: Tsallis entropy
         = max((alpha - 1) e_i - tau_i, 0)^(1 / (alpha - 1)),   tau_i such that they sum to 1
 
-alpha -> 1 is softmax, alpha = 2 sparsemax. Three ways to the threshold: by sorting for alpha = 2
-and alpha = 1.5, by bisection for any other alpha > 1. One derivative serves all of them (`_turn`):
-it needs the weights only, so ties and sorting cannot harm it.
+alpha -> 1 is softmax, alpha = 2 sparsemax. The threshold is found by sorting for alpha = 2 and
+alpha = 1.5, by bisection for any other alpha > 1. One derivative serves all of them (`_turn`): it
+needs the weights only, so it does not depend on ties or sorting.
 
 With x = -(alpha - 1) log a on the support, the derivative in alpha of Correia et al. (proposition
 1) divides small differences by (alpha - 1)^2. Collected by powers it is, with g(x) = (exp(x) - 1 -
@@ -74,8 +74,7 @@ class Entmax(Alignment):
 
     Attributes:
       alpha: above 1 (softmax), 2 is sparsemax; 1.5 is computed by sorting, any other by bisection.
-        Above 2 the slope of a weight is without bound as it leaves 0, and so is what rounding does
-        to it there.
+        Above 2 the slope of a weight near 0 is unbounded, and so is the effect of rounding there.
     """
 
     alpha: float = 1.5
@@ -112,7 +111,7 @@ class LearnedEntmax(Alignment):
     """Entmax with an alpha in (1, 2) for each head, alpha_h = 1 + sigmoid(w_h), w_h learned.
 
     Attributes:
-      alpha: where all heads start.
+      alpha: the start value for all heads.
     """
 
     alpha: float = 1.5
@@ -221,13 +220,13 @@ def _entmax(solve: Solver, scores: jax.Array, allowed: jax.Array, excess: jax.Ar
     below = scores - jnp.where(allowed, scores, LOW).max(axis=-1, keepdims=True)
     depth = jnp.where(
         allowed, jnp.maximum(excess * below, -2.0), -2.0
-    )  # from -1 down a key gets nothing anyway
+    )  # a key below -1 gets weight 0 anyway
     return jnp.where(allowed, solve(depth, excess, allowed.sum(axis=-1, keepdims=True)), 0.0)
 
 
 def _turn(solve: Solver, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """The derivative: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the support, and that
-    in alpha where it is asked for.
+    """The derivative: s (de - sum(s de) / sum(s)) with s = a^(2 - alpha) on the support, and the
+    derivative in alpha if it is needed.
     """
     scores, allowed, excess = primals
     weights = _entmax(solve, scores, allowed, excess)
@@ -255,7 +254,7 @@ def _in_alpha(weights: jax.Array, logs: jax.Array, excess: jax.Array) -> jax.Arr
     x = -excess * logs
     near = jnp.minimum(
         x, 0.5
-    )  # there the difference exp(x) - 1 - x has lost its digits and the series is taken
+    )  # near 0 the difference exp(x) - 1 - x loses precision: use the series
     series = jnp.polyval(
         jnp.array([1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], near.dtype), near
     )

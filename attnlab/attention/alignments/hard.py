@@ -1,16 +1,16 @@
-"""Hard alignments: one key for each query, chosen by chance or as the best.
+"""Hard alignments: one key for each query, sampled or the best.
 
     hard                one_hot(s_i), s_i ~ Categorical(softmax(e_i))              no gradient: train with `reinforce`
     straight_through    one_hot(argmax e_i)                                        gradient of softmax(e_i)
     gumbel              one_hot(argmax(e_i + g_i)), g_ij ~ Gumbel(0, 1)            gradient of softmax((e_i + g_i) / tau)
 
-argmax(e + g) is a draw from softmax(e). Chance needs the stream "sample"; without it the best key
-is taken (g = 0), as at test time. Cost: 6 to 10 FLOPs for each pair, without drawing and what goes
-to "samples"; no parameters. Source: K. Xu et al., "Show, Attend and Tell: Neural Image Caption
-Generation with Visual Attention", ICML 2015, section 4.1; Y. Bengio, N. Leonard, A. Courville,
-"Estimating or Propagating Gradients Through Stochastic Neurons for Conditional Computation", 2013;
-E. Jang, S. Gu, B. Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017, section
-2.2.
+argmax(e + g) is a draw from softmax(e). Sampling needs the random stream "sample"; without it the
+best key is taken (g = 0), as at test time. Cost: 6 to 10 FLOPs for each pair, without drawing and
+what goes to "samples"; no parameters. Source: K. Xu et al., "Show, Attend and Tell: Neural Image
+Caption Generation with Visual Attention", ICML 2015, section 4.1; Y. Bengio, N. Leonard, A.
+Courville, "Estimating or Propagating Gradients Through Stochastic Neurons for Conditional
+Computation", 2013; E. Jang, S. Gu, B. Poole, "Categorical Reparameterization with Gumbel-Softmax",
+ICLR 2017, section 2.2.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Hard(Alignment):
 
     Attributes:
       soft: probability with which a row of the batch takes, for one look, the expectation
-        softmax(e_i) in place of a sample (0.5 in the paper); log p is 0 there, for nothing was
+        softmax(e_i) in place of a sample (0.5 in the paper); log p is 0 there, since nothing was
         sampled.
     """
 
@@ -87,8 +87,7 @@ class Gumbel(Alignment):
     """A sampled key forward, a softmax of the noisy scores backward.
 
     Attributes:
-      tau: temperature of the softmax; small values come nearer to the choice, with larger
-        gradients.
+      tau: temperature of the softmax; small values are closer to one-hot, with larger gradients.
     """
 
     tau: float = 1.0

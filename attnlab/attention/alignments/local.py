@@ -69,13 +69,13 @@ class LocalM(Alignment):
 
 
 class LocalP(Alignment):
-    """Predictive windows: the query says where in the source to look, and keys near that place
-    weigh more.
+    """Predictive windows: the query predicts a position in the source, and keys near it get more
+    weight.
 
     Attributes:
       reach: D, keys on either side of the centre, and twice the standard deviation of the Gaussian.
-      span: what the sigmoid is multiplied with: "n", the paper's, or "n - 1", with which p_i can
-        stand on both ends.
+      span: the factor of the sigmoid: "n" as in the paper, or "n - 1", so that p_i can reach both
+        ends.
     """
 
     reach: int = 10
@@ -113,12 +113,12 @@ class LocalP(Alignment):
         last = jnp.maximum(view.lengths - 1, 0)[:, None, None, None]
         centre = jnp.minimum(
             jnp.floor(jax.lax.stop_gradient(p)).astype(jnp.int32), last
-        )  # a sigmoid rounded to 1 would step off the end
+        )  # a sigmoid rounded to 1 would lie beyond the end
         distance = (view.columns - p) / (self.reach / 2)
         return self.weigh(scores, windowed(mask, centre, self.reach, view), distance**2 / 2)
 
     def times(self, view: View, dtype: Any) -> jax.Array:
-        """What the sigmoid is multiplied with, [B,1,1,1] float32."""
+        """The factor of the sigmoid, [B,1,1,1] float32."""
         span = view.lengths if self.span == "n" else jnp.maximum(view.lengths - 1, 0)
         return span.astype(dtype)[:, None, None, None]
 

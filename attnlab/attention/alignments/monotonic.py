@@ -1,25 +1,25 @@
-"""Monotonic attention: the expected alignment of a reader that walks the source once (Raffel et al.
-2017).
+"""Monotonic attention: the expected alignment of a reader that goes through the source once (Raffel
+et al. 2017).
 
-For each query the reader goes on from the key where it stopped for the query before; it stops at
-key j with probability p_ij.
+For each query the reader continues from the key where it stopped for the previous query. It stops
+at key j with probability p_ij.
 
     p_ij = sigmoid(e_ij + r_h)            q_ij = (1 - p_i,j-1) q_i,j-1 + a_i-1,j            a_ij = p_ij q_ij
 
-q_ij is the probability of getting to key j; a_0 puts everything on the first key. Weights sum to at
-most 1: the rest has run off the end. Read so, without dividing by p or by products of 1 - p, the
-recursion is stable; over j it is one associative scan, over i a scan. Cost: 10 Tq Tk FLOPs for each
-head, Tq steps one after the other, each of log2(Tk). Parameters: H offsets. Source: C. Raffel,
-M.-T. Luong, P. Liu, R. Weiss, D. Eck, "Online and Linear-Time Attention by Enforcing Monotonic
-Alignments", ICML 2017, equations 9 to 14; Gaussian noise before the sigmoid (section 2.6), which
-teaches p to be 0 or 1, is added when the caller passes the stream "sample". The paper has one
-offset r and its own score; the offset here is per head and the score is whatever the config names.
-The hard reader of the paper's test time is not here: with p near 0 or 1 the expectation is its
-path.
+q_ij is the probability of reaching key j; a_0 is 1 on the first key. Weights sum to at most 1: with
+the rest of the probability the reader passes the end. This form divides neither by p nor by
+products of 1 - p, so it is stable. It is an associative scan over j and a scan over i. Cost: 10 Tq
+Tk FLOPs for each head, Tq steps one after the other, each of log2(Tk). Parameters: H offsets.
+Source: C. Raffel, M.-T. Luong, P. Liu, R. Weiss, D. Eck, "Online and Linear-Time Attention by
+Enforcing Monotonic Alignments", ICML 2017, equations 9 to 14; Gaussian noise before the sigmoid
+(section 2.6), which pushes p towards 0 or 1, is added if the caller passes the random stream
+"sample". The paper has one offset r and its own score; the offset here is per head and the score is
+whatever the config names. The paper's hard reader for test time is not here: if p is near 0 or 1,
+the expectation equals its path.
 
-The alignment of a query rests on those of the queries before it, a_i-1 is what one look hands on to
-the next (`so_far`). A query that may see nothing hands on where its predecessor stood. The first
-look starts from the first key, a_1j = p_1j prod_{l<j} (1 - p_1l).
+The alignment of a query depends on that of the previous query: a_i-1 is passed from look to look
+(`so_far`). A query that may see nothing passes on the alignment of its predecessor. The first look
+starts from the first key, a_1j = p_1j prod_{l<j} (1 - p_1l).
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class Monotonic(Alignment):
     """The expected monotonic alignment over all queries of one look.
 
     Attributes:
-      start: r, where the learned offset of each head starts; the longer the source, the more
-        negative it should be.
-      noise: standard deviation of the noise before the sigmoid, where the stream "sample" is given.
+      start: r, the start value of the learned offset of each head; for longer sources it should be
+        more negative.
+      noise: standard deviation of the noise before the sigmoid, if the random stream "sample" is
+        given.
     """
 
     start: float = -1.0
@@ -61,7 +62,7 @@ class Monotonic(Alignment):
             raise UserError(f"alignment monotonic: noise={self.noise}, must be at least 0")
 
     def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        """See `Alignment.no_looks`: a_0 [B,H,Tk], everything on the first key."""
+        """See `Alignment.no_looks`: a_0 [B,H,Tk], 1 on the first key."""
         return jnp.zeros(shape, dtype).at[..., :1].set(1.0)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
@@ -97,11 +98,11 @@ def expected(stop: jax.Array, live: jax.Array, before: jax.Array) -> tuple[jax.A
 
     Args:
       stop: [B,H,Tq,Tk], p, 0 where masked.
-      live: [B,H,Tq,1] bool, queries that may see anything; the others hand on what they got.
+      live: [B,H,Tq,1] bool, queries that may see a key; the others pass on the alignment they got.
       before: [B,H,Tk], the alignment of the query before the first.
 
     Returns:
-      a [B,H,Tq,Tk], and [B,H,Tk] what the query after the last one goes on from.
+      a [B,H,Tq,Tk], and [B,H,Tk] the `before` of the next query.
     """
     if not stop.shape[-1]:
         return stop, before

@@ -14,28 +14,26 @@ import jax.numpy as jnp
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.view import View
 
-# the variable collection to which an alignment that samples writes, while it is mutable (see
-# `reinforce`)
+# an alignment that samples writes to this variable collection while it is mutable (see `reinforce`)
 SAMPLES = "samples"
 
 
 class Alignment(nn.Module):
     """Base of every alignment.
 
-    A random draw takes the stream "sample" and happens exactly when the caller passes it.
+    An alignment draws random numbers exactly if the caller passes the random stream "sample".
 
     Attributes of the class:
       form: how a weight depends on scores. "normalised": exp(e_j) over a sum that may hold more
         than the keys (`extra`), so that blockwise kernels apply; "elementwise": on its own score
         only, and on how many keys the query may see (`View.seen`); "row": on the whole row of its
         query; "fixed": on no score at all; "look": on the rows of earlier queries too, so that all
-        queries must come at once, or what they leave be carried from look to look (`no_looks`,
-        `go_on`).
-      sums_to: "one" (over the keys that may be seen and stand in the alignment's window, where
-        there are any), "at most one", or "any".
-      looks_at: what beside scores and mask changes the weights. "positions": where queries and keys
-        stand, so that the order of the source matters; "lengths": the length of the source, so that
-        a source that grows changes what was read from it before.
+        queries must come at once, or a state is passed from look to look (`no_looks`, `go_on`).
+      sums_to: "one" (over the allowed keys in the window of the alignment, if there are any), "at
+        most one", or "any".
+      looks_at: what changes the weights besides scores and mask. "positions": of queries and keys,
+        so the order of the source matters; "lengths": the length of the source, so earlier weights
+        change when the source grows.
       card: where it comes from.
     """
 
@@ -46,31 +44,29 @@ class Alignment(nn.Module):
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:
         """Scores [B,H,Tq,Tk] and a boolean mask broadcastable to them (True may be seen, None
-        allows all) to weights [B,H,Tq,Tk]. The view tells who asks, and where queries and keys
-        stand.
-
-        In float32. Masked entries get exactly 0; a row with nothing allowed is all zeros, with zero
-        gradients.
+        allows all) to weights [B,H,Tq,Tk]. The view has the query, and the positions of queries and
+        keys. Computed in float32. Masked entries get exactly 0; a row with nothing allowed is all
+        zeros, with zero gradients.
         """
         raise NotImplementedError
 
     def no_looks(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Of the form "look": what is carried before the first query, for weights [B,H,_,Tk] of
-        this `shape` (B, H, Tk); arrays that lead with B.
+        """For the form "look": the state before the first query, for weights of this `shape` (B, H,
+        Tk); arrays with leading axis B.
         """
         raise NotImplementedError
 
     def go_on(
         self, scores: jax.Array, mask: jax.Array | None, view: View, so_far: Any
     ) -> tuple[jax.Array, Any]:
-        """Of the form "look": as `__call__`, after the queries that left `so_far`, and what these
-        leave.
+        """For the form "look": as `__call__`, but continuing from the state `so_far`; also returns
+        the next state.
         """
         raise NotImplementedError
 
     def extra(self, heads: int) -> jax.Array | None:
-        """Of the form "normalised": [H], the logarithm of what stands in the denominator beside the
-        keys; None for nothing.
+        """For the form "normalised": [H], the logarithm of the additional term of the denominator;
+        None for none.
         """
         return None
 

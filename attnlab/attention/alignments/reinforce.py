@@ -1,5 +1,4 @@
-"""Training a sampled alignment by the log-likelihood it leads to (REINFORCE with a moving
-baseline), as pure functions.
+"""REINFORCE with a moving baseline for sampled alignments, as pure functions.
 
     l_t = log p(y_t | ...)        R_t = sum_u l_u  ("total", the paper's)   or   R_t = sum_{u >= t} l_u  ("to go")
     loss = -mean over rows of sum_t ( l_t + lambda_r sg(R_t - b_t) log p(s_t) + lambda_e H_t )        b <- 0.9 b + 0.1 R
@@ -7,10 +6,11 @@ baseline), as pure functions.
 sg stops gradients, s_t is the sampled location, H_t the entropy of its distribution. The gradient
 of the loss is that of Xu et al.: an unbiased estimate of the gradient of -sum_s p(s) log p(y | s)
 (lambda_r = 1, lambda_e = 0), for any b that does not depend on the sample. The reward to go is
-unbiased too, for a location cannot change the words before it, and varies less. Cost: a few FLOPs
-for each step, no parameters. Source: K. Xu et al., "Show, Attend and Tell", ICML 2015, section 4.1.
-The authors' code takes as reward the mean over time divided by 10 and lambda_e = 0.002. The
-baseline here has an entry for each column of the rewards: one for "total", T for "to go".
+unbiased too, since a location cannot change earlier words, and it has less variance. Cost: a few
+FLOPs for each step, no parameters. Source: K. Xu et al., "Show, Attend and Tell", ICML 2015,
+section 4.1. The authors' code uses the mean over time divided by 10 as reward, and lambda_e =
+0.002. The baseline here has an entry for each column of the rewards: one for "total", T for "to
+go".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DECAY = 0.9
 
 @flax.struct.dataclass
 class Episode:
-    """What one batch of sampled sequences came to, [B,T] each.
+    """The result of one batch of sampled sequences, [B,T] each.
 
     Attributes:
       log_likelihood: log p(y_t | ...), with its gradient.
@@ -62,7 +62,7 @@ def surrogate(
     """The scalar whose gradient trains the words and the choices; minimise it.
 
     Args:
-      episode: what happened.
+      episode: of this batch.
       rewards: [B,1] or [B,T], `total` or `to_go` of it; held constant.
       baseline: broadcastable to the rewards; held constant.
       reward_weight, entropy_weight: lambda_r and lambda_e.

@@ -1,12 +1,12 @@
-"""Sigmoid attention: every key is weighed on its own.
+"""Sigmoid attention: the weight of a key does not depend on the other keys.
 
     a_ij = sigmoid(e_ij + b),   b = -log n_i by default, n_i the number of keys that query i may see
 
 The weights do not compete; with b = -log n they sum to about 1 where scores are small, as those of
 softmax do. Cost: 2 FLOPs for each pair, no parameters. Source: J. Ramapuram et al., "Theory,
 Analysis, and Best Practices for Sigmoid Self-Attention", 2024 (arXiv 2409.04431). There n is the
-length of the sequence, also in causal models; here it is what the query sees, so that padding does
-not count and a step of cached decoding gives what the full pass gives. A fixed `bias`, minus the
+length of the sequence, also in causal models; here it is the number of keys the query sees, so that
+padding does not count, and cached decoding equals the full pass. A fixed `bias`, minus the
 logarithm of the training length, is the paper's causal model.
 """
 

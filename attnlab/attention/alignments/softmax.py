@@ -23,7 +23,7 @@ from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.view import View
 from attnlab.layers.precision import widened
 
-LOW = -1e30  # finite in float32: minus infinity would give NaN on a row nobody may see
+LOW = -1e30  # finite in float32: minus infinity would give NaN on a row without allowed keys
 
 
 class Softmax(Alignment):

@@ -1,17 +1,17 @@
-"""Temporal attention (Nallapati et al. 2016): keys that were looked at before weigh less.
+"""Temporal attention (Nallapati et al. 2016): keys that got weight from earlier queries get less.
 
     a'_ij = softmax over j of e_ij        b_ij = sum over the queries l before i of a'_lj
     a_ij  = a'_ij / b_ij over its sum;    a_1 = a'_1
 
 `past="scores"` is the form of Sankaran et al. 2016 and Paulus et al. 2018: b_ij = sum_l exp(e_lj),
 and a_ij = exp(e_ij) / b_ij over its sum. A key that no earlier query was allowed to see has b = 1,
-as all have at the first query. Computed in logarithms; log b [B,H,Tk] is what one look hands on to
-the next. Cost: about 24 FLOPs for each pair. Parameters: none. Source: R. Nallapati, B. Zhou, C.
-dos Santos, C. Gulcehre, B. Xiang, "Abstractive Text Summarization using Sequence-to-sequence RNNs
-and Beyond", CoNLL 2016 (arXiv 1602.06023), whose model takes it from B. Sankaran, H. Mi, Y.
-Al-Onaizan, A. Ittycheriah, "Temporal Attention Model for Neural Machine Translation", 2016 (arXiv
-1608.02927); R. Paulus, C. Xiong, R. Socher, "A Deep Reinforced Model for Abstractive
-Summarization", ICLR 2018, equations 2 to 4.
+as all have at the first query. Computed in logarithms; log b [B,H,Tk] is passed from look to look.
+Cost: about 24 FLOPs for each pair. Parameters: none. Source: R. Nallapati, B. Zhou, C. dos Santos,
+C. Gulcehre, B. Xiang, "Abstractive Text Summarization using Sequence-to-sequence RNNs and Beyond",
+CoNLL 2016 (arXiv 1602.06023), whose model takes it from B. Sankaran, H. Mi, Y. Al-Onaizan, A.
+Ittycheriah, "Temporal Attention Model for Neural Machine Translation", 2016 (arXiv 1608.02927); R.
+Paulus, C. Xiong, R. Socher, "A Deep Reinforced Model for Abstractive Summarization", ICLR 2018,
+equations 2 to 4.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from attnlab.layers.precision import inner_dtype, widened
 
 
 class Temporal(Alignment):
-    """Softmax weights divided by what each key got before, and by their sum.
+    """Softmax weights, divided by the sum of earlier weights of each key and renormalised.
 
     Attributes:
-      past: what is added up of the queries before: their softmax "weights" (Nallapati et al.), or
-        the exponentials of their "scores" (Sankaran et al., Paulus et al.).
+      past: what is summed over earlier queries: their softmax "weights" (Nallapati et al.), or the
+        exponentials of their "scores" (Sankaran et al., Paulus et al.).
     """
 
     past: Literal["weights", "scores"] = "weights"
@@ -49,7 +49,7 @@ class Temporal(Alignment):
     )
 
     def no_looks(self, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        """See `Alignment.no_looks`: log b [B,H,Tk], `LOW` for keys that nobody could see."""
+        """See `Alignment.no_looks`: log b [B,H,Tk], `LOW` for keys that no query could see."""
         return jnp.full(shape, LOW, dtype)
 
     def __call__(self, scores: jax.Array, mask: jax.Array | None, view: View) -> jax.Array:

@@ -1,10 +1,10 @@
-"""Kernels: how an exact attention is computed; none changes the result beyond rounding. A new one
-is one file and one line here.
+"""Kernels: ways to compute exact attention; none changes the result beyond rounding. A new one is
+one file and one line here.
 
 A kernel is a class without arguments. `kernel(look)` is the context of a `Look`; `refuses(look)`
-says why the kernel cannot honour it and what would work, or None; `misfit(alignment)` says the same
-of a class of alignments, before anything runs; `weighs` is True of one that has the weights and can
-hand them out. Mechanisms call `choice.attend`.
+says why the kernel cannot compute it and what to choose, or None; `misfit(alignment)` says the same
+about a class of alignments, before anything runs; `weighs` is True if the kernel can return the
+weights. Mechanisms call `choice.attend`.
 """
 
 from typing import Literal

@@ -1,5 +1,4 @@
-"""One block of a look: its scores, its mask, its dropout, its part of the context, and the way
-back.
+"""One block of a look: its scores, mask, dropout, part of the context, and gradients.
 
 Axis letters: B batch, H heads, K key heads, D and Dv widths; b and c the queries and keys of a
 block.
@@ -27,16 +26,16 @@ Back = Callable[[jax.Array], Any]
 
 @flax.struct.dataclass
 class Arrays:
-    """All that the functions of a `Block` depend on; lengths are padded to whole blocks.
+    """The arrays that the functions of a `Block` depend on; lengths are padded to whole blocks.
 
     Attributes:
       queries, keys, values: see `Look`.
-      asked: [B,Tq,dq], what the mechanism was asked.
+      asked: [B,Tq,dq], the query of the mechanism.
       extra: [H], see `Alignment.extra`, or None.
-      closed: what the functions of the block close over, by their names.
+      closed: the arrays that the functions of the block close over, by the name of the function.
       valid: [B,Tk].
-      first, start: `Where` queries and keys stand.
-      key: of dropout, or None while it is off.
+      first, start: the positions of queries and keys, see `Where`.
+      key: the random key of dropout, or None while it is off.
     """
 
     queries: Any
@@ -58,8 +57,8 @@ class Block:
     Attributes:
       grid: the blocks.
       heads, key_heads: H and K.
-      functions: "rules", "bias" or "score", "relative", "align", each of its own closed arrays and
-        what `Look` says.
+      functions: "rules", "bias" or "score", "relative", "align": functions of their closed arrays
+        and of the arguments that `Look` says.
       rate: of dropout.
       dtype: the inner precision, of scores, sums and gradients.
     """
@@ -81,7 +80,7 @@ class Block:
         )
 
     def allowed(self, arrays: Arrays, row: Any, column: Any) -> jax.Array:
-        """Who may see whom, broadcastable to [B,H,b,c]; padding is seen by nobody."""
+        """Which query may see which key, broadcastable to [B,H,b,c]; padding is never seen."""
         valid = taken(arrays.valid, column, self.grid.width, 1)[:, None, None]
         rules = self.functions["rules"](arrays.closed["rules"], *self.places(arrays, row, column))
         return valid if rules is None else valid & rules
@@ -89,8 +88,8 @@ class Block:
     def scored(
         self, arrays: Arrays, queries: Any, keys: Any, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array, Back]:
-        """Scores [B,H,b,c] float32, and from their gradient those of what scores close over, of
-        queries and of keys.
+        """Scores [B,H,b,c] float32, and a function from their gradient to the gradients of closed
+        arrays, queries and keys.
 
         For inner products the gradient of keys comes as [B,K,D,c], see `upright`.
         """
@@ -147,11 +146,11 @@ class Block:
         return "score" if "score" in self.functions else "bias"
 
     def upright(self, gradient: Any) -> Any:
-        """Gradients of keys as keys are, [B,K,c,...]."""
+        """Gradients of keys in the layout of keys, [B,K,c,...]."""
         return gradient if "score" in self.functions else gradient.swapaxes(-1, -2)
 
     def kept(self, arrays: Arrays, row: Any, column: Any) -> jax.Array | None:
-        """Dropout's factors [B,H,b,c], the same whenever asked; None while it is off."""
+        """The factors of dropout [B,H,b,c], the same in every call; None while it is off."""
         if arrays.key is None:
             return None
         shape = (arrays.values.shape[0], self.heads, self.grid.height, self.grid.width)
@@ -172,8 +171,8 @@ class Block:
     def relative(
         self, arrays: Arrays, weights: jax.Array, i: jax.Array, j: jax.Array
     ) -> tuple[jax.Array | None, Back | None]:
-        """What position schemes add to the context [B,H,b,Dv], and its gradients by closed arrays
-        and weights; None for nothing.
+        """The term [B,H,b,Dv] that position schemes add to the context, and its gradient function
+        for closed arrays and weights; None for none.
         """
         if "relative" not in self.functions:
             return None, None
@@ -188,7 +187,7 @@ class Block:
 
 
 def stood(where: jax.Array, at: Any, size: int) -> jax.Array:
-    """Positions [size] or [B,size] of block `at` of tokens that stand `where`."""
+    """Positions [size] or [B,size] of block `at` of tokens at positions `where`."""
     if np.ndim(where) == 2:
         return standing(taken(where, at, size, 1), size)
     return standing(where + at * size, size)

@@ -1,4 +1,4 @@
-"""How a look is cut into blocks, and which blocks anybody may see.
+"""How a look is cut into blocks, and which blocks have an allowed pair.
 
 Axis letters: Tq queries, Tk keys; rows are blocks of queries, columns blocks of keys.
 """
@@ -19,8 +19,8 @@ from attnlab.attention.view import Where, known
 
 BUDGET = (
     2**19
-)  # pairs of query, key, head and batch row in a block: at 4 bytes each they stay in the caches of a core
-LONGEST = 512  # longer blocks gain nothing and see more that is masked
+)  # pairs of query, key, head and batch row in a block: at 4 bytes each they fit the caches of a core
+LONGEST = 512  # longer blocks are not faster and contain more masked pairs
 
 Carry = Any
 
@@ -50,8 +50,8 @@ class Grid:
     Attributes:
       height, width: of a block.
       rows, columns: how many blocks.
-      full: blocks every query of which sees every key; partial: the other ones that are not
-        certainly empty.
+      full: blocks in which every query sees every key; partial: other blocks that may have an
+        allowed pair.
     """
 
     height: int
@@ -72,8 +72,8 @@ class Grid:
     def each_block(
         self, row: Any, body: Callable[[Any, bool, Carry], Carry], carry: Carry
     ) -> Carry:
-        """The carry after body(column, masked, carry) for the blocks of a row that somebody
-        sees.
+        """The carry after body(column, masked, carry) for the blocks of a row that may have an
+        allowed pair.
         """
         for listed, masked in ((self.full, False), (self.partial, True)):
             if not len(listed.columns):
@@ -93,15 +93,13 @@ class Grid:
 
 
 def number(where: Where | None) -> int | None:
-    """Where a sequence begins, or how long it is, if that is one number for all rows and known
-    now.
-    """
+    """The value of a position or length if it is one number for all rows and not traced; else None."""
     at = known(where)
     return None if at is None or np.ndim(at) else int(at)
 
 
 def cut(look: Look, block: int) -> Grid:
-    """The grid of a look, with blocks of `block` queries and keys, or of our own choice if that
+    """The grid of a look, with blocks of `block` queries and keys, or of a size chosen here if that
     is 0.
     """
     queries, keys = look.view.size
@@ -114,8 +112,8 @@ def cut(look: Look, block: int) -> Grid:
 def visible(
     look: Look, height: int, width: int, rows: int, columns: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[rows,columns] bool each: blocks that somebody may see, and those of them that need no
-    mask.
+    """[rows,columns] bool each: blocks that may have an allowed pair, and those of them that need
+    no mask.
     """
     touched, full = np.ones((rows, columns), bool), np.zeros((rows, columns), bool)
     view = look.view
@@ -155,7 +153,7 @@ def size(length: int, most: int) -> int:
 
 
 def padded(x: jax.Array, axis: int, length: int) -> jax.Array:
-    """x with zeros (False) behind it up to a length."""
+    """x padded with zeros (False) to a length."""
     missing = length - x.shape[axis]
     return jnp.pad(x, [(0, missing if a == axis else 0) for a in range(x.ndim)]) if missing else x
 

@@ -1,5 +1,5 @@
-"""The blockwise kernel: a softmax over the keys without the scores of all pairs, and gradients that
-compute scores anew.
+"""The blockwise kernel: a softmax over the keys that never holds the scores of all pairs; gradients
+compute scores again.
 
 Forward, for a block of queries and one block of keys after the other, with the largest score so far
 m, the sum l and the context c:
@@ -7,22 +7,22 @@ m, the sum l and the context c:
     m' = max(m, max_j s_ij)        e_ij = exp(s_ij - m')
     l' = l exp(m - m') + sum_j e_ij        c' = c exp(m - m') + sum_j e_ij z_ij v_j        y = c / l
 
-z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with more in its denominator
+z is 0 or 1 / (1 - rate) under dropout, else 1. An alignment with another term in its denominator
 (`Alignment.extra`) starts from m = extra, l = 1. Kept for the gradients are y, m and l, with which
 e is computed again; with g the gradient of y, u = g / l and t = u . y:
 
     dv_j = sum_i e_ij z_ij u_i        ds_ij = e_ij (z_ij (u_i . v_j) - t_i)        d extra = -sum_i exp(extra - m_i) t_i
 
 `Elementwise` alignments (sigmoid) need no m and l; they get the number of keys a query sees,
-counted before (`View.seen`). Blocks that nobody may see are not computed, in either direction;
-blocks that all of a block may see need no mask. Axis letters: B batch, H heads, K key heads, T
+counted before (`View.seen`). Blocks without allowed pairs are not computed, forward or backward;
+blocks in which all pairs are allowed need no mask. Axis letters: B batch, H heads, K key heads, T
 length, D and Dv widths; b and c the queries and keys of a block. Cost: forward 4, backward 10 D
 FLOPs for each visible pair of an inner product. Memory: B H b c numbers a few times, and some
 [B,H,T,D]. Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; M.
 N. Rabe, C. Staats, "Self-attention Does Not Need O(n^2) Memory", 2021; T. Dao et al.,
-"FlashAttention", NeurIPS 2022. They keep the logarithm of the sum, m + log l: we keep both, for the
-logarithm drowns beside a large m. Products are laid out as XLA's CPU backend likes: no large matrix
-is transposed.
+"FlashAttention", NeurIPS 2022. They keep the logarithm of the sum, m + log l. We keep both, since
+log l is lost to rounding beside a large m. Products are laid out for XLA's CPU backend: no large
+matrix is transposed.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ FORMS: dict[str, Callable[[Block, Arrays], jax.Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Blockwise:
-    """Memory linear in length, time in what is visible.
+    """Memory is linear in the length, time in the number of visible pairs.
 
     Attributes:
-      block: queries and keys of a block; 0 for what fits the caches.
+      block: queries and keys of a block; 0 for a size that fits the caches.
     """
 
     block: int = 0
@@ -64,7 +64,7 @@ class Blockwise:
     weighs = False
 
     def misfit(self, alignment: Any) -> str | None:
-        """Why the weights of a kind of alignment cannot be made block by block; None if they
+        """Why the weights of a class of alignments cannot be computed block by block; None if they
         can.
         """
         if alignment.form in FORMS:
@@ -75,7 +75,7 @@ class Blockwise:
         )
 
     def refuses(self, look: Look) -> str | None:
-        """Why this look cannot be cut into blocks, and what would work; None if it can."""
+        """Why this look cannot be cut into blocks, and what to choose; None if it can."""
         if not isinstance(look.align, Alignment):
             return "never has the whole maps that this mechanism works on; kernel='plain' has"
         if not isinstance(look.drop, Dropout):
@@ -94,7 +94,7 @@ class Blockwise:
 
 
 def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
-    """A look as functions of blocks, and the arrays they are functions of."""
+    """A look as functions of blocks, and the arrays that the functions take."""
     assert isinstance(look.align, Alignment) and isinstance(look.drop, Dropout)
     grid = cut(look, side)
     queries, keys = grid.rows * grid.height, grid.columns * grid.width
@@ -140,7 +140,7 @@ def prepared(look: Look, side: int) -> tuple[Block, Arrays]:
 
 
 def of_pairs(look: Look, q: Any, k: Any, weights: Any, i: Any, j: Any) -> dict[str, Any]:
-    """The functions of a block of queries and keys, from examples of what they are called with."""
+    """The functions of a block of queries and keys, from examples of their arguments."""
     functions: dict[str, Any] = {"rules": hoisted(look.view.allows, i, j)}
     if look.product and look.bias:
         functions["bias"] = hoisted(look.bias, q, i, j)
@@ -157,7 +157,7 @@ def of_shape(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def whole_blocks(where: Where | None, length: int) -> jax.Array:
-    """`Where` tokens stand, for as many as fill whole blocks."""
+    """The positions of the tokens, see `Where`, padded to whole blocks."""
     at = jnp.asarray(where)
     return padded(at, 1, length) if at.ndim == 2 else at
 
@@ -165,7 +165,7 @@ def whole_blocks(where: Where | None, length: int) -> jax.Array:
 def aligned(
     size: tuple[int, ...], dtype: Any, query: Any, valid: jax.Array, i: Any, j: Any
 ) -> tuple[Any, ...]:
-    """Examples of what an elementwise alignment is called with."""
+    """Examples of the arguments of an elementwise alignment."""
     seen = of_shape((*size[:3], 1), jnp.int32)
 
     def viewed(query: Any, seen: Any, i: Any, j: Any) -> View:

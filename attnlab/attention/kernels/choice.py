@@ -1,4 +1,6 @@
-"""Which kernel computes a look: the one asked for, or by "auto" the one measured to be fastest."""
+"""Which kernel computes a look: the one that the config names, or for "auto" the one that was
+measured to be fastest.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from attnlab.attention.kernels.plain import Look, Plain, plain_on, weigh
 from attnlab.attention.protocol import MAPS
 from attnlab.errors import UserError
 
-# keys, and queries, from which on blockwise was measured to be as fast as plain or faster;
+# from this many keys and queries on, blockwise was measured to be at least as fast as plain;
 # docs/kernels.md has the figures
 LEAST = 256
 
 
 class Auto:
-    """Blockwise for long looks it can honour, plain for the others and wherever weights are
-    asked for.
+    """Blockwise for long looks that it can compute, plain for the others and whenever weights are
+    requested.
     """
 
     weighs = True
@@ -31,7 +33,7 @@ class Auto:
         return None
 
     def refuses(self, look: Look) -> str | None:
-        """Nothing: what one kernel refuses the next takes."""
+        """Nothing: plain takes what blockwise refuses."""
         return None
 
     def __call__(self, look: Look) -> jax.Array:
@@ -52,21 +54,21 @@ class Auto:
 def attend(
     module: nn.Module, look: Look, kernel: str, weights: bool = False
 ) -> tuple[jax.Array, jax.Array | None, Any]:
-    """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 where they or maps are
-    asked for, else None, and what the next look gets (`so_far`).
+    """The context [B,H,Tq,Dv] of a look, its weights [B,H,Tq,Tk] float32 if they or maps are
+    requested, else None, and the state for the next look (`so_far`).
 
-    While a module makes its parameters every kernel is the plain one: those of a score are made
-    where it is first called. A look without rows, queries or keys is the plain kernel's too: there
-    is nothing to cut into blocks.
+    During initialization the kernel is always plain: the parameters of a score are made where it is
+    first called. A look without rows, queries or keys also uses the plain kernel: there is nothing
+    to cut into blocks.
 
     Args:
-      module: the mechanism that looks; it knows whether maps are collected.
-      look: what to compute.
+      module: the mechanism; it knows whether maps are collected.
+      look: the look.
       kernel: a name of `KERNELS`.
       weights: whether the weights are part of the result.
 
     Raises:
-      UserError: the kernel cannot honour this look, or never has the weights that are asked for.
+      UserError: the kernel cannot compute this look, or cannot return the requested weights.
     """
     chosen = KERNELS.resolve(kernel)()
     back = look.so_far is not None

@@ -51,8 +51,8 @@ def seen(block: Block, arrays: Arrays, row: Any) -> jax.Array:
 def gain(
     block: Block, arrays: Arrays, row: Any, column: Any, masked: bool, counted: jax.Array
 ) -> tuple[Callable[..., jax.Array], Any]:
-    """What one block adds to the context [B,H,b,Dv], as a function of (closed arrays, asked,
-    queries, keys, values); and those.
+    """The term that one block adds to the context [B,H,b,Dv], as a function of (closed arrays,
+    asked, queries, keys, values); and these arguments.
     """
     grid = block.grid
     floats, others = split(arrays.closed)

@@ -1,9 +1,9 @@
 """`jax.nn.dot_product_attention` as a kernel: XLA's own softmax attention, and cuDNN's fused one.
 
-Both take inner products, a plain softmax and values as wide as keys; what they lack is refused. A
-query that sees nothing, for which they have no rule, gets zeros here, with zero gradients. Cost:
-"xla" that of plain, with the same memory; "cudnn" never keeps the scores. "cudnn" could not be
-tried where this was written: no GPU. Source: jax.nn.dot_product_attention of JAX; its arrays are
+Both take inner products, a plain softmax and values as wide as keys; other looks are refused. A
+query that sees nothing gets zeros here, with zero gradients; JAX leaves this case open. Cost: "xla"
+that of plain, with the same memory; "cudnn" never keeps the scores. "cudnn" was not tested when
+this was written, for lack of a GPU. Source: jax.nn.dot_product_attention of JAX; its arrays are
 [B,T,H,D], scores are softmaxed in float32.
 """
 
@@ -29,12 +29,12 @@ class Xla:
     weighs = False
 
     def misfit(self, alignment: Any) -> str | None:
-        """Why it cannot have a kind of alignment; None if it can."""
+        """Why it cannot compute a class of alignments; None if it can."""
         return None if alignment is Softmax else f"has no alignment but softmax; {EXACT}"
 
     def refuses(self, look: Look) -> str | None:
-        """Why `jax.nn.dot_product_attention` cannot honour the request, and what would work; None
-        if it can.
+        """Why `jax.nn.dot_product_attention` cannot compute this look, and what to choose; None if
+        it can.
         """
         if (
             not look.product

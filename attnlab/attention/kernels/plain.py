@@ -1,8 +1,8 @@
-"""The plain kernel: all scores, all weights, then the weighted sum; what every other kernel must
-equal. And what a kernel is handed.
+"""The plain kernel: all scores, all weights, then the weighted sum; every other kernel must equal
+it. Also `Look`, the input of a kernel.
 
 Axis letters: B batch, H heads, K key heads (H = K G, query head h reads key head h // G), Tq
-queries, Tk keys, Dv value width. Cost: as the parts say; memory: some arrays [B,H,Tq,Tk], for
+queries, Tk keys, Dv value width. Cost: the sum of the parts; memory: some arrays [B,H,Tq,Tk], for
 gradients too.
 """
 
@@ -28,18 +28,18 @@ class Look:
       values: [B,K,Tk,Dv].
       score: `score(queries, keys, i, j)` -> [B,H,Tq,Tk] float32 for any blocks of queries and keys
         at positions i, j.
-      view: who asks, who may see whom, and which slots of the memory hold a real token; of
-        `View.onto`.
-      align: the alignment, or a function of the same arguments around one, whose weights
-        [B,H',Tq,Tk] may have other heads.
+      view: the result of `View.onto`: the query, which query may see which key, and which slots of
+        the memory hold a real token.
+      align: the alignment, or a function around it with the same arguments, whose weights
+        [B,H',Tq,Tk] may have another number of heads.
       drop: dropout of weights.
       relative: `relative(weights, i, j)` -> [B,H,Tq,Dv] added to the context (position schemes with
         values), or None.
       product: `score` is the inner product of the first array of `queries` with `keys`, one array,
         plus `bias`.
-      so_far: what earlier looks left (`so_far.SoFar`), or None; one query only where a score looks
-        back.
-      after: of a score that looks back, its `after(past, weights)`.
+      so_far: the state of earlier looks (`so_far.SoFar`), or None; if a score looks back, the look
+        has one query.
+      after: `after(past, weights)` of a score that looks back.
       bias: `bias(queries, i, j)` -> broadcastable to [B,H,Tq,Tk], that part of `score`; None for
         none. Only where `product`.
     """
@@ -63,7 +63,7 @@ class Look:
 
 
 class Plain:
-    """All scores at once; honours everything."""
+    """All scores at once; it can compute every look."""
 
     weighs = True
 
@@ -86,7 +86,7 @@ def plain(look: Look) -> tuple[jax.Array, jax.Array]:
 
 
 def plain_on(look: Look) -> tuple[jax.Array, jax.Array, Any]:
-    """Context and weights as `plain`, and what the next look gets."""
+    """Context and weights as `plain`, and the state for the next look."""
     weights, so_far = weigh_on(look)
     dropped = look.drop(weights).astype(look.values.dtype)
     context = unfold(
@@ -103,7 +103,7 @@ def weigh(look: Look) -> jax.Array:
 
 
 def weigh_on(look: Look) -> tuple[jax.Array, Any]:
-    """The weights [B,H,Tq,Tk] float32, before dropout, and what the next look gets."""
+    """The weights [B,H,Tq,Tk] float32, before dropout, and the state for the next look."""
     view = look.view
     scores = look.score(look.queries, look.keys, view.i, view.j)
     if look.so_far is None:

@@ -1,8 +1,7 @@
-"""Functions of arrays alone, for loops with a derivative of their own.
+"""Functions whose arrays are all arguments, for loops with a custom derivative.
 
-A score may read parameters, masks may read segment ids: arrays that the function got hold of where
-it was made, not as arguments. A `jax.custom_vjp` would give such arrays no gradient, or fail on
-them. Here they become arguments, so that none is missed.
+A score closes over parameters, a mask over segment ids. A `jax.custom_vjp` gives such arrays no
+gradient, or fails on them. Here they become arguments.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from jax.extend.core import jaxpr_as_fun
 
 
 def hoisted(function: Callable[..., Any], *examples: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """`pure(arrays, *arguments)`, equal to `function(*arguments)` for arguments like the examples,
-    and the arrays it closes over.
+    """`pure`, with `pure(arrays, *arguments)` equal to `function(*arguments)` for arguments like
+    the examples; and the arrays that the function closes over.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*examples)
     tree = jax.tree.structure(shape)
@@ -44,14 +43,14 @@ def split(tree: Any) -> tuple[Any, Any]:
 
 
 def joined(floats: Any, others: Any) -> Any:
-    """What `split` took apart."""
+    """The inverse of `split`."""
     return jax.tree.map(
         lambda x, y: y if x is None else x, floats, others, is_leaf=lambda x: x is None
     )
 
 
 def zeros(tree: Any, dtype: Any) -> Any:
-    """Zeros of a dtype like every array of a tree, to add gradients up in."""
+    """Zeros of a dtype, shaped like a tree of arrays, for sums of gradients."""
     return jax.tree.map(lambda x: jnp.zeros(x.shape, dtype), tree)
 
 
@@ -61,5 +60,5 @@ def added(total: Any, more: Any) -> Any:
 
 
 def like(tree: Any, wanted: Any) -> Any:
-    """A tree in the dtypes of another."""
+    """A tree with the dtypes of another."""
     return jax.tree.map(lambda x, y: x.astype(y.dtype), tree, wanted)

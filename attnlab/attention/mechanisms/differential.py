@@ -1,5 +1,5 @@
-"""Differential attention (Ye et al. 2025): the difference of two attention maps, so that what both
-see cancels.
+"""Differential attention (Ye et al. 2025): the difference of two attention maps; what is common to
+both cancels.
 
     [q1;q2] = x W_q   [k1;k2] = s W_k   in H pairs of width D;   v = s W_v   in H heads of width 2D;   2 H D = width
     lam = exp(a1 . b1) - exp(a2 . b2) + lam0
@@ -33,11 +33,11 @@ EPSILON = 1e-5
 
 
 class Differential(MultiHead):
-    """H differences of two maps each; `heads` counts single maps, 2 H. Other fields as in
+    """H differences of two maps each; `heads` is the number of maps, 2 H. Other fields as in
     `MultiHead`.
 
     Attributes:
-      start: lam0, the value lam starts near; the paper takes 0.8 - 0.6 exp(-0.3 l) in layer l = 0,
+      start: lam0, about the start value of lam; the paper has 0.8 - 0.6 exp(-0.3 l) in layer l = 0,
         1, ...
     """
 

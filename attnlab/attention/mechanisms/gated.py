@@ -4,8 +4,8 @@ before the output projection.
     y = concat_h(O_h * sigmoid(x W_g)) W_o        O_h the multi-head outputs, x the query
 
 Cost: one more projection of the query; parameters: width^2 more (element-wise) or width H
-(head-wise). A gate near zero lets a head be silent, which a softmax cannot. At the start a gate is
-about one half. Source: Z. Qiu et al., "Gated Attention for Large Language Models: Non-linearity,
+(head-wise). A gate near zero turns a head off, which a softmax cannot do. A gate starts at about
+one half. Source: Z. Qiu et al., "Gated Attention for Large Language Models: Non-linearity,
 Sparsity, and Attention-Sink-Free", 2025, its best position (G1). No bias, as there.
 """
 
@@ -22,8 +22,8 @@ from attnlab.layers.dense import Dense
 
 
 class Gated(MultiHead):
-    """Multi-head attention with a gate on every output of a head, or on every head; other fields as
-    there.
+    """Multi-head attention with a gate for every output of a head, or for every head; other fields
+    as in `MultiHead`.
 
     Attributes:
       gate: "element" (one for each number of its output) or "head" (one for each head).

@@ -1,17 +1,17 @@
-"""Structured self-attention, r hops over one source (Lin et al. 2017), each led by a learned vector
-instead of a query.
+"""Structured self-attention, r hops over one source (Lin et al. 2017): each hop has a learned
+vector instead of a query.
 
     A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state        M = A S  [r,ds]        y = (M side by side) W_o
                                                                                        or y = M side
                                                                                        by side
 
-Every query of a look gets the same r hops, restricted to what it may see. The penalty || A A^T - I
-||_F^2, which keeps hops apart, is handed out as the loss "hops" of each query; it is raw: whoever
-trains decides its weight. Cost: 2 Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums,
-2 r^2 Tq Tk for the penalty. Parameters: ds A + A r + r ds width, without W_o ds A + A r. Source: Z.
-Lin et al., "A Structured Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130),
-equations 5-8. The paper hands M itself to its classifier (`output="side_by_side"`); the projection
-to the width asked for is ours, so that this fits any slot.
+Every query gets the same r hops, restricted to the keys that it may see. The penalty || A A^T - I
+||_F^2 makes hops differ. It is returned as the loss "hops" of each query, without a weight. Cost: 2
+Tk (ds A + A r) FLOPs for the scores, 2 r Tq Tk ds for the sums, 2 r^2 Tq Tk for the penalty.
+Parameters: ds A + A r + r ds width, without W_o ds A + A r. Source: Z. Lin et al., "A Structured
+Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), equations 5-8. The paper's
+classifier takes M itself (`output="side_by_side"`); the projection to `width` is ours, so that the
+mechanism fits any slot.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class HopsMemory(Memory):
 
 
 class Hops(Attention):
-    """r weighted means of the source, put together and, as a rule, projected to the width.
+    """r weighted means of the source, concatenated and, by default, projected to the width.
 
     Attributes:
       hops: r.
       hidden: width A of the scoring layer.
       alignment: scores to weights.
       dropout: rate on the weights, not renormalised.
-      output: "projected" by W_o, or the means as they are, "side_by_side"; the width is r ds then.
+      output: "projected" by W_o, or "side_by_side": the means concatenated, with width r ds.
     """
 
     hops: int = 4

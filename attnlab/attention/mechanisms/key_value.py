@@ -1,20 +1,19 @@
-"""Attention over states that are cut into a part to be found by, a part to be taken and a part to
-predict from (Daniluk et al. 2017).
+"""Attention over states that are split into a key, a value and a part for the prediction (Daniluk
+et al. 2017).
 
     s_j = [k_j ; v_j]            x_i = [k_i ; v_i]                   key_value             own_i = v_i
     s_j = [k_j ; v_j ; p_j]      x_i = [k_i ; v_i ; p_i]             key_value_predict     own_i = p_i
     e_ij = score(k_i, k_j)        r_i = sum_j align(e_i)_j v_j        y_i = tanh(r_i W_r + own_i W_x)
 
-One head. States are cut in order into equal parts, nothing is projected before; query and source
-are cut alike, so in self-attention a state asks by the part it is found by. Between two sequences
-each has its own widths, and the parts of a source beside key and value go unread, as do the parts
-of a query beside the first and the last. In the paper the parts, the hidden layer of the score and
-y have one width, and there are no biases. Who is seen is the view's business: the paper's
-window holds earlier states only. Where it is empty the paper predicts from `own` alone; here, as in
-every mechanism, a query that may see nothing gets zeros. Cost and parameters: those of score and
-alignment, 2 Tq Tk (ds / n) FLOPs for the sum, and (ds + dq) / n width parameters of W_r and W_x.
-Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in
-Neural Language Modeling", ICLR 2017.
+One head. States are split in order into equal parts, without a projection. Query and source are
+split alike, so in self-attention the query of a state is its key. Two sequences may have different
+widths. Of a source only key and value are used, of a query only the first and the last part. In the
+paper the parts, the hidden layer of the score and y have one width, and there are no biases. The
+paper's window, set by the view here, holds earlier states only. If it is empty, the paper predicts
+from `own` alone; here, as in every mechanism, a query that may see nothing gets zeros. Cost and
+parameters: those of score and alignment, 2 Tq Tk (ds / n) FLOPs for the sum, and (ds + dq) / n
+width parameters of W_r and W_x. Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel,
+"Frustratingly Short Attention Spans in Neural Language Modeling", ICLR 2017.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ class KeyValue(Single):
 
 
 class KeyValuePredict(KeyValue):
-    """States of three parts: a key, a value, and one that only the state's own prediction reads."""
+    """States of three parts: a key, a value, and one for the prediction of the state itself."""
 
     card = KeyValue.card
     names = ("key", "value", "predict")

@@ -1,19 +1,20 @@
-"""Multi-head latent attention (DeepSeek-AI 2024): keys and values grow out of one small latent per
-token, which is all a cache keeps.
+"""Multi-head latent attention (DeepSeek-AI 2024): keys and values are computed from one small
+latent per token; a cache keeps only the latents.
 
     c  = RMSNorm(s W_c)                        [C]      kept          kr = turn(s W_kr)     [R]      kept, one for all heads
     k_h = [c U_h ; kr]      v_h = c V_h        [D+R], [D]
-    q_h = [x W_q,h ; turn(x W_qr,h)]           [D+R]                  x first through a latent of its own, if wanted
+    q_h = [x W_q,h ; turn(x W_qr,h)]           [D+R]                  optionally x through a latent
+    of its own
     A_h = softmax(q_h . k_h / sqrt(D + R))     y = concat_h(A_h v_h) W_o
 
-`turn` is the position scheme, rotary in the paper; it acts on R channels only, so that U_h is free
-to move to the other side: q_h . (c U_h) = (q_h U_h^T) . c. In that absorbed form no key or value of
-a head is ever made: heads attend to the latents themselves, and V_h comes after the sum. `read`
-takes the form that costs fewer FLOPs at the lengths at hand; the two are equal up to rounding.
-Memory for decoding: C + R numbers per token, against 2 H D of multi-head attention. Source:
-DeepSeek-AI, "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
-2024 (arXiv 2405.04434), section 2.1. Its displayed equations leave out the norms of the two
-latents, which every released implementation has; so does this.
+`turn` is the position scheme, rotary in the paper. It acts on R channels only, so U_h can move to
+the query: q_h . (c U_h) = (q_h U_h^T) . c. This absorbed form computes no keys or values of heads:
+heads attend to the latents, and V_h is applied after the sum. `read` takes the form with fewer
+FLOPs for the given lengths; the two are equal up to rounding. Memory for decoding: C + R numbers
+per token, against 2 H D of multi-head attention. Source: DeepSeek-AI, "DeepSeek-V2: A Strong,
+Economical, and Efficient Mixture-of-Experts Language Model", 2024 (arXiv 2405.04434), section 2.1.
+Its displayed equations leave out the norms of the two latents, which every released implementation
+has; so does this.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ class Latent(Attention):
       heads: H; must divide the width, unless `head_width` is given.
       head_width: D; 0 for width / H.
       latent: C.
-      rotary: R, channels of queries and keys that carry positions; 0 for none.
+      rotary: R, channels of queries and keys with positions; 0 for none.
       query_latent: width of the queries' own latent; 0 for a direct projection.
-      positions: the scheme that turns the R channels.
+      positions: the scheme that rotates the R channels.
       alignment: scores to weights.
       dropout: rate on the attention weights, not renormalised.
       kernel: how it is computed; none changes the result (see `kernels`).
@@ -217,15 +218,15 @@ class Latent(Attention):
         )
 
     def absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the absorbed form costs fewer FLOPs: it saves making keys and values, and pays
-        with wider products.
+        """Whether the absorbed form costs fewer FLOPs: it computes no keys and values, but has
+        wider products.
         """
         made, absorbed = self.operations(queries, keys)
         return absorbed < made
 
     @nn.nowrap
     def operations(self, queries: int, keys: int) -> tuple[int, int]:
-        """Multiply-adds of one head in either form, made and absorbed."""
+        """Multiply-adds of one head in the direct and in the absorbed form."""
         size = self.size()
         made = 2 * keys * self.latent * size + queries * keys * (2 * size + self.rotary)
         return made, 2 * queries * self.latent * size + queries * keys * (
@@ -257,7 +258,7 @@ class Latent(Attention):
         )
         at = Sizes(
             queries, keys, self.heads, 1, r, r, size, self.heads, query_width
-        )  # alignments do not ask how wide, schemes turn R
+        )  # alignments do not depend on the width; schemes rotate R channels
         made_or_absorbed = Cost(
             2 * c * self.heads * size, 2 * self.heads * min(self.operations(queries, keys))
         )

@@ -1,13 +1,13 @@
-"""Multi-step attention: the same memory is read several times, each time with what the last look
-found.
+"""Multi-step attention: the same memory is read several times; each context is added to the next
+query.
 
     q_0 = x W_q        q_{n+1} = q_n + context(q_n)        y = q_N - q_0 = sum of the contexts
 
 Source: S. Sukhbaatar, A. Szlam, J. Weston, R. Fergus, "End-To-End Memory Networks", NeurIPS 2015
 (arXiv 1503.08895), section 2.2 (its layer-wise form without H); Z. Yang et al., "Stacked Attention
-Networks for Image Question Answering", CVPR 2016, adds the same way. Here any mechanism may look,
-every step has the same parameters, and the query itself is left out of the result: a residual
-connection adds it. The losses of all looks are added up. W_q, ours, makes queries as wide as
+Networks for Image Question Answering", CVPR 2016, adds the same way. Here any mechanism can be
+used, every step has the same parameters, and the result does not contain the query: a residual
+connection adds it. The losses of all looks are summed. W_q is ours; it makes queries as wide as
 contexts. Cost: `steps` reads of one memory. Parameters: dq width more than the mechanism's.
 """
 
@@ -34,7 +34,7 @@ class MultiStep(Attention):
 
     Attributes:
       looks: the mechanism.
-      steps: how often it looks.
+      steps: N, how many looks.
     """
 
     looks: Part = "multihead"

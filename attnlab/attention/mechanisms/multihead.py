@@ -1,17 +1,17 @@
-"""Multi-head attention (Vaswani et al. 2017), with fewer key heads if wanted (MQA, GQA), any score,
-alignment and position scheme.
+"""Multi-head attention (Vaswani et al. 2017), optionally with fewer key heads (MQA, GQA); any
+score, alignment and position scheme.
 
     q, k, v = x W_q, s W_k, s W_v      H query heads of width D, by default width / H;  K key and value heads
     A_h = align(score(q_h, k_g) + position bias),  g = floor(h K / H)        y = concat_h(A_h v_g) W_o
 
-By default score = q k^T / sqrt(D) and align = softmax: the paper's. K = 1 is multi-query attention
-(Shazeer 2019), 1 < K < H grouped-query attention (Ainslie et al. 2023): head h reads key head
-floor(h K / H), neighbours together. Cost: 4 Tq Tk width FLOPs for the two products, 2 n m per row
-of each projection. Parameters 2 width^2 (1 + K / H). Memory for decoding: 2 K D numbers per token.
-Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), section
-3.2; N. Shazeer, "Fast Transformer Decoding: One Write-Head is All You Need", 2019; J. Ainslie et
-al., "GQA", EMNLP 2023. As in the first's formulas the projections have no biases unless asked for;
-a row with nothing to see gives zeros, which the papers leave open.
+By default score = q k^T / sqrt(D) and align = softmax, as in the paper. K = 1 is multi-query
+attention (Shazeer 2019), 1 < K < H grouped-query attention (Ainslie et al. 2023): head h reads key
+head floor(h K / H), so neighbours share a key head. Cost: 4 Tq Tk width FLOPs for the two products,
+2 n m per row of each projection. Parameters 2 width^2 (1 + K / H). Memory for decoding: 2 K D
+numbers per token. Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv
+1706.03762), section 3.2; N. Shazeer, "Fast Transformer Decoding: One Write-Head is All You Need",
+2019; J. Ainslie et al., "GQA", EMNLP 2023. As in the formulas of Vaswani et al. the projections
+have no biases by default. A row without allowed keys gives zeros; the papers leave this open.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ PROJECTIONS = ("query", "key", "value", "out")
 
 @flax.struct.dataclass
 class MultiHeadMemory(Memory):
-    """keys [B,K,Tk,A], as score and positions made them; values [B,K,Tk,D]. Heads first: the two
-    products run fastest so.
+    """keys [B,K,Tk,A] after score and positions; values [B,K,Tk,D]. Heads come first, since the two
+    products are fastest then.
     """
 
     keys: jax.Array
@@ -60,8 +60,8 @@ class MultiHeadMemory(Memory):
 
 
 class MultiHead(Attention):
-    """H independent heads; queries are H * D wide, keys and values K * D, the context is as wide as
-    the system asks.
+    """H independent heads; queries are H * D wide, keys and values K * D; the context has the width
+    that the system sets.
 
     Attributes:
       heads: H; must divide the width, unless `head_width` is given.
@@ -158,8 +158,8 @@ class MultiHead(Attention):
     def key_value(
         self, looked_at: jax.Array, taken: jax.Array, positions: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Keys [B,K,Tk,A] and values [B,K,Tk,D] of what is looked at and taken, at positions [Tk]
-        or [B,Tk].
+        """Keys [B,K,Tk,A] from `looked_at` and values [B,K,Tk,D] from `taken`, at positions [Tk] or
+        [B,Tk].
         """
         keys = self.fit.of_key(self.split(self.w_key(looked_at)))
         return self.scheme.of_key(keys, positions), self.split_values(self.w_value(taken))
@@ -215,8 +215,8 @@ class MultiHead(Attention):
         return nothing_yet(self, self.fit, self.align, memory, memory.keys, self.heads)
 
     def join(self, context: jax.Array, query: jax.Array) -> jax.Array:
-        """The heads' contexts [B,H,Tq,D] side by side, [B,Tq,H*D]; what the output projection
-        gets.
+        """The contexts of the heads [B,H,Tq,D] concatenated, [B,Tq,H*D]: the input of the output
+        projection.
         """
         return context.transpose(0, 2, 1, 3).reshape(
             *query.shape[:2], context.shape[1] * context.shape[3]
@@ -225,7 +225,7 @@ class MultiHead(Attention):
     def look(
         self, query: jax.Array, memory: MultiHeadMemory, view: View, so_far: Any = None
     ) -> Look:
-        """What a kernel needs to know of a query [B,Tq,dq] and a memory, and of earlier looks."""
+        """The input of a kernel for a query [B,Tq,dq], a memory and the state of earlier looks."""
         pairs = pairs_of(self.fit, so_far)
         view = view.onto(memory, query)
         q = self.split(self.w_query(query))  # [B,H,Tq,D]
@@ -264,7 +264,7 @@ class MultiHead(Attention):
 
     @nn.nowrap
     def sizes(self, queries: int, keys: int, query_width: int) -> Sizes:
-        """What the parts meet."""
+        """The sizes that score, alignment and positions get."""
         size = self.size()
         return Sizes(
             queries,
@@ -295,6 +295,6 @@ class MultiHead(Attention):
 
 
 def _near(number: int, wanted: int) -> str:
-    """The three divisors of a number nearest to the one wanted."""
+    """The three divisors of `number` nearest to `wanted`."""
     near = [n for n in range(1, number + 1) if number % n == 0]
     return " or ".join(map(str, sorted(sorted(near, key=lambda n: abs(n - wanted))[:3])))

@@ -44,10 +44,8 @@ from attnlab.layers.dense import Dropout
 
 @flax.struct.dataclass
 class SingleMemory(Memory):
-    """keys [B,1,Tk,A], what the score made of the source, or of its key parts; values [B,1,Tk,Dv],
-    the source, or its value parts.
-
-    `key_width` is how wide a key was before the score got it.
+    """keys [B,1,Tk,A], the source (or its key parts) after `Score.of_key`; values [B,1,Tk,Dv], the
+    source (or its value parts). `key_width` is the width of a key before `Score.of_key`.
     """
 
     keys: jax.Array
@@ -56,7 +54,7 @@ class SingleMemory(Memory):
 
 
 class Single(Attention):
-    """One head over the source as it is: context [B,Tq,width] with width = ds.
+    """One head over the unprojected source: context [B,Tq,width] with width = ds.
 
     Attributes:
       score: how a query and a source state fit.
@@ -91,8 +89,8 @@ class Single(Attention):
         self.drop = Dropout(self.dropout)
 
     def keys_and_values(self, keys: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What is looked at and what is taken, [B,1,Tk,dk] and [B,1,Tk,Dv]; values have the
-        context's width, for nothing is projected.
+        """Keys [B,1,Tk,dk] and values [B,1,Tk,Dv]; values must have the width of the context, since
+        nothing is projected.
         """
         if values.shape[-1] != self.width:
             raise UserError(
@@ -154,8 +152,8 @@ class Single(Attention):
         weights: bool,
         so_far: Any,
     ) -> tuple[jax.Array, jax.Array | None, Any]:
-        """The sum of values [B,Tq,Dv], weights where they or maps are asked for, and what the next
-        look gets; `asks` [B,Tq,A'] is what of a query the score gets.
+        """The sum of values [B,Tq,Dv], the weights if they or maps are requested, and the state for
+        the next look; `asks` [B,Tq,A'] is the part of the query that the score gets.
         """
         so_far = self.no_looks(memory) if so_far is None else so_far
         pairs = pairs_of(self.fit, so_far)

@@ -3,11 +3,11 @@ weights after it.
 
     E' = sum_h E_h P_hl        A = softmax(E')        A' = sum_l A_l Q_lm        y = concat_m(A'_m v_m) W_o
 
-Masks apply after the first mix, so that no head's mask leaks into another. The rows of A' need not
-sum to one, nor be positive. Cost: multi-head attention, and 2 H^2 FLOPs for each pair and mix; all
-heads' scores are needed at once. Parameters: 2 H^2 more. Source: N. Shazeer, Z. Lan, Y. Cheng, N.
-Ding, L. Hou, "Talking-Heads Attention", 2020 (arXiv 2003.02436), section 3. Here both mixes are H x
-H and start at the identity, where the mechanism is multi-head attention.
+Masks apply after the first mix, so that the mask of one head does not affect another. The rows of
+A' need not sum to one, nor be positive. Cost: multi-head attention, and 2 H^2 FLOPs for each pair
+and mix; all heads' scores are needed at once. Parameters: 2 H^2 more. Source: N. Shazeer, Z. Lan,
+Y. Cheng, N. Ding, L. Hou, "Talking-Heads Attention", 2020 (arXiv 2003.02436), section 3. Here both
+mixes are H x H and start at the identity, where the mechanism is multi-head attention.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def identity(key: jax.Array, shape: tuple[int, ...], dtype: Any = float) -> jax.
 
 
 class TalkingHeads(MultiHead):
-    """Multi-head attention with two learned mixes across heads; fields as there."""
+    """Multi-head attention with two learned mixes across heads; fields as in `MultiHead`."""
 
     kernels = ("auto", "plain")
     capabilities = dataclasses.replace(MultiHead.capabilities, so_far=False)

@@ -1,5 +1,5 @@
-"""Position schemes: where a token stands, told to a model through the hooks of `protocol`. A new
-one is one file and one line here.
+"""Position schemes: they give a model the positions of tokens, through the hooks of `protocol`. A
+new one is one file and one line here.
 """
 
 from attnlab.config.registry import Table

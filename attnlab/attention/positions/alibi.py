@@ -6,8 +6,8 @@ Any other H: the slopes of the next smaller power of two n, then every other one
 from its first. Axis letters: H heads, Tq queries, Tk keys. Cost: one product and one sum for each
 pair; no parameters. Source: O. Press, N. A. Smith, M. Lewis, "Train Short, Test Long: Attention
 with Linear Biases Enables Input Length Extrapolation", ICLR 2022 (arXiv 2108.12409), section 3, and
-the authors' code for H that are no power of two. The paper is causal, where |i - j| is i - j; to
-the right of a query there is no agreed form, and the distance is ours. The bias is not scaled.
+the authors' code for H that are no power of two. The paper is causal, where |i - j| is i - j; for
+keys after the query there is no agreed form; we use the distance. The bias is not scaled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Alibi(PositionScheme):
     """A penalty that grows with the distance, at a fixed slope for each head.
 
     Attributes:
-      strength: what all slopes are multiplied with; 1 in the paper, 0 for no positions.
+      strength: factor of all slopes; 1 in the paper, 0 for no positions.
     """
 
     strength: float = 1.0

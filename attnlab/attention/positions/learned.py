@@ -1,4 +1,4 @@
-"""Learned absolute positions: one trained vector for each place, x_p + E[p].
+"""Learned absolute positions: one trained vector for each position, x_p + E[p].
 
 Axis letters: B batch, T length, d model width. Cost: a gather; length * d parameters. Source: J.
 Gehring et al., "Convolutional Sequence to Sequence Learning", ICML 2017, section 3.1; compared with
@@ -19,10 +19,10 @@ from attnlab.errors import UserError
 
 
 class Learned(PositionScheme):
-    """A trained vector for each position; nothing may stand beyond the table.
+    """A trained vector for each position; no token may stand beyond the table.
 
     Attributes:
-      length: rows of the table, one more than the last position it knows.
+      length: rows of the table: positions 0 to length - 1.
       stddev: of the normal distribution the rows start from.
     """
 
@@ -42,12 +42,11 @@ class Learned(PositionScheme):
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,T,d] + E[positions], in the dtype of x.
 
-        Positions that only a compiled program knows (one step of decoding) cannot be checked:
-        beyond the table they give NaN.
+        Traced positions (one step of decoding) cannot be checked: beyond the table they give NaN.
 
         Raises:
-          UserError: T positions [T], the same for every row, or a position already known do not fit
-            the table.
+          UserError: there are more tokens than rows of the table, or a known position lies beyond
+            it.
         """
         longest = max(x.shape[1] if positions.ndim == 1 else 0, _longest(positions))
         if longest > self.length:
@@ -72,8 +71,6 @@ class Learned(PositionScheme):
 
 
 def _longest(positions: jax.Array) -> int:
-    """The table rows that positions want, 0 where their values are not known before the program
-    runs.
-    """
+    """How many rows of the table the positions need; 0 if the positions are traced."""
     unknown = isinstance(positions, jax.core.Tracer) or positions.size == 0
     return 0 if unknown else int(np.asarray(positions).max()) + 1

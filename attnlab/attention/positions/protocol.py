@@ -1,6 +1,6 @@
 """The hooks of a position scheme. A scheme overrides the ones it uses and names them in `hooks`.
 
-None at all is a scheme too: under a causal mask the first layer can count the keys it sees.
+No positions at all is a scheme too: under a causal mask the first layer can count the keys it sees.
 
 Axis letters: B batch, H heads, T length (Tq, Tk), D head width, Dv value width, d model width.
 Source of none at all: A. Kazemnejad et al., "The Impact of Positional Encoding on Length
@@ -19,10 +19,8 @@ from attnlab.attention.view import View
 
 
 class PositionScheme(nn.Module):
-    """No positions at all: every hook hands back what it got. The base of every scheme.
-
-    Hooks; `hooks` names those that do something, a mechanism or system refuses what it does not
-    offer:
+    """No positions at all: every hook returns its input. The base of every scheme. `hooks` names
+    the hooks that a scheme uses; a mechanism or system refuses those it does not offer:
       "embedding": `embed`, on embeddings.
       "query_key": `of_query` and `of_key`, on the two sides of an inner product.
       "score": `bias`, added to scores after their scale.
@@ -30,7 +28,7 @@ class PositionScheme(nn.Module):
     """
 
     hooks: ClassVar[frozenset[str]] = frozenset()
-    trees: ClassVar[bool] = False  # whether it is about dependency trees, which few systems have
+    trees: ClassVar[bool] = False  # whether it needs dependency trees, which few systems have
     card: ClassVar[Card] = Card(
         "none",
         2023,
@@ -60,16 +58,15 @@ class PositionScheme(nn.Module):
 
         Args:
           q: queries of any block of a look.
-          view: where they and the keys stand; whether no query sees a later key (a scheme may spend
-            its range on the past); trees.
-          scale: what the score multiplies inner products with; a bias that is one of query and key
-            parts wants it too.
+          view: positions of queries and keys; whether the view is causal (a scheme may then use its
+            range for the past only); trees.
+          scale: the scale of the score; a bias that is itself an inner product needs it too.
         """
         return None
 
     def values(self, weights: jax.Array, view: View, width: int) -> jax.Array | None:
-        """Hook "value": weights [B,H,Tq,Tk] to what is added to the context [B,H,Tq,width]; None
-        for none.
+        """Hook "value": weights [B,H,Tq,Tk] to a term [B,H,Tq,width] that is added to the context;
+        None for none.
         """
         return None
 

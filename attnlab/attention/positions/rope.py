@@ -3,14 +3,14 @@
     (y_a, y_b) = (x_a cos t - x_b sin t, x_b cos t + x_a sin t)        t = p f_m, f_m = base^(-2m/R), m = 0..R/2-1
 
 for the R/2 pairs (a, b) of the first R channels of every query and key at position p; the other
-channels stay. A product of a query and a key then depends on their positions through i - j alone.
-Values are not turned. Layouts: "interleaved" pairs channels (2m, 2m+1), as the paper and the
-original Llama do; "half" pairs (m, m + R/2), as GPT-NeoX and most released weights do. One is the
-other with the channels of queries and keys permuted. Axis letters: B batch, H heads, K key heads, T
-length, D head width, R = share * D. Cost: 3 R FLOPs for each query and key; no parameters. Source:
-J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021 (arXiv
-2104.09864), section 3.2; a share of the channels as in GPT-J and GPT-NeoX; scalings for longer
-sequences: `rope_scaling`.
+channels do not change. The product of a query and a key then depends on i - j only. Values are not
+rotated. Layouts: "interleaved" pairs channels (2m, 2m+1), as the paper and the original Llama do;
+"half" pairs (m, m + R/2), as GPT-NeoX and most released weights do. One is the other with the
+channels of queries and keys permuted. Axis letters: B batch, H heads, K key heads, T length, D head
+width, R = share * D. Cost: 3 R FLOPs for each query and key; no parameters. Source: J. Su et al.,
+"RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021 (arXiv 2104.09864), section
+3.2; a share of the channels as in GPT-J and GPT-NeoX; scalings for longer sequences:
+`rope_scaling`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from attnlab.layers.precision import inner_dtype, widened
 
 
 class Rope(PositionScheme):
-    """Queries and keys turned by angles that grow with their position.
+    """Queries and keys rotated by angles proportional to their position.
 
     Attributes:
       layout: which channels make a pair, "interleaved" (the paper) or "half".
-      share: the part of the head width that is turned, its first channels; above 0, at most 1.
+      share: the share of the head width that is rotated, its first channels; above 0, at most 1.
       base: the ratio of the longest to the shortest wavelength, nearly; 10000 in the paper.
       scaling: how frequencies change for sequences longer than those trained on.
     """

@@ -41,7 +41,7 @@ class Unscaled:
 
     @property
     def temperature(self) -> float:
-        """What sines and cosines are multiplied with; a score then is by its square."""
+        """The factor of sines and cosines; scores are multiplied by its square."""
         return 1.0
 
 
@@ -84,8 +84,8 @@ class Yarn(Linear):
 
     Attributes:
       length: L0, the length trained on.
-      fast, slow: turns within L0 from which on a frequency stays, and up to which it is divided
-        whole.
+      fast, slow: with at least `fast` turns within L0 a frequency stays; with at most `slow` turns
+        it is divided by s.
     """
 
     length: int = 2048

@@ -28,10 +28,10 @@ from attnlab.layers.precision import inner_dtype, widened
 
 
 class Shaw(PositionScheme):
-    """A trained vector for each clipped distance, added to keys and, if wanted, to values.
+    """A trained vector for each clipped distance, added to keys and optionally to values.
 
     Attributes:
-      clip: k, the distance from which on all are one.
+      clip: k; all larger distances share one vector.
       sides: "both" (the paper) adds to keys and values, "key" to keys only.
     """
 
@@ -47,7 +47,9 @@ class Shaw(PositionScheme):
     )
 
     def __post_init__(self) -> None:
-        if self.sides == "key":  # an instance names only what it does; the class, all it can do
+        if (
+            self.sides == "key"
+        ):  # hooks of the instance; those of the class are all that it can have
             object.__setattr__(self, "hooks", frozenset({"score"}))
         super().__post_init__()
 
@@ -73,7 +75,7 @@ class Shaw(PositionScheme):
         )
 
     def rows(self, view: View) -> jax.Array:
-        """r, int32 [Tq,Tk], or [B,Tq,Tk] where rows differ."""
+        """r, int32 [Tq,Tk], or [B,Tq,Tk] if rows differ."""
         return clipped(view.distance, self.clip)
 
     @nn.nowrap
@@ -88,7 +90,7 @@ class Shaw(PositionScheme):
 
 
 def clipped(distance: jax.Array, clip: int) -> jax.Array:
-    """The row of a table of 2 clip + 1 that a signed distance of any shape stands for."""
+    """The row, in a table of 2 clip + 1 rows, of signed distances of any shape."""
     return jnp.clip(distance, -clip, clip) + clip
 
 

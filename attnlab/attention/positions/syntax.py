@@ -1,5 +1,5 @@
-"""Positions in a dependency tree (Wang, Tu, Wang, Shi 2019): how deep a word hangs, and how two
-words are related.
+"""Positions in a dependency tree (Wang, Tu, Wang, Shi 2019): the depth of a word, and the relation
+of two words.
 
     x_t + tanh(W [PE(t); PE(depth_t)])                 absolute: PE the sinusoid, depth the steps up to the root, 0 at the root itself
     depth_i - depth_j         where one word is an ancestor of the other, or the same word
@@ -8,19 +8,17 @@ words are related.
 The trees come as the index of each word's head, so all functions here are pure functions of integer
 arrays. `tree_distance` is the number of edges between two words, beside the paper's signed form.
 
-The relative form is Shaw's once more with another distance: its vectors are added to those of the
-place in the sentence. The distances of a batch come with the view, `View(rule,
-trees=structural_distance(heads, valid))`, and are looked up by position, so that they cover the
-whole sequence in cached decoding too. Where none are given, as beyond them, all words hang from the
-one root: distance 0.
+The relative form is Shaw's with a second distance: its vectors are added to those of the distance
+in the sentence. The view has the distances of a batch, `View(rule, trees=structural_distance(heads,
+valid))`. They are indexed by position, so they cover the whole sequence in cached decoding too.
+Without trees, and beyond them, the distance is 0.
 
 Axis letters: B batch, T words, d model width. Cost: depths B T log T steps, relations B T^2 log T,
 tree distances 2 B T^3 FLOPs, once for a batch and not for each layer. Parameters of the absolute
 form: 2 d^2. Source: X. Wang, Z. Tu, L. Wang, S. Shi, "Self-Attention with Structural Position
 Representations", EMNLP 2019 (D19-1145, arXiv 1909.00383). The paper merges both positions by a
 non-linear function; that it is tanh without a bias is our choice, as is reading "related" as
-ancestry (`mode="edge"`: joined by an edge). Words with no tree above them hang from one root that
-is no word.
+ancestry (`mode="edge"`: joined by an edge). Words without a head are children of one artificial root.
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ from attnlab.layers.precision import inner_dtype, widened
 
 
 class Syntax(PositionScheme):
-    """Place in the sentence and depth in its tree, each as a sinusoid, merged by a trained layer
-    and added to embeddings.
+    """Sinusoids of the position in the sentence and the depth in its tree, merged by a trained
+    layer and added to embeddings.
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength of both.
@@ -63,8 +61,7 @@ class Syntax(PositionScheme):
         dtype of x.
 
         Raises:
-          UserError: positions [T]: places in a sentence, where a depth for each word of each
-            sentence is wanted.
+          UserError: positions [T] instead of one depth for each word of each sentence.
         """
         batch, length, width = x.shape
         if positions.shape != (batch, length):
@@ -90,11 +87,11 @@ class Syntax(PositionScheme):
 
 
 class SyntaxRelative(Shaw):
-    """Shaw's vectors for the distance in the sentence, and others, added to them, for the one in
-    the dependency tree.
+    """The sum of two of Shaw's vectors: for the distance in the sentence and for the one in the
+    dependency tree.
 
     Attributes:
-      clip: k, the distance from which on all are one, of both kinds.
+      clip: k; all larger distances share one vector, in both tables.
       sides: "both" adds to keys and values, "key" to keys only.
     """
 
@@ -141,8 +138,8 @@ def depth(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
     """Steps up to the root, [B,T] int32; 0 at a root and at padding.
 
     Args:
-      heads: [B,T] int, the place of each word's head in its sentence; negative or the word's own
-        place at a root. No circles.
+      heads: [B,T] int, the position of each word's head in its sentence; negative or the word's own
+        position at a root. No cycles.
       valid: [B,T] bool, True at real words; None means all are.
     """
     above = _above(heads, valid)
@@ -188,7 +185,7 @@ def structural_distance(
 
 
 def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array:
-    """Edges on the way from i to j, depth_i + depth_j - 2 depth of their lowest common ancestor:
+    """Number of edges between i and j, depth_i + depth_j - 2 depth of their lowest common ancestor:
     [B,T,T] int32; else as above.
 
     Words of different trees of one sentence are joined by a root above both.
@@ -201,13 +198,13 @@ def tree_distance(heads: jax.Array, valid: jax.Array | None = None) -> jax.Array
 
 
 def _above(heads: jax.Array, valid: jax.Array | None) -> jax.Array:
-    """The place one step up, [B,T]; its own at a root and at padding, whatever stands there."""
+    """The position of the head, [B,T]; the word's own position at a root and at padding."""
     word = (heads >= 0) if valid is None else (heads >= 0) & valid
     return jnp.where(word, heads, jnp.arange(heads.shape[1]))
 
 
 def _doublings(heads: jax.Array) -> int:
-    """How often a way of one step is doubled to be at least the longest of T words."""
+    """How often one step must be doubled to reach at least T steps."""
     return max(heads.shape[1] - 1, 0).bit_length()
 
 

@@ -2,16 +2,16 @@
 
     e_ij = score(q_i, k_j) + b_h[bucket(j - i)]
 
-A bucket for each short distance, then buckets that widen logarithmically up to `max_distance`, and
-one for all beyond. Of n buckets on a side, with x = n // 2, distance m is in bucket m if m < x,
-else in min(x + floor(ln(m/x) / ln(max_distance/x) (n - x)), n - 1). Causal: all buckets are for the
-past, keys to the right share bucket 0. Otherwise half are for keys to the left and the query
-itself, half for keys to the right (the first of which is never used, as in the authors' code). Axis
-letters: H heads, Tq queries, Tk keys. Cost: a gather for each pair and head, none for each row of a
-batch. Parameters: buckets * H. Source: C. Raffel et al., "Exploring the Limits of Transfer Learning
-with a Unified Text-to-Text Transformer", JMLR 2020, section 2.1, and the authors' code. Here every
-layer has its own table; the paper's layers of one stack share that of the first. T5 multiplies
-scores with no scale: combine with the score "dot" to be exact.
+There is one bucket for each short distance, then buckets that widen logarithmically up to
+`max_distance`, and one for all larger distances. Of n buckets on a side, with x = n // 2, distance
+m is in bucket m if m < x, else in min(x + floor(ln(m/x) / ln(max_distance/x) (n - x)), n - 1).
+Causal: all buckets are for the past, keys to the right share bucket 0. Otherwise half are for keys
+to the left and the query itself, half for keys to the right (the first of which is never used, as
+in the authors' code). Axis letters: H heads, Tq queries, Tk keys. Cost: a gather for each pair and
+head, none for each row of a batch. Parameters: buckets * H. Source: C. Raffel et al., "Exploring
+the Limits of Transfer Learning with a Unified Text-to-Text Transformer", JMLR 2020, section 2.1,
+and the authors' code. Here every layer has its own table; the paper's layers of one stack share
+that of the first. T5 does not scale scores: combine with the score "dot" to be exact.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class T5(PositionScheme):
 
     Attributes:
       buckets: rows of the table, an even number.
-      max_distance: from here on all distances are one.
+      max_distance: all larger distances share one bucket.
     """
 
     buckets: int = 32
@@ -98,8 +98,8 @@ def _side(distance: jax.Array, count: int, max_distance: int) -> jax.Array:
 
 @functools.cache
 def starts(count: int, max_distance: int) -> tuple[int, ...]:
-    """The first distance of each bucket of a side, in whole numbers: a logarithm is off by one
-    where a distance sits on an edge.
+    """The first distance of each bucket of a side, in exact integers: a rounded logarithm would be
+    off by one at the edges.
 
     x + floor(ln(m/x) / ln(M/x) s) >= x + b, with s = count - x, says m^s >= x^(s-b) M^b.
     """

@@ -10,8 +10,7 @@ reading them off along diagonals (the paper's shift) is free. At any other posit
 instead, H times as much. Parameters: d^2 + 2 d. Source: Z. Dai et al., "Transformer-XL: Attentive
 Language Models Beyond a Fixed-Length Context", ACL 2019 (arXiv 1901.02860), section 3.3 and
 appendix B. Here every layer has its own u and w, which the paper shares, and distances may be
-negative (a key to the right). The memory of the previous segment is no business of a position
-scheme.
+negative (a key to the right). The memory of the previous segment is not part of a position scheme.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _SMALL = nn.initializers.normal(0.02)
 
 
 class TransformerXL(PositionScheme):
-    """Queries meet keys and a projected sinusoid of the distance, each with a trained offset of its
-    own.
+    """Products of queries with keys and with a projected sinusoid of the distance, each with its
+    own trained offset.
 
     Attributes:
       base: the ratio of the longest to the shortest wavelength, 10000 in the paper.
@@ -112,7 +111,7 @@ def by_diagonals(
 
 
 def along_diagonals(products: jax.Array, keys: int) -> jax.Array:
-    """[...,Tq,Tq+Tk-1] to [...,Tq,Tk]: row a from its column Tq-1-a on, by reshaping alone."""
+    """[...,Tq,Tq+Tk-1] to [...,Tq,Tk]: row a begins at column Tq-1-a; done by reshaping only."""
     *lead, rows, columns = products.shape
     flat = jnp.pad(products, [(0, 0)] * (len(lead) + 1) + [(0, 1)]).reshape(
         *lead, rows * (columns + 1)

@@ -81,5 +81,5 @@ def perceptron(
 
 
 def perceptron_cost(at: Sizes, hidden: int) -> Cost:
-    """Of `perceptron`: for each pair and unit a sum, a tanh and a multiply-add."""
+    """FLOPs of `perceptron`: a sum, a tanh and a multiply-add for each pair and unit."""
     return Cost(parameters=hidden, flops=4 * at.pairs * hidden)

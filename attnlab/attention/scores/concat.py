@@ -3,15 +3,15 @@
     concat           e_ij = v . tanh([q_i ; k_j] W_a)        W_a [2 d, A], the rows of the query first, v [A]
     concat_identity  e_ij = v . tanh(q_i W_a + k_j)          W_a [dq, dk], v [dk]
 
-[q ; k] W_a is q times the upper half of W_a plus k times the lower: `concat` is the additive score
-with its two matrices in one, equal to it exactly, and each half is applied once per query and once
-per source. The two differ in how they start: here W_a is Glorot uniform as one matrix and v N(0, 1
-/ A), there attention starts uniform. Cost: A tanh evaluations for each pair (dk of them for
-`concat_identity`). Parameters: (2 d + 1) A; (dq + 1) dk. Source: M.-T. Luong, H. Pham, C. D.
-Manning, "Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section
-3.1. Their released code fixes the half of W_a that meets the source to the identity
-(`concat_identity`); a footnote names this simplification as the likely reason for the poor
-perplexities of concat. Neither has biases. They start everything at U(-0.1, 0.1).
+[q ; k] W_a is q times the upper half of W_a plus k times the lower half. So `concat` equals the
+additive score; each half is applied once per query and once per source. Only the initializers
+differ: here W_a is Glorot uniform as one matrix and v is N(0, 1 / A); with `additive` attention
+starts uniform. Cost: A tanh evaluations for each pair (dk of them for `concat_identity`).
+Parameters: (2 d + 1) A; (dq + 1) dk. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective
+Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.1. Their released
+code fixes the half of W_a that meets the source to the identity (`concat_identity`); a footnote
+names this simplification as the likely reason for the poor perplexities of concat. Neither has
+biases. They start everything at U(-0.1, 0.1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from attnlab.layers.precision import widened
 
 
 class Stacked(nn.Module):
-    """W_a [2 d, features] for two inputs of width d that are never put side by side.
+    """W_a [2 d, features] for two inputs of width d that are never concatenated.
 
     Attributes:
       features: A.

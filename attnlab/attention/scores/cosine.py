@@ -4,9 +4,9 @@ sharpened.
     e_ij = beta q_i . k_j / (|q_i| |k_j|),  beta > 0
 
 Under a softmax a larger beta makes attention sharper; the score stays within [-beta, beta]. |x| is
-taken as sqrt(max(x . x, epsilon^2)), so that a zero vector has the similarity 0 to everything and a
-finite gradient. Cost: 2 D FLOPs for each pair, 3 D for each query and key. Parameters: none, 1, or
-D + 1 (`strength`). Source: A. Graves, G. Wayne, I. Danihelka, "Neural Turing Machines", 2014 (arXiv
+computed as sqrt(max(x . x, epsilon^2)), so a zero vector has similarity 0 and a finite gradient.
+Cost: 2 D FLOPs for each pair, 3 D for each query and key. Parameters: none, 1, or D + 1
+(`strength`). Source: A. Graves, G. Wayne, I. Danihelka, "Neural Turing Machines", 2014 (arXiv
 1410.5401), section 3.3.1, equations 5 and 6. There the controller emits beta at each step, which is
 `strength="emitted"`, beta_i = softplus(q_i w + b), the query standing for the controller's state;
 with "learned" it is one number for all queries, softplus(b), with "fixed" a constant.
@@ -32,8 +32,7 @@ class Cosine(Dot):
     """e_ij = beta q_i . k_j / (|q_i| |k_j|); both sides equally wide.
 
     Attributes:
-      beta: the strength, or what it starts at where it is not fixed ("emitted": at a query of
-        zeros).
+      beta: the strength, or its start value if it is not fixed ("emitted": the value for a query of zeros).
       strength: "learned" (one number), "emitted" (from each query) or "fixed".
       epsilon: norms are at least this.
     """

@@ -1,15 +1,15 @@
-"""The coverage score (Tu et al. 2016): the additive score, which also sees how much each key was
-looked at before.
+"""The coverage score (Tu et al. 2016): the additive score with the sum of the weights that each key
+got from earlier queries.
 
     C_ij = C_{i-1,j} + a_{i-1,j} / P_j,   C_1j = 0                    P_j = N sigmoid(k_j . u_f), how often key j should be looked at
     e_ij = v . tanh(q_i W_a + k_j U_a + C_ij v_c)
 
 That is the paper's linguistic coverage with fertility, N its `fertility` (2 in the paper); with
 fertility=0 P_j = 1, the coverage of See et al. 2017. a_{i-1} are the weights of the query before,
-of the same head, by whatever alignment the mechanism has. Queries are gone through one by one.
-Cost: 2 A + 1 FLOPs for each pair beside those of the additive score. Parameters: (dq + dk + 2) A +
-dk. Source: Z. Tu, Z. Lu, Y. Liu, X. Liu, H. Li, "Modeling Coverage for Neural Machine Translation",
-ACL 2016 (arXiv 1601.04811), section 3.1; A. See, P. J. Liu, C. D. Manning, "Get To The Point", ACL
+of the same head, by whatever alignment the mechanism has. Queries are computed one by one. Cost: 2
+A + 1 FLOPs for each pair beside those of the additive score. Parameters: (dq + dk + 2) A + dk.
+Source: Z. Tu, Z. Lu, Y. Liu, X. Liu, H. Li, "Modeling Coverage for Neural Machine Translation", ACL
+2016 (arXiv 1601.04811), section 3.1; A. See, P. J. Liu, C. D. Manning, "Get To The Point", ACL
 2017. Its coverage by a neural network is not here. Starts as the additive score does, v_c at N(0,
 0.001^2) and u_f at zero.
 """
@@ -28,7 +28,7 @@ from attnlab.errors import UserError
 from attnlab.layers.dense import matmul
 from attnlab.layers.precision import inner_dtype, widened
 
-LEAST = -30.0  # of k . u_f: what is never looked at is not divided by zero
+LEAST = -30.0  # bound of k . u_f: no division by zero for a key that needs no attention
 
 
 class Coverage(Additive):
@@ -36,7 +36,7 @@ class Coverage(Additive):
 
     Attributes:
       hidden: width A of the alignment model.
-      fertility: N, how much weight a key may get at most in all; 0 for 1 for every key.
+      fertility: N, the largest sum of weights for one key; 0 means 1 for every key.
     """
 
     fertility: float = 2.0
@@ -67,9 +67,7 @@ class Coverage(Additive):
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
     ) -> jax.Array:
-        """See `Score.pairs`; `past` [B,H,Tq,Tk] is what each query finds covered, None for
-        nothing.
-        """
+        """See `Score.pairs`; `past` [B,H,Tq,Tk] is the coverage before each query, None for zero."""
         if past is None:
             return perceptron(q, k[..., : self.hidden], self.v)
         found = past[..., None] * widened(self.of_covered)

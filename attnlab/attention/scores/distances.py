@@ -5,13 +5,12 @@ kernel (RBF).
 
 A softmax over the second gives kernel regression, weights exp(-|q - k|^2 / (2 tau)) over their sum.
 As |q|^2 is the same for a whole row it also equals a softmax over (q . k - |k|^2 / 2) / tau, and,
-where all keys are equally long, attention with dot products. Differences are taken before they are
-squared and in float32: |q|^2 + |k|^2 - 2 q . k would be a matrix product, but where query and key
-are close it loses the digits that count. Cost: 3 D FLOPs for each pair, no matrix product.
-Parameters: none; 1 for a learned tau. Source: G. Brauwers, F. Frasincar, "A General Survey on
-Attention Mechanisms in Deep Learning", IEEE TKDE 2023 (scores by similarity); E. A. Nadaraya, "On
-Estimating Regression", 1964, and G. S. Watson, "Smooth Regression Analysis", 1964 (kernel
-regression).
+where all keys are equally long, attention with dot products. Differences are computed in float32
+and then squared. |q|^2 + |k|^2 - 2 q . k would be a matrix product, but it loses precision if query
+and key are close. Cost: 3 D FLOPs for each pair, no matrix product. Parameters: none; 1 for a
+learned tau. Source: G. Brauwers, F. Frasincar, "A General Survey on Attention Mechanisms in Deep
+Learning", IEEE TKDE 2023 (scores by similarity); E. A. Nadaraya, "On Estimating Regression", 1964,
+and G. S. Watson, "Smooth Regression Analysis", 1964 (kernel regression).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Gaussian(Score):
     """e_ij = -|q_i - k_j|^2 / (2 tau); both sides equally wide.
 
     Attributes:
-      tau: the variance of the kernel, or what it starts at where it is learned.
+      tau: the variance of the kernel, or its start value if it is learned.
       spread: whether tau is "learned" (as softplus of a number) or "fixed".
     """
 

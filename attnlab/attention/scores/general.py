@@ -5,17 +5,17 @@ general.
     biased general     e_ij = (q_i W + b) . k_j                  b [dk]
     activated general  e_ij = act((q_i W) . k_j + b)             b a scalar; act = tanh in the source
 
-Cost: 2 dq dk FLOPs per query for q W, which leaves the keys as they are (cheap in a decoder that
-looks at one source many times), and
-2 dk for each pair. Parameters: dq dk, and dk or 1 more for b. W starts Glorot uniform, b at zero. A
-tanh bounds the activated score to [-1, 1]: over N keys no weight of a softmax exceeds e / (e + (N -
-1) / e), 0.28 for N = 20, so it cannot become sharp, however long it is trained. Source: M.-T.
-Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine Translation",
-EMNLP 2015, section 3.1 (general); A. Sordoni, P. Bachman, A. Trischler, Y. Bengio, "Iterative
-Alternating Neural Attention for Machine Reading", 2016 (biased); D. Ma, S. Li, X. Zhang, H. Wang,
-"Interactive Attention Networks for Aspect-Level Sentiment Classification", IJCAI 2017 (activated);
-the last two as G. Brauwers and F. Frasincar, "A General Survey on Attention Mechanisms in Deep
-Learning", IEEE TKDE 2023, give them. Luong et al. start W at U(-0.1, 0.1).
+Cost: 2 dq dk FLOPs per query for q W (the keys are not projected, which is cheap if a decoder
+attends to one source many times), and 2 dk for each pair. Parameters: dq dk, and dk or 1 more for
+b. W starts Glorot uniform, b at zero. A tanh bounds the activated score to [-1, 1]: over N keys no
+weight of a softmax exceeds e / (e + (N - 1) / e), 0.28 for N = 20, so it cannot become sharp,
+however long it is trained. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to
+Attention-based Neural Machine Translation", EMNLP 2015, section 3.1 (general); A. Sordoni, P.
+Bachman, A. Trischler, Y. Bengio, "Iterative Alternating Neural Attention for Machine Reading", 2016
+(biased); D. Ma, S. Li, X. Zhang, H. Wang, "Interactive Attention Networks for Aspect-Level
+Sentiment Classification", IJCAI 2017 (activated); the last two as G. Brauwers and F. Frasincar, "A
+General Survey on Attention Mechanisms in Deep Learning", IEEE TKDE 2023, give them. Luong et al.
+start W at U(-0.1, 0.1).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class General(Score):
 
 
 class BiasedGeneral(General):
-    """e_ij = (q_i W + b) . k_j: b prefers some keys whatever the query."""
+    """e_ij = (q_i W + b) . k_j: b prefers some keys for every query."""
 
     card = Card(
         "product",

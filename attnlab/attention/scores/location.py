@@ -1,16 +1,15 @@
-"""The location score (Luong et al. 2015): e_ij = (q_i W_l)[j], W_l [dq, limit]; the query alone
-says where to look.
+"""The location score (Luong et al. 2015): e_ij = (q_i W_l)[j], W_l [dq, limit]; it depends on the
+query only.
 
-Keys are not used: no gradient reaches them, and what a memory keeps of them is one zero each. Short
-sources use the first columns of W_l. Positions of `limit` and beyond have no column and get the
-score `NEVER`, -1e30: beside any position below the limit a softmax, sparsemax or entmax gives them
-weight exactly 0, and so does a sigmoid; no gradient reaches W_l from them. An alignment sees scores
-and a mask and nothing else, so a query that may see *only* such positions has equal scores there,
-and a softmax spreads over them evenly: choose a limit of at least the longest source. Cost: 2 dq
-limit FLOPs per query and nothing for a pair. Parameters: dq limit. W_l starts Glorot uniform.
-Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to Attention-based Neural Machine
-Translation", EMNLP 2015, section 3.1, equation 8 (whose sentences have up to 50 words). They start
-W_l at U(-0.1, 0.1).
+Keys are not used: they get no gradient, and a memory keeps one zero for each. Short sources use the
+first columns of W_l. Positions of `limit` and beyond have no column and get the score `NEVER`,
+-1e30: beside any position below the limit a softmax, sparsemax or entmax gives them weight exactly
+0, and so does a sigmoid; no gradient reaches W_l from them. A query that may see *only* such
+positions has equal scores, so a softmax gives them equal weights: choose a limit of at least the
+longest source. Cost: 2 dq limit FLOPs per query and nothing for a pair. Parameters: dq limit. W_l
+starts Glorot uniform. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective Approaches to
+Attention-based Neural Machine Translation", EMNLP 2015, section 3.1, equation 8 (whose sentences
+have up to 50 words). They start W_l at U(-0.1, 0.1).
 """
 
 from __future__ import annotations
@@ -54,9 +53,7 @@ class Location(Score):
         return self.w_l(q)
 
     def of_key(self, k: jax.Array) -> jax.Array:
-        """k [B,K,Tk,dk] to zeros [B,K,Tk,1]: keys are not used, but a memory has a slot for
-        each.
-        """
+        """k [B,K,Tk,dk] to zeros [B,K,Tk,1]: keys are not used, but a memory has one slot for each."""
         return jnp.zeros((*k.shape[:-1], 1), k.dtype)
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:

@@ -1,17 +1,17 @@
-"""The location-aware score (Chorowski et al. 2015): the additive score, which also sees where the
-query before looked.
+"""The location-aware score (Chorowski et al. 2015): the additive score with the weights of the
+previous query.
 
     f_i  = F * a_{i-1}                                                n filters of w = 2 r + 1 keys; a_0 = 0
     e_ij = v . tanh(q_i W_a + k_j U_a + f_ij U_f + b)
 
 a_{i-1} are the weights of the query before, of the same head, by whatever alignment the mechanism
-has. Queries are gone through one by one. Cost: 2 w n + 2 n A FLOPs for each pair beside those of
-the additive score. Parameters: (dq + dk + n + 2) A + w n. Source: J. Chorowski, D. Bahdanau, D.
+has. Queries are computed one by one. Cost: 2 w n + 2 n A FLOPs for each pair beside those of the
+additive score. Parameters: (dq + dk + n + 2) A + w n. Source: J. Chorowski, D. Bahdanau, D.
 Serdyuk, K. Cho, Y. Bengio, "Attention-Based Models for Speech Recognition", NeurIPS 2015 (arXiv
 1506.07503), section 2.1, equations 8 and 9; they have 10 filters of 201 frames of speech, here the
 filters are as wide as words need. The paper leaves the start open: here W_a, U_a and U_f start at
-N(0, 0.001^2), F at N(0, 1 / w), b and v at zero, so that attention starts uniform. Its sharpening
-of weights is the cosine score's matter, not this one's.
+N(0, 0.001^2), F at N(0, 1 / w), b and v at zero, so that attention starts uniform. The paper's
+sharpening of weights is not here; the cosine score has it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LocationAware(Additive):
     def pairs(
         self, q: jax.Array, k: jax.Array, j: jax.Array, past: jax.Array | None = None
     ) -> jax.Array:
-        """See `Score.pairs`; `past` [B,H,Tq,Tk] are the weights before each query, None for none."""
+        """See `Score.pairs`; `past` [B,H,Tq,Tk] are the weights of the query before, None for zero."""
         if past is None:
             return perceptron(q + self.bias, k, self.v)
         beside = [(0, 0)] * (past.ndim - 1) + [(self.reach, self.reach)]

@@ -11,7 +11,7 @@ from attnlab.layers.precision import widened
 
 
 class Positive(nn.Module):
-    """softplus(raw), one number; raw starts where that is `start`.
+    """softplus(raw), one number; raw starts so that softplus(raw) = `start`.
 
     Attributes:
       start: the value at the start, above 0.

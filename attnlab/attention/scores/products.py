@@ -1,10 +1,10 @@
 """Inner products: e_ij = q_i . k_j (Luong et al. 2015) and e_ij = q_i . k_j / sqrt(D) (Vaswani et
 al. 2017).
 
-Cost: 2 D FLOPs for each pair, no parameters. With components of unit variance a product over D of
-them has variance D, which the root takes back to 1. Source: M.-T. Luong, H. Pham, C. D. Manning,
-"Effective Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.1; A.
-Vaswani et al., "Attention Is All You Need", NeurIPS 2017, equation 1.
+Cost: 2 D FLOPs for each pair, no parameters. If the components have unit variance, the product has
+variance D; dividing by sqrt(D) makes it 1. Source: M.-T. Luong, H. Pham, C. D. Manning, "Effective
+Approaches to Attention-based Neural Machine Translation", EMNLP 2015, section 3.1; A. Vaswani et
+al., "Attention Is All You Need", NeurIPS 2017, equation 1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 key and per pair.
 
 Axis letters: B batch, H heads, K key heads, T length (Tq, Tk), dq/dk widths of query and key, A
-width of what the pair sees.
+width of what `of_query` and `of_key` return.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import jax
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.errors import UserError
 
-# the score of a pair that gets no weight beside any other; finite, so that no alignment meets
-# infinity - infinity
+# the score of a pair that gets weight 0 next to any other pair; finite, to avoid infinity -
+# infinity
 NEVER = -1e30
 
 
@@ -26,14 +26,13 @@ class Score(nn.Module):
     all heads.
 
     Attributes of the class (of the instance, where a score has another as its part):
-      product: `pairs` is the inner product of what it gets, so that kernels for dot products apply.
+      product: `pairs` is the inner product of its arguments, so kernels for dot products apply.
       rotary: between `of_query`/`of_key` and `pairs` a position scheme may turn queries and keys
         (rotary positions): `of_query` and `of_key` keep the width, and `pairs` stays the same when
         both sides are turned alike.
-      places: a score depends on where in the memory its key stands, beyond how far that is from the
-        query.
-      looks_back: a score depends on the weights of the queries before, so that queries are gone
-        through one by one: `pairs` takes `past`, and the score has `no_looks` and `after`.
+      places: a score depends on the position of its key, not only on the distance from the query.
+      looks_back: a score depends on the weights of earlier queries, so queries are computed one by
+        one: `pairs` takes `past`, and the score has `no_looks` and `after`.
       card: where it comes from.
     """
 
@@ -50,20 +49,18 @@ class Score(nn.Module):
         return q
 
     def of_key(self, k: jax.Array) -> jax.Array:
-        """k [B,K,Tk,dk] to [B,K,Tk,A], once per source: it is what a memory keeps."""
+        """k [B,K,Tk,dk] to [B,K,Tk,A], once per source; a memory keeps the result."""
         return k
 
     def scale(self, width: int) -> float:
-        """What inner products over `width` are multiplied with; the mechanism does it, once per
-        query.
-        """
+        """The factor of inner products over `width`; the mechanism multiplies queries with it."""
         return 1.0
 
     def pairs(self, q: jax.Array, k: jax.Array, j: jax.Array) -> jax.Array:
         """Scaled q [B,H,Tq,A] against k [B,H,Tk,A] whose keys stand at positions j, [Tk]
         or [B,Tk]: e [B,H,Tq,Tk], float32.
 
-        Kernels call it on blocks of either side: an entry may depend on its own query, key and
+        Kernels call it on blocks of queries and keys: an entry may depend on its own query, key and
         position only.
         """
         raise NotImplementedError
@@ -82,7 +79,7 @@ class Score(nn.Module):
 
     @nn.nowrap
     def kept(self, key_width: int) -> int:
-        """A, the numbers that `of_key` makes of dk."""
+        """A, the width of a key after `of_key`."""
         return key_width
 
     @nn.nowrap
@@ -92,9 +89,7 @@ class Score(nn.Module):
 
 
 def same_width(name: str, query: int, key: int) -> None:
-    """Raise `UserError` unless both are equally wide, as an inner product or a distance wants
-    them.
-    """
+    """Raise `UserError` unless both are equally wide, as an inner product or a distance needs."""
     if query != key:
         raise UserError(
             f"score {name}: the query is {query} wide, the key {key}; they must agree, or choose"

@@ -1,4 +1,4 @@
-"""Products of normalised queries and keys: bounded scores, whatever the projections grow to.
+"""Products of normalised queries and keys: scores stay bounded even if the projections grow.
 
     qk_norm       e_ij = g (q_i / |q_i|) . (k_j / |k_j|)                        Henry et al. 2020
     qk_layernorm  e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D)                        Dehghani et al. 2023
@@ -8,12 +8,12 @@
 
 g is a learned number, s a learned scale of each channel [D] (one for queries, one for keys) that
 starts at 1, without bias; all are shared by the heads. |e| <= |g|, and |e| <= sqrt(D) max|s_q|
-max|s_k|. Statistics in float32. Normalised before a position scheme turns queries and keys, for a
-scale of channels does not commute with a rotation; what a memory keeps is the normalised key. Cost:
-2 D FLOPs for each pair, 3 D, 7 D and 4 D for each query and key. Parameters: 1; 2 D. Source: A.
-Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings of
-EMNLP 2020 (arXiv 2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile of
-the lengths of the training sequences; M. Dehghani et al., "Scaling Vision Transformers to 22
+max|s_k|. Statistics in float32. Queries and keys are normalised before a position scheme rotates
+them, since a scale of channels does not commute with a rotation. A memory keeps the normalised key.
+Cost: 2 D FLOPs for each pair, 3 D, 7 D and 4 D for each query and key. Parameters: 1; 2 D. Source:
+A. Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings
+of EMNLP 2020 (arXiv 2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile
+of the lengths of the training sequences; M. Dehghani et al., "Scaling Vision Transformers to 22
 Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma writes its
 scale as 1 + w with w = 0 at the start: the same function, weights carry over by adding 1. Another
 function is the norm of OLMo 2, whose statistics run over all heads together.
@@ -36,8 +36,8 @@ class QKNorm(Dot):
     """e_ij = g (q_i / |q_i|) . (k_j / |k_j|); both sides equally wide.
 
     Attributes:
-      length: n, how long the training sequences are (their 97.5th percentile); g starts at log2(n^2
-        - n).
+      length: n, the 97.5th percentile of the lengths of the training sequences; g starts at
+        log2(n^2 - n).
       epsilon: norms are at least this.
     """
 
@@ -149,5 +149,5 @@ class QKRMSNorm(ScaledDot):
 
 
 def normed(at: Sizes) -> int:
-    """Numbers that are normalised, all queries and keys of all heads."""
+    """How many numbers are normalised: all queries and keys of all heads."""
     return at.heads * at.queries * at.query_width + at.key_heads * at.keys * at.key_width

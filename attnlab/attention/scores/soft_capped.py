@@ -1,13 +1,13 @@
 """Logit soft-capping (Gemma 2, 2024) of any other score: e_ij = c tanh(s_ij / c), s the score
 inside.
 
-The cap comes after the scale and before position biases and the mask: capped later, a mask's -1e30
-would become -c and leak. For the same reason a score of `NEVER` inside (positions beyond the limit
-of the location score) stays what it is. The gradient is that of s times 1 - tanh^2(s / c); for |s|
-well below c nothing changes. Cost: that of the score inside and one tanh for each pair; no longer
-an inner product, so kernels for dot products do not apply. Parameters: those of the score inside.
-Source: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 (arXiv
-2408.00118), section 2: c = 50 for attention.
+The cap comes after the scale and before position biases and the mask; otherwise the -1e30 of a mask
+would become -c. For the same reason a score of `NEVER` (positions beyond the limit of the location
+score) is not capped. The gradient is that of s times 1 - tanh^2(s / c); for |s| well below c
+nothing changes. Cost: that of the score inside and one tanh for each pair; no longer an inner
+product, so kernels for dot products do not apply. Parameters: those of the score inside. Source:
+Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024 (arXiv 2408.00118),
+section 2: c = 50 for attention.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class SoftCapped(Score):
         self.inside = made(SCORES, self.score)(name="score")
 
     @property
-    def rotary(self) -> bool:  # type: ignore[override]  # a property of the instance: it depends on the part
-        """Whether the score inside may be turned; read it from an instance, not from the class."""
+    def rotary(self) -> bool:  # type: ignore[override]  # a property of the instance: it depends on the inner score
+        """`rotary` of the inner score; read it from an instance, not from the class."""
         return bool(made(SCORES, self.score)(parent=None).rotary)
 
     @property
     def places(self) -> bool:  # type: ignore[override]
-        """Whether the score inside looks at positions; as `rotary`."""
+        """`places` of the inner score; see `rotary`."""
         return bool(made(SCORES, self.score)(parent=None).places)
 
     @property
     def looks_back(self) -> bool:  # type: ignore[override]
-        """Whether the score inside looks back; as `rotary`."""
+        """`looks_back` of the inner score; see `rotary`."""
         return bool(made(SCORES, self.score)(parent=None).looks_back)
 
     def no_looks(self, keys: jax.Array, heads: int) -> jax.Array:

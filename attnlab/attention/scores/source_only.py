@@ -1,8 +1,8 @@
-"""A score that does not ask: e_ij = v . tanh(k_j U_a), so that every query finds the same context.
+"""A score without a query: e_ij = v . tanh(k_j U_a), so every query gets the same context.
 
-It is the additive score without its query: one learned summary of the source, the control between
-a fixed vector and a fresh context for every step. With one learned query instead of a state it is
-the attention of hierarchical attention networks. Cost: `hidden` tanh evaluations for each key.
+It is the additive score without its query: one learned summary of the source. As a control it lies
+between a fixed vector and a new context at every step. With one learned query instead of a state it
+is the attention of hierarchical attention networks. Cost: `hidden` tanh evaluations for each key.
 Parameters: (dk + 1) hidden; U_a starts Glorot uniform, v at zero, so that attention starts uniform.
 Source: Z. Yang et al., "Hierarchical Attention Networks for Document Classification", NAACL 2016,
 equations 5 and 6, without the bias.

@@ -78,7 +78,7 @@ def _value(name: str, given: str, old: list[Any]) -> Any:
 
 
 def _read(given: str, old: Any) -> Any:
-    """A text as a value of the type of `old`; None where it is none."""
+    """A text as a value of the type of `old`; None if it is none."""
     if old is None:
         return None
     try:

@@ -66,7 +66,7 @@ class Candidate(Setting):
     Attributes:
       parameters: their number.
       flops: of one training step, see `attnlab.experiments.plan.flops`.
-      budget: how near it came; None where there is no budget.
+      budget: how near it came; None if there is no budget.
       code: the user's own code that the config names, module to hash (see
         `attnlab.records.provenance`); None in plans that did not keep it.
       wanted: the id of the `Wanted` it was made from; "" where that is its own, as it is without

@@ -199,7 +199,7 @@ class Plan(Asked):
 
     @classmethod
     def read(cls, directory: str | Path) -> Plan | None:
-        """The plan of a sweep folder; None where there is none.
+        """The plan of a sweep folder; None if there is none.
 
         Raises:
           UserError: the file is damaged, or of another version.

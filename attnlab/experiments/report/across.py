@@ -55,7 +55,7 @@ class Pair:
     Attributes:
       name: of the variant; "a = b" where it is called otherwise in the second sweep and has the
         same settings.
-      first, second: its rows; None where a sweep has no such variant.
+      first, second: its rows; None if a sweep has no such variant.
       gap: None unless both have values.
       remark: why it is not paired, or what is missing.
     """

@@ -80,7 +80,7 @@ def _answer(line: str, example: _Example | None, *, table: bool) -> Answer:
 
 
 def _kept(path: Path) -> _Kept | None:
-    """`examples.json`; None where there is none."""
+    """`examples.json`; None if there is none."""
     try:
         return read(path.read_bytes(), _Kept)
     except FileNotFoundError:

@@ -27,7 +27,7 @@ BOOKKEEPING = (
 
 
 def measures(comparison: Comparison) -> Table | None:
-    """The mean and interval of every measure of the test split, of every row; None where there is
+    """The mean and interval of every measure of the test split, of every row; None if there is
     one measure or the split is not read.
     """
     basis = comparison.basis
@@ -139,7 +139,7 @@ def _beside(row: Row, name: str) -> tuple[str, str, str]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Of those that are there; None where none is."""
+    """Of those that are there; None if none is."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
 

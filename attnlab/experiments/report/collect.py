@@ -38,7 +38,7 @@ class Timing(Line, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a trial took; None where it is not recorded.
+    """What a trial took; None if it is not recorded.
 
     Attributes:
       step_seconds: median over the logged steps.

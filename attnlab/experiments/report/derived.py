@@ -30,7 +30,7 @@ _OF_A_STEP: Mapping[str, Callable[[Record], float | None]] = {
 
 def value(record: Record, split: str, metric: str) -> float | None:
     """A measure of a trial: the score of a split, or a derived measure, which belongs to no split;
-    None where there is none.
+    None if there is none.
 
     "seconds_to(...)" is the number of steps times the median seconds of a step: time spent
     training, without compiling, evaluating and pauses. Where several trials moved in one program it

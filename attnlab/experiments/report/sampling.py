@@ -52,7 +52,7 @@ def _both(
     row: Row, base: Row, metric: str
 ) -> tuple[Sequence[Any], Sequence[Any], Callable[[Any, int], float]] | None:
     """[seeds][items,statistics] of a row and of the baseline, and what makes a score of their sums;
-    None where they do not pair.
+    None if they do not pair.
     """
     if not same_test_examples((*row.records, *base.records)):
         return None
@@ -85,7 +85,7 @@ def _both(
 
 
 def table(comparison: Comparison, baseline: str) -> Table | None:
-    """The differences over test examples; None where there are none."""
+    """The differences over test examples; None if there are none."""
     found = sampled(comparison, baseline)
     if not found:
         return None

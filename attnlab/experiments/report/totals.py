@@ -27,7 +27,7 @@ _OPTIONAL = ("transcendentals", "examples", "tokens")
 
 @dataclasses.dataclass(frozen=True)
 class Taken:
-    """A sum over trials; None where one of them has no record of it.
+    """A sum over trials; None if one of them has no record of it.
 
     Attributes:
       trials: that have begun.
@@ -63,7 +63,7 @@ def taken(records: Sequence[Record]) -> Taken:
 
 
 def _sum(each: Sequence[float | None], steps: Sequence[int]) -> float | None:
-    """The sum of step x number; None where a trial that has done steps has no number."""
+    """The sum of step x number; None if a trial that has done steps has no number."""
     if any(one is None and number for one, number in zip(each, steps, strict=True)):
         return None
     return sum((one or 0.0) * number for one, number in zip(each, steps, strict=True))

@@ -17,7 +17,7 @@ from attnlab.pages.tables import (
 
 def tried(records: Records, method: str) -> Table | None:
     """What was tried for each variant on the validation split, with intervals as those of the
-    comparison; None where nothing was tuned.
+    comparison; None if nothing was tuned.
     """
     plan, metric = records.plan, records.plan.select["metric"]
     if all(len(plan.of(variant)) < 2 for variant in plan.variants):

@@ -71,7 +71,7 @@ class Judged:
       text: "additive - location >= 0.05"; with " (step_seconds)" where it is on another measure.
       at_least: the bound a.
       seeds: how many the variant with the fewest has.
-      found: what the statistics say; None where a variant has no number.
+      found: what the statistics say; None if a variant has no number.
       outcome: `SUPPORTED`, `REFUTED` or `UNDECIDED`.
       why: what kept it from being decided; "" otherwise.
       power: of an undecided one with a spread; None otherwise.

@@ -161,7 +161,7 @@ def died(code: int) -> str:
 
 def _handle(pid: int) -> int | None:
     """A file descriptor that becomes readable when the process ends, also when its parent is another by then;
-    None where the system has none.
+    None if the system has none.
     """
     try:
         return os.pidfd_open(pid)

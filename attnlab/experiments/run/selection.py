@@ -91,7 +91,7 @@ class Choice:
         )
 
     def candidate(self, variant: str) -> str | None:
-        """The id of the candidate that stands for a variant; None where no trial of it came
+        """The id of the candidate that stands for a variant; None if no trial of it came
         through, or none is chosen yet.
         """
         return self.chosen[variant]["candidate"] if variant in self.chosen else None

@@ -74,7 +74,7 @@ class Seen:
         )
 
     def age(self, now: float) -> float | None:
-        """Seconds since it was last heard of; None where it never was."""
+        """Seconds since it was last heard of; None if it never was."""
         return None if self.heard is None else max(0.0, now - self.heard)
 
     def stalled(self, now: float) -> bool:

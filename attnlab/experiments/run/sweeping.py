@@ -54,7 +54,7 @@ class Ended:
     """How it went.
 
     Attributes:
-      signal: that stopped it; None where it came to its end.
+      signal: that stopped it; None if it came to its end.
       wrong: a line for each trial that failed or diverged, and for each job that could not be run.
     """
 
@@ -105,7 +105,7 @@ def _arrangement(directory: Path, how: How) -> Callable[[list[Job]], list[Job]]:
 
 def devices_wanted(plan: Plan) -> int | None:
     """The largest number of devices that a plan's configs name, or its base before there are any;
-    None where none names more than one.
+    None if none names more than one.
     """
     configs: list[Mapping[str, Any]] = [one.config for one in plan.candidates]
     named = [config.get("parallel", {}).get("devices", 0) for config in configs] or [

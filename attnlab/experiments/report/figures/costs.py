@@ -22,7 +22,7 @@ KINDS = (
 
 
 def cost(row: Row, kind: str) -> float | None:
-    """What a row took of one of `KINDS`; None where it is not recorded."""
+    """What a row took of one of `KINDS`; None if it is not recorded."""
     steps = row.candidate.config["training"]["steps"]
     seconds, peak = row.pace[0], row.peak[0]
     found = {

@@ -165,7 +165,7 @@ def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
 
 
 def _stretched(comparison: Comparison, curves: Sequence[Line]) -> list[tuple[str, list[Line]]]:
-    """The curves over FLOPs, where rows differ in those of a step, and over seconds, where all have
+    """The curves over FLOPs, if rows differ in those of a step, and over seconds, where all have
     times.
     """
     flops = [row.candidate.flops for row in comparison.rows]

@@ -37,7 +37,7 @@ class Tried:
       number: from 1 in the order of the plan, which is the order of the search.
       tuned: the settings by name.
       score: mean over its seeds on validation; of one that was stopped the last that was measured;
-        None where there is none.
+        None if there is none.
       stopped: it was pruned, so that the score is not a final one.
       chosen: for this variant.
     """
@@ -122,7 +122,7 @@ def search(records: Records, looks: Sequence[Look]) -> str:
 
 
 def importances(every: dict[str, list[Tried]]) -> Table | None:
-    """What each tuned setting explains by itself, a line a variant; None where fewer than `LEAST`
+    """What each tuned setting explains by itself, a line a variant; None if fewer than `LEAST`
     settings were tried for each.
     """
     whole = {
@@ -177,7 +177,7 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
     """The share of the variance of the ranks of `scores` that `values` explain by themselves, see
     above, 0 to 1.
 
-    None where all values or all scores are the same, or where no value is shared so that nothing is
+    None if all values or all scores are the same, or where no value is shared so that nothing is
     left to compare with.
     """
     groups, ranks = _groups(values), _ranks(scores)

@@ -36,7 +36,7 @@ class Summary:
       n: how many there are.
       mean: of them, the least squares mean where seeds are missing and a block; None without any.
       std: sample standard deviation (n - 1); None for fewer than two.
-      interval: of the mean, by the model; None where nothing gives a variance.
+      interval: of the mean, by the model; None if nothing gives a variance.
       freedom: degrees of freedom of the interval; inf where its variance is that of drawing the
         test examples.
     """
@@ -191,7 +191,7 @@ class Family:
         }
 
     def best(self) -> str | None:
-        """The variant that is better than every other in `pairs`; None where there is none or it
+        """The variant that is better than every other in `pairs`; None if there is none or it
         has no rival.
         """
         names = self.model.names

@@ -30,7 +30,7 @@ class Estimate:
 
     Attributes:
       value: the sum.
-      variance: of it; None where nothing is left to estimate one from.
+      variance: of it; None if nothing is left to estimate one from.
       freedom: degrees of freedom of that variance. Where several go into it Satterthwaite's; of
         separate variances, the geometric mean of that and the least of theirs.
     """
@@ -41,7 +41,7 @@ class Estimate:
 
     @property
     def error(self) -> float | None:
-        """The standard error; None where there is none, or where it is 0 because all seeds
+        """The standard error; None if there is none, or where it is 0 because all seeds
         agree.
         """
         return math.sqrt(self.variance) if self.variance else None
@@ -137,7 +137,7 @@ class Fit:
         )
 
     def run_variance(self, name: str) -> float | None:
-        """Of one run of a variant, without the seed's part; None where unknown."""
+        """Of one run of a variant, without the seed's part; None if unknown."""
         variance = float(self.variances[self.names.index(name)])
         return None if math.isnan(variance) else variance
 
@@ -196,7 +196,7 @@ def fit(values: Values, scale: Scale) -> Fit:
 
 
 def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
-    """The model with the seeds as a block; None where they do not earn it, or where values do not
+    """The model with the seeds as a block; None if they do not earn it, or where values do not
     tie variants and seeds together.
     """
     import numpy as np

@@ -22,7 +22,7 @@ class Scale:
     Attributes:
       low: the least value it can have; None if unbounded.
       high: the largest value it can have; None if unbounded.
-      count: of how many test examples it is a share, each right or wrong; None where it is not a
+      count: of how many test examples it is a share, each right or wrong; None if it is not a
         count (with `low` and `high` only).
     """
 

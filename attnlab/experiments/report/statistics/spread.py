@@ -62,7 +62,7 @@ def upper_tail(freedom: float, t: float) -> float:
 
 def bootstrap_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
     """The bias-corrected and accelerated bootstrap interval of the mean, always from the same
-    resamples; None where all values agree.
+    resamples; None if all values agree.
 
     With fewer than about ten values it is too narrow: it cannot reach beyond the smallest and the
     largest of them.
