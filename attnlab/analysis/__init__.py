@@ -1,1 +1,1 @@
-"""Looking into trained models: pictures and arrays of attention."""
+"""Analysis of trained models: pictures and arrays of attention."""

@@ -25,7 +25,7 @@ from attnlab.errors import UserError
 Link = tuple[int, int]
 
 _PAD, _BOS, _EOS, _UNK = SPECIAL
-_BLANKS = (  # how pieces show a blank: before a word, and (vocabularies of characters) on its own
+_BLANKS = (  # the signs for a blank in pieces: before a word, and alone (vocabularies of characters)
     "\u2581\u2423"
 )
 
@@ -35,8 +35,8 @@ class Gold:
     """The links that people drew for one sentence pair.
 
     Attributes:
-      sure: links nobody doubts.
-      possible: links that may be there; the sure ones are among them.
+      sure: links that are certain.
+      possible: links that may exist; they include the sure ones.
     """
 
     sure: frozenset[Link]
@@ -54,7 +54,7 @@ def read_gold(path: str | Path) -> list[Gold]:
     counts the words of the first language of the file, j those of the second.
 
     Raises:
-      UserError: unreadable, or something else in it (with the line).
+      UserError: the file cannot be read, or a line (named) is something else.
     """
     golds = []
     for number, line in enumerate(read_lines(Path(path)), 1):
@@ -79,7 +79,7 @@ def error_rate(found: Set[Hashable], sure: Set[Hashable], possible: Set[Hashable
     number.
 
     Returns:
-      0 if nothing was found and nothing is sure, so that there was nothing to get wrong.
+      0 if no link was found and none is sure.
     """
     if not found and not sure:
         return 0.0
@@ -103,14 +103,14 @@ def links(weights: np.ndarray) -> set[Link]:
     equals.
 
     Args:
-      weights: [T,S]. A row without any weight, which looked nowhere, gets no link.
+      weights: [T,S]. A row of zeros gets no link.
     """
     return {(int(row.argmax()), j) for j, row in enumerate(weights) if row.any()}
 
 
 def diagonal(target: int, source: int) -> set[Link]:
-    """The baseline that knows only the lengths: the middle of target word j lies over source word
-    floor((j + 1/2) source / target).
+    """The baseline that uses only the lengths: target word j is linked to source word floor((j +
+    1/2) source / target).
     """
     return {((2 * j + 1) * source // (2 * target), j) for j in range(target)}
 
@@ -136,9 +136,9 @@ def chance(golds: Sequence[Gold], lengths: Sequence[tuple[int, int]]) -> float:
 def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Attention between pieces as attention between words.
 
-    The weights of a source word's pieces are added up: it is looked at wherever one of its pieces
-    is. The rows of a target word's pieces are averaged: they are looks of the same word. What lies
-    on the source's end mark belongs to no word and is dropped, so a row may sum to less than 1.
+    The weights of the pieces of a source word are summed. The rows of the pieces of a target word
+    are averaged. The weight of the source's end mark belongs to no word and is dropped, so a row
+    may sum to less than 1.
 
     Args:
       weights: [T,S] between pieces.
@@ -154,11 +154,10 @@ def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.nda
 def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     """Which words the pieces of a sentence belong to.
 
-    Pieces and words are laid side by side by their characters, blanks aside, so it does not matter
-    where the text that was cut into pieces had its blanks ("l'homme" for the words "l'" and
-    "homme"). A piece over several words is shared out by characters; a blank of its own belongs to
-    the word it precedes; begin, end and padding belong to none. An unknown piece stands for as few
-    characters as leave the rest in its place.
+    Pieces and words are matched by their characters without blanks, so the text of the pieces may
+    have other blanks ("l'homme" for the words "l'" and "homme"). A piece that covers several words
+    is divided by characters. A single blank belongs to the word after it; begin, end and padding
+    belong to no word. An unknown piece matches as few characters as possible.
 
     Args:
       pieces: as `Vocabulary.tokens` shows them.
@@ -182,11 +181,13 @@ def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     shares = np.zeros((len(pieces), len(words)))
     for group, piece in enumerate(np.flatnonzero(inside), 1):
         begin, end = found.span(group)
-        covered = owner[begin : max(end, begin + 1)]  # of no characters: the one that follows
+        covered = owner[
+            begin : max(end, begin + 1)
+        ]  # a piece without characters belongs to the word that follows
         shares[piece] = np.bincount(covered, minlength=len(words)) / max(len(covered), 1)
     return shares
 
 
 def _pattern(piece: str) -> str:
-    """A group that matches what a piece stands for in a text without blanks."""
+    """A regular-expression group that matches a piece in a text without blanks."""
     return "(.+?)" if piece == _UNK else f"({re.escape(piece.strip(_BLANKS))})"

@@ -1,4 +1,6 @@
-"""The labels of pictures: what the fonts of this machine can draw of a text, and how long it gets."""
+"""The labels of pictures: which characters the fonts of this machine can draw, and how wide a label
+is.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ FONT_SIZE = 7.5  # points
 
 
 def label(token: str, longest: int = _LONGEST) -> str:
-    """A token as it can be drawn: blanks made visible, what no font has as an escape, long ones cut
-    with "…".
+    """A token as a label: blanks made visible, characters without a font as escapes, long tokens
+    cut with "…".
     """
     if not token.strip(" "):
         return "\N{OPEN BOX}" * min(len(token), longest)

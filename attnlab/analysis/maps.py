@@ -1,11 +1,11 @@
 """Pictures and arrays of attention: weights [H,Tq,Tk] with a label for every row and column, and
 curves over steps.
 
-Rows are what looks (queries), columns what is looked at (keys); of a translator target and source
-tokens, as in figure 3 of Bahdanau et al. (2015). Colours mean the same in every picture of weights, 0 to 1. A map with weights below 0
-(differential attention and talking heads can have them) has others, -1 to 1 with white for 0, and
-its colour bar says so. Axis letters: H heads, Tq queries, Tk keys. Everything is
-drawn off screen, and every file is written whole or not at all.
+Rows are queries, columns are keys: for a translator target and source tokens, as in figure 3 of
+Bahdanau et al. (2015). All pictures of weights have the same colours, 0 to 1. A map with weights
+below 0 (differential attention and talking heads can have them) has colours from -1 to 1 with white
+for 0. Axis letters: H heads, Tq queries, Tk keys. Everything is drawn off screen, and every file is
+written whole or not at all.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CELL = 0.17  # inches per token, so that labels do not touch
-_FAINT = 0.05  # arcs of less weight are not drawn
+_FAINT = 0.05  # arcs with less weight are not drawn
 _DPI = 110
-_DUST = 1e-6  # a weight this far below 0 is a 0 that was rounded
+_DUST = 1e-6  # a weight less than this below 0 is 0, rounded
 
 
 def save_map(
@@ -42,9 +42,9 @@ def save_map(
 ) -> None:
     """Draws attention weights as a PNG, one panel per head in a grid.
 
-    Where a weight is below 0 colours go from -1 to 1, red below 0, blue above, else from 0 to 1.
-    Values beyond take the end colours, and the colour bar gets a tip. NaN is red, and black where
-    red is a colour.
+    Colours go from 0 to 1, or from -1 (red) to 1 (blue) if a weight is below 0. Values beyond the
+    range get the colour of its end, and the colour bar gets a tip. NaN is red, or black if red is a
+    colour of the range.
 
     Args:
       weights: [H,Tq,Tk] or [Tq,Tk].
@@ -52,7 +52,7 @@ def save_map(
       rows: the labels of the Tq rows.
 
     Raises:
-      ValueError: shapes that do not go with the labels, or nothing to draw.
+      ValueError: the shape does not fit the labels, or there is nothing to draw.
     """
     _write(path, lambda file: file.write(map_png(weights, columns, rows, title)))
 
@@ -92,22 +92,19 @@ def map_png(
 def save_arcs(
     path: str | os.PathLike[str], weights: np.ndarray, tokens: Sequence[str], title: str = ""
 ) -> None:
-    """Draws where the tokens of a text look in that text, as a PNG of arcs, the heads one below the
-    other.
+    """Draws self-attention weights as arcs between the tokens of a text, as a PNG, the heads one
+    below the other.
 
-    An arc above the line leads back to an earlier token, one below it on to a later one; the
-    stronger, the larger the weight. Looks of a token at itself, and weights below 0.05, are left
-    out.
+    An arc above the line leads to an earlier token, one below it to a later token. A larger weight
+    gives a stronger colour. Weights of a token on itself, and weights below 0.05, are left out.
 
     Args:
       weights: [H,T,T] or [T,T].
       tokens: T tokens.
 
     Raises:
-      ValueError: shapes that do not go with the tokens, or nothing to draw.
+      ValueError: the shape does not fit the tokens, or there is nothing to draw.
     """
-    from matplotlib.collections import LineCollection
-
     maps, labels = _checked(weights, tokens, tokens), [label(token) for token in tokens]
     found = [arcs(one) for one in maps]
     lowest = -1 if any(later > here for head in found for here, later, _ in head) else 0
@@ -125,7 +122,6 @@ def save_arcs(
         fontfamily=list(fonts()),
         parse_math=False,
     )
-    turn = np.linspace(0, np.pi, 33)
     for number, head in enumerate(found):
         bottom = height - 0.35 - down * (number + 1) + room
         panel = figure.add_axes(
@@ -136,30 +132,36 @@ def save_arcs(
                 rise * (1 - lowest) / height,
             )
         )
-        lines = [_arc(here, there, turn, len(labels)) for here, there, _ in head]
-        strengths = [weight for *_, weight in head]
-        panel.add_collection(
-            LineCollection(
-                lines, colors=[(0.15, 0.3, 0.6, one) for one in strengths], linewidths=1.4
-            )
-        )
-        panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
-        panel.set_xticks(
-            range(len(labels)),
-            labels,
-            fontsize=FONT_SIZE,
-            rotation=90,
-            fontfamily=list(fonts()),
-            parse_math=False,
-        )
+        _draw_arcs(panel, head, labels, lowest)
         panel.set_ylabel(f"head {number}" if len(maps) > 1 else "", fontsize=8)
-        panel.spines[["top", "left", "right"]].set_visible(False)
     _save(figure, path)
 
 
+def _draw_arcs(
+    panel: Any, looks: list[tuple[int, int, float]], labels: list[str], lowest: int
+) -> None:
+    """One head of `save_arcs`: its arcs (see `arcs`) over the labels, down to `lowest`."""
+    from matplotlib.collections import LineCollection
+
+    turn = np.linspace(0, np.pi, 33)
+    lines = [_arc(here, there, turn, len(labels)) for here, there, _ in looks]
+    colours = [(0.15, 0.3, 0.6, weight) for *_, weight in looks]
+    panel.add_collection(LineCollection(lines, colors=colours, linewidths=1.4))
+    panel.set(xlim=(-0.5, len(labels) - 0.5), ylim=(1.05 * lowest, 1.05), yticks=[])
+    panel.set_xticks(
+        range(len(labels)),
+        labels,
+        fontsize=FONT_SIZE,
+        rotation=90,
+        fontfamily=list(fonts()),
+        parse_math=False,
+    )
+    panel.spines[["top", "left", "right"]].set_visible(False)
+
+
 def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
-    """The looks [T,T] that `save_arcs` draws: from, to, and the weight, at most 1; the strongest
-    last, so that it lies on top.
+    """The arcs that `save_arcs` draws for weights [T,T]: from, to, and the weight, at most 1. The
+    strongest comes last, so that it lies on top.
     """
     rows, columns = np.nonzero(np.nan_to_num(weights) >= _FAINT)
     looks = [
@@ -171,8 +173,8 @@ def arcs(weights: np.ndarray) -> list[tuple[int, int, float]]:
 
 
 def _arc(here: int, there: int, turn: np.ndarray, length: int) -> np.ndarray:
-    """The points of half an ellipse between two tokens, [P,2]; as high as it is wide, of all the
-    room at most.
+    """The points of half an ellipse between two tokens, [P,2]; as high as it is wide, limited by
+    the height of the panel.
     """
     middle, radius = (here + there) / 2, abs(here - there) / 2
     high = radius / max((length - 1) / 2, 1) * (1 if there < here else -1)
@@ -188,10 +190,10 @@ def save_arrays(
 
     Args:
       weights: by name ("decoder/0/cross").
-      labels: beside them, each as strings under its name ("source_tokens").
+      labels: lists of strings, each stored under its name ("source_tokens").
 
     Raises:
-      ValueError: a map called like one of the labels.
+      ValueError: a map has the name of one of the labels.
     """
     if clash := sorted(labels.keys() & weights.keys()):
         raise ValueError(f"a map cannot be called {clash[0]!r}")
@@ -208,7 +210,7 @@ def save_curve(
     y_label: str = "loss",
 ) -> None:
     """Draws curves as a PNG: `series` maps a name to its (x, y) points, in order. A series without
-    points is only named.
+    points is only in the legend.
     """
     figure = _figure(6.4, 4.0)
     axes = figure.subplots()
@@ -248,8 +250,8 @@ def _checked(weights: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -
 
 @dataclasses.dataclass(frozen=True)
 class _Grid:
-    """Where everything stands, in inches. Reckoned by hand: matplotlib's layout engines need 10 s
-    for eight heads of 60 tokens.
+    """The layout, in inches. It is computed here, since matplotlib's layout engines need 10 s for
+    eight heads of 60 tokens.
     """
 
     across: int
@@ -274,12 +276,12 @@ class _Grid:
 
     @property
     def width(self) -> float:
-        """Of the whole picture, with the colour bar."""
+        """The width of the whole picture with the colour bar."""
         return max(3.5, self.across * (self.left + self.panel_width) + 1.05)
 
     @property
     def height(self) -> float:
-        """Of the whole picture, with the title."""
+        """The height of the whole picture with the title."""
         return 0.35 + self.down * (self.top + self.panel_height) + 0.15
 
     def panel(self, head: int) -> tuple[float, float, float, float]:
@@ -342,7 +344,7 @@ def _draw(
 
 
 def _tips(maps: np.ndarray) -> str:
-    """Which ends of the colour bar get a tip, for values beyond them (rounding aside)."""
+    """Which ends of the colour bar get a tip: those with values beyond them, apart from rounding."""
     low, high = (
         bool(np.nanmin(maps, initial=0.0) < -1 - _DUST),
         bool(np.nanmax(maps, initial=0.0) > 1 + _DUST),
@@ -386,7 +388,7 @@ def _png(figure: Figure) -> bytes:
 
 
 def _write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], Any]) -> None:
-    """Writes what `fill` puts into a buffer as a file, whole or not at all, making its folder."""
+    """Writes the buffer that `fill` fills to a file, whole or not at all; makes its folder."""
     target = pathlib.Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()

@@ -26,28 +26,28 @@ from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import Scored, read_records
 from attnlab.training.protocol import Example, Runnable
 
-FAILED = "pictures_failed.txt"  # what could not be drawn, and why
+FAILED = "pictures_failed.txt"  # pictures that could not be drawn, and why
 PICTURED = 3  # test examples whose maps are drawn
-KEPT = 8  # test examples that are kept as text beside what was answered
+KEPT = 8  # test examples that are kept as text with their answers
 EXAMPLES = "examples.json"
 ARCS = "-arcs"  # at the end of the name of such a picture
-ROUNDING = 1e-5  # of a loss, whose sums over batches are of float32
+ROUNDING = 1e-5  # tolerance for a loss, since it is a sum over batches in float32
 LEGIBLE = 120  # tokens on either side of a map that is drawn; a larger one is kept as an array only
 
 
 def report(config: ConfigDict, task: Runnable, workdir: Path, code: Code | None = None) -> None:
     """Score the test split with the best parameters and print a table.
 
-    The files, in this order: what the system answers (`translations.txt`, say), the first examples
-    that it answers (`examples.json`), `items.npz`, what the scores are made of example by example
-    (`attnlab.records.items`; no file where the task does not say), `results.json`, pictures. A
-    picture that fails costs no score: it is a warning, and a line of `pictures_failed.txt`.
+    The files, in this order: the answers of the system (for example `translations.txt`), the first
+      examples with their answers (`examples.json`), the scores of each example (`items.npz`, see
+      `attnlab.records.items`; only if the task gives them), `results.json`, pictures. If a picture
+      fails, the scores are kept: it is a warning, and a line of `pictures_failed.txt`.
 
     Args:
       config: of the run.
       task: with the test split.
       workdir: of the run.
-      code: the user's code as it was when it was imported; None to look for it now.
+      code: the user's code when it was imported; None to read it now.
 
     Raises:
       UserError: `workdir` is a sweep's trial whose test split is closed, or has no checkpoint that
@@ -86,11 +86,11 @@ def report(config: ConfigDict, task: Runnable, workdir: Path, code: Code | None 
 def draw_all(task: Runnable, params: Any, workdir: Path) -> list[Path]:
     """Draw the maps of the first test examples and, last, the curves.
 
-    What fails is a warning on stderr and a line of `pictures_failed.txt`, which is removed where
-    nothing fails.
+    A picture that fails is a warning on stderr and a line of `pictures_failed.txt`; without
+    failures that file is removed.
 
     Returns:
-      The files worth a look.
+      The most useful files.
     """
     paths: list[Path] = []
     failed: list[str] = []
@@ -100,7 +100,7 @@ def draw_all(task: Runnable, params: Any, workdir: Path) -> list[Path]:
     ):
         try:
             paths += drawing()
-        # a font, a disk, a mechanism's maps: the scores are worth more than any picture
+        # a font, a disk or a map may fail; the scores must be kept
         except Exception as error:
             failed.append(
                 f"{what}: {type(error).__name__}: {str(error).strip() or 'no message'}".replace(
@@ -110,7 +110,9 @@ def draw_all(task: Runnable, params: Any, workdir: Path) -> list[Path]:
             print(f"warning: pictures not drawn, {failed[-1]}", file=sys.stderr)
     note = workdir / FAILED
     if failed:
-        with contextlib.suppress(UserError, OSError):  # a full disk has had its warning
+        with contextlib.suppress(
+            UserError, OSError
+        ):  # the disk is full; the warning was already printed
             write_atomic(note, "".join(f"{line}\n" for line in failed))
     else:
         note.unlink(missing_ok=True)
@@ -118,18 +120,14 @@ def draw_all(task: Runnable, params: Any, workdir: Path) -> list[Path]:
 
 
 def _changed_code(code: Code, workdir: Path) -> dict[str, Any]:
-    """What of the user's code has not been the same from the first step until now, see
-    `provenance.summary`.
-    """
+    """The user's code that has changed since the first step, see `provenance.summary`."""
     manifest = Manifest.read(workdir)
     found = provenance.summary(manifest.own_code, code) if manifest is not None else {}
     return {"changed_code": found} if found else {}
 
 
 def scores(task: Runnable, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a split, those of `evaluate` and what the system makes of it on its own, and its
-    answers.
-    """
+    """Scores of a split, from `evaluate` and from decoding, and the answers of the system."""
     results = {"split": split, task.examples: task.size(split), **task.evaluate(params, split)}
     began = time.perf_counter()
     own, outputs = task.score(params, split)
@@ -140,11 +138,10 @@ def scores(task: Runnable, params: Any, split: str) -> tuple[dict[str, Any], lis
 def resampled(
     task: Runnable, params: Any, split: str, outputs: Sequence[str], results: Mapping[str, Any]
 ) -> Items | None:
-    """What scores of a split are made of, example by example; None if the task does not say, or
-    of none of them.
+    """The scores of a split example by example; None if the task does not give them.
 
-    A score that does not come out of its examples is left out, and is a warning on stderr: nobody
-    could draw others like it.
+    A score that does not equal the value computed from its examples is left out, with a warning on
+    stderr: it could not be resampled.
     """
     found: Items | None = getattr(task, "items", lambda *_: None)(params, split, outputs)
     if found is None:
@@ -164,8 +161,8 @@ def resampled(
 
 
 def show(title: str, results: Mapping[str, Any], units: Mapping[str, str]) -> None:
-    """Print results as a table, one row a measure with its unit or signature, and every score that
-    is a table as one of its own.
+    """Print results as a table: one row for each measure with its unit or signature. A score that
+    is itself a table is printed separately.
     """
     shown = {name: value for name, value in results.items() if not name.endswith("_signature")}
     beside = {name: units.get(name, results.get(f"{name}_signature", "")) for name in shown} | {
@@ -200,11 +197,11 @@ def curves(workdir: Path) -> Path:
 
 
 def pictures_of_test(task: Runnable, params: Any, workdir: Path) -> list[Path]:
-    """Draw where the system looks for the first test examples; nothing where it does not look.
+    """Draw the attention maps of the first test examples, if the system has attention.
 
     Returns:
-      The files worth a look first: maps between two sequences, and of a text onto itself where
-        there are no others; and the arrays.
+      The most useful files: maps between two sequences, or self-attention maps if there are no
+        others; and the arrays.
     """
     if not task.system.needs:
         return []
@@ -223,12 +220,11 @@ def draw(task: Runnable, params: Any, example: Example, stem: Path) -> dict[str,
     """Draw every map of an example as `<stem>-<map>.png` and keep all as arrays in `<stem>.npz`;
     the files by map, and "arrays".
 
-    What lies between the positions of one side is drawn as arcs too, in `<stem>-<map>-arcs.png`.
-    Maps of more than `LEGIBLE` positions are not drawn: nobody could read them, and a page of text
-    would take all the memory there is. The arrays have the labels beside them that the task keeps:
-    for texts "source_tokens" and "target_tokens", the rows of maps onto the source; a decoder's
-    self-attention has BOS and all but the last of these. A second text that is read is the target,
-    too.
+    Self-attention is drawn as arcs too, in `<stem>-<map>-arcs.png`. Maps of more than `LEGIBLE`
+    positions are not drawn: they are unreadable, and a long text would need too much memory. The
+    file of arrays also has the labels of the task: for texts "source_tokens" and "target_tokens",
+    the rows of maps onto the source. A decoder's self-attention has BOS and all but the last of
+    these. A second text that is read is also the target.
     """
     found, paths = task.maps(params, example), {}
     stem.parent.mkdir(parents=True, exist_ok=True)

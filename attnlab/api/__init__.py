@@ -1,3 +1,3 @@
-"""What Python programs and notebooks use, and the commands too: trained runs as objects, mechanisms
-for arrays. See `docs/python.md`.
+"""The API for Python programs, notebooks and the commands: trained runs as objects, mechanisms for
+arrays. See `docs/python.md`.
 """

@@ -13,7 +13,7 @@ from attnlab.errors import UserError
 
 
 def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
-    """A factory of the mechanism `name`: called with `width=`, how wide the context is, it makes a
+    """A factory of the mechanism `name`: called with `width=`, the width of the context, it makes a
     Flax (linen) module.
 
     Args:
@@ -26,9 +26,9 @@ def mechanism(name: str, **fields: Any) -> Callable[..., Attention]:
       `width=`.
 
     Raises:
-      UserError: no such mechanism or field, a value of the wrong type, or parts that do not go
-        together; in the words of a config's check. A width that does not fit is told when the
-        module is initialised or applied.
+      UserError: no such mechanism or field, a value of the wrong type, or parts that do not fit
+        each other, in the words of the check of a config. A width that does not fit is an error
+        when the module is initialised or applied.
     """
     if "width" in fields:
         raise UserError(

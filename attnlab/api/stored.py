@@ -74,13 +74,13 @@ class Stored:
           config: a config file with its argument; with all overrides it must say what the run was
             trained with, apart from how it is used.
           ensemble: folders of more trained runs.
-          accept_changed_code: go on although code of the user's is not what it was.
+          accept_changed_code: continue although the user's code has changed.
 
         Raises:
-          UserError: no such run, an override that would make it another model, or a run of the
-            ensemble that is none or is named twice.
-          Changed: the vocabulary of one of them, or code of the user's that it needs, is not what
-            it was made from.
+          UserError: no such run, an override that changes the model, or a folder of the ensemble
+            without a run or named twice.
+          Changed: the vocabulary of a run, or the user's code that it needs, has changed since
+            training.
         """
         check_folder("--workdir", workdir)
         manifest = Manifest.read(workdir)
@@ -97,7 +97,7 @@ class Stored:
         for folder, other in _members(workdir, ensemble).items():
             origins[folder] = _origin(
                 other, folder, overrides, accept_changed_code
-            )  # before anything of the user's is imported
+            )  # before the user's code is imported
             members[folder] = configs.prepare(configs.from_dict(other.config), [])
         if config is not None:
             wanted = configs.load(config, overrides)
@@ -114,7 +114,7 @@ class Stored:
         stored = {
             **manifest.config,
             **({"data": {"name": source}} if source else {}),
-        }  # the user's own may not even be there any more
+        }  # the user's own file may no longer exist
         return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
     def check_splits(self, splits: Sequence[str]) -> None:
@@ -126,8 +126,8 @@ class Stored:
                 check_test_split(folder)
 
     def check_data(self, found: Mapping[str, str]) -> None:
-        """Raise `Changed` if a split of the run's own data is not what it has read; data of another
-        config is the user's choice.
+        """Raise `Changed` if a split of the run's own data has changed since training. Data from an
+        override is not checked.
 
         Args:
           found: split to its fingerprint.
@@ -137,19 +137,19 @@ class Stored:
             manifest.check_data(found, self.workdir)
 
     def notes(self) -> list[str]:
-        """What a person should know before the run is used with the user's code as it is now."""
+        """Notes for a person who uses the run with the present code."""
         found = ((origin.record, origin.code, folder) for folder, origin in self.origins.items())
         return [line for one in found for line in provenance.notes(*one)]
 
     def remember_imports(self) -> None:
-        """Keep what the user's modules were when they were imported; to be called once the task of
-        the run has been found.
+        """Store the user's modules as they were when imported; to be called after the task of the
+        run was found.
         """
         for origin in self.origins.values():
             _check_imports(origin.code)
 
     def changed_code(self) -> dict[str, dict[str, Any]]:
-        """The changes of the user's code that are accepted, in training or now, to stand beside
+        """The accepted changes of the user's code, in training or now, to be shown with the
         numbers; {} for none.
         """
         found: dict[str, dict[str, Any]] = {}
@@ -159,8 +159,8 @@ class Stored:
 
 
 def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: bool) -> Origin:
-    """What a run was made from, checked; the code of its data source counts only if no other takes
-    its place.
+    """The origin of a run, checked; the code of its data source counts only if no override replaces
+    it.
     """
     manifest.check_vocabulary(folder)
     other_data = _other_source(manifest, overrides) is not None
@@ -175,11 +175,10 @@ def _origin(manifest: Manifest, folder: Path, overrides: Sequence[str], accept: 
 
 
 def _check_imports(code: provenance.Code) -> None:
-    """Raise `Changed` if a file was edited after this process imported it: the module in memory is
-    not what the file says.
+    """Raise `Changed` if a file was edited after this process imported it: the module in memory
+    differs from the file.
 
-    A module is taken for what its file was when it was first seen here; one that is reloaded is
-    seen anew.
+    A module is compared with its file at the first call; a reloaded module is compared again.
     """
     for name, source in code.modules.items():
         module = sys.modules.get(name)
@@ -195,7 +194,7 @@ def _check_imports(code: provenance.Code) -> None:
 
 
 def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
-    """The data source that overrides name in place of that of a run; None if it stays."""
+    """The data source that overrides name in place of that of the run; None if they name none."""
     named = [
         one.partition("=")[2] for one in overrides if one.partition("=")[0] in ("data", "data.name")
     ]
@@ -203,16 +202,14 @@ def _other_source(manifest: Manifest, overrides: Sequence[str]) -> str | None:
 
 
 def check_folder(flag: str, folder: Path) -> None:
-    """Raise `UserError` if `folder` neither is one nor can be made, because it or what it would lie
-    in is a file.
-    """
+    """Raise `UserError` if `folder`, or a part of its path, is a file."""
     there = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
     if not there.is_dir():
         raise UserError(f"{flag}={folder}: {there} is not a folder; name another")
 
 
 def _members(workdir: Path, folders: Sequence[Path]) -> dict[Path, Manifest]:
-    """The runs of an ensemble beside that of `workdir`, and the manifest of each."""
+    """The other runs of an ensemble besides `workdir`, and their manifests."""
     named = [workdir, *folders]
     found = {}
     for number, folder in enumerate(folders, start=1):

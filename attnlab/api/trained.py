@@ -1,5 +1,5 @@
-"""A trained run as an object: `run = attnlab.load("runs/first")`. What it gives are the values that
-the commands print.
+"""A trained run as an object: `run = attnlab.load("runs/first")`. Its methods return the values
+that the commands print.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def load(
       workdir: the folder that `train` wrote, or a trial of a sweep.
       overrides: {"decoding.beam": 8, ...}, settings of how it is used; keys begin with "data.",
         "decoding." or "parallel.".
-      ensemble: the folders of more trained runs of the same vocabulary, of all of which the mean
-        probability counts.
-      splits: whose data is read at once, for `run.task.data`; `evaluate` reads what it needs.
-      accept_changed_code: go on, with a warning, although code of yours that the config names is
-        not what it was.
+      ensemble: folders of further trained runs with the same vocabulary; the mean of all
+        probabilities counts.
+      splits: splits to read now, for `run.task.data`; `evaluate` reads what it needs.
+      accept_changed_code: continue with a warning although your code that the config names has
+        changed.
 
     Raises:
-      UserError: no such run, an override that would make it another model, runs that do not go
-        together, the test split of a sweep's trial that is still closed, a vocabulary, data or code
-        of yours that is not what the run was made from; in the words of the command line.
+      UserError: no such run; an override that changes the model; runs that do not fit each other;
+        the test split of a trial of a sweep before it is opened; a vocabulary, data or code that
+        has changed since training. The message is that of the command line.
     """
     changes = [
         f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
@@ -71,12 +71,11 @@ def load(
 
 
 def opened(stored: Stored, splits: Sequence[str] = ()) -> Run:
-    """A run that was found, with the data of `splits` read and its parameters; those of an ensemble
-    are joined to it.
+    """A stored run with its parameters, those of its ensemble, and the data of `splits`.
 
     Raises:
-      UserError: a checkpoint or data that cannot be read, runs that do not go together, a test
-        split that is still closed.
+      UserError: a checkpoint or data cannot be read, runs do not fit each other, or a test split is
+        still closed.
     """
     task = _task(stored, splits)
     stored.remember_imports()
@@ -108,14 +107,13 @@ def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Map:
-    """Where a system looks: the weights of one attention for one example.
+    """The weights of one attention for one example.
 
     Attributes:
       name: of the attention, its path in the system ("attention", "decoder_0/cross_attention").
-      weights: [H,Tq,Tk] float32; a row is what one token looks at.
-      queries: a word for each of the Tq positions that look; for a decoder the tokens that are
-        being predicted.
-      keys: the same of the Tk positions that are looked at.
+      weights: [H,Tq,Tk] float32; a row has the weights of one query.
+      queries: a label for each of the Tq queries; for a decoder the tokens that it predicts.
+      keys: a label for each of the Tk keys.
     """
 
     name: str
@@ -132,7 +130,7 @@ class Map:
         return f"Map({self.name!r}, {heads} heads, {queries} queries, {keys} keys)"
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows; None for what is too large to be read."""
+        """What a notebook shows; None if it is too large to read."""
         if max(self.weights.shape[1:]) > LEGIBLE:
             return None
         return map_png(self.weights, self.keys, self.queries, title=self.name)
@@ -143,11 +141,11 @@ class Run:
     """A trained run, or several as one.
 
     Attributes:
-      stored: where it is kept.
+      stored: its folder and origin.
       task: see `attnlab.tasks.base.Task`; `task.system` is the Flax module.
-      params: its parameters, those of `{"params": params}`; of an ensemble by "members_0",
+      params: its parameters, for `{"params": params}`; of an ensemble under "members_0",
         "members_1", ...
-      step: the step of training they are from.
+      step: the step of training of these parameters.
     """
 
     stored: Stored
@@ -177,11 +175,9 @@ class Run:
         return f"Run({folders}, {names}, step={self.step}, parameters={self.parameters})"
 
     def generate(self, texts: Sequence[str]) -> list[str]:
-        """What the system makes of each text, its best: a translation, a label, how the text goes
-        on; "" for a blank one.
-
-        How it is searched for stands in `config.decoding`. A classifier of pairs takes both texts
-        with a tab between them.
+        """The best answer to each text: a translation, a label or a continuation; "" for a blank
+        text. `config.decoding` says how it is searched. A classifier of pairs takes both texts with
+        a tab between them.
 
         Raises:
           UserError: one text instead of a list, or a text that the task cannot read.
@@ -189,8 +185,8 @@ class Run:
         return [answers[0].text if answers else "" for answers in self.respond(texts)]
 
     def respond(self, texts: Sequence[str]) -> list[list[Response]]:
-        """As `generate`, all that `config.decoding.n_best` asks for, best first, each with `text`
-        and `score`; [] for a blank text.
+        """As `generate`, but the `config.decoding.n_best` best answers, best first, each with
+        `text` and `score`; [] for a blank text.
         """
         if isinstance(texts, str):
             raise UserError(
@@ -231,8 +227,8 @@ class Run:
             yield whole[len(shown) :]
 
     def longer(self, texts: Sequence[str]) -> list[int]:
-        """The places of the texts that have more tokens than any in training,
-        `config.batch.max_length`.
+        """The indices of the texts that are longer than all training texts,
+        `config.batch.max_length` tokens.
         """
         wanted = [number for number, one in enumerate(texts) if one.strip()]
         return [
@@ -243,7 +239,7 @@ class Run:
         ]
 
     def score(self, source: str, target: str) -> float:
-        """log P(target | source) in nats, the end of the target counted.
+        """log P(target | source) in nats, with the end of the target.
 
         Raises:
           UserError: a blank text, or a task without targets.
@@ -268,11 +264,11 @@ class Run:
 
         Args:
           source: a text.
-          target: the second text where the task has two; in translation by default what the system
-            writes itself.
+          target: the second text if the task has two; in translation by default the output of the
+            system.
 
         Raises:
-          UserError: a blank text, a text too many or missing, or a system that does not attend.
+          UserError: a blank text, one text too many or too few, or a system without attention.
         """
         (example,) = self.completed([(source, target)])
         found = self.task.maps(self.params, example)
@@ -284,8 +280,8 @@ class Run:
         }
 
     def completed(self, typed: Sequence[Typed]) -> list[Example]:
-        """The examples that `maps` draws for what a person has typed: a target that is missing is
-        written by the system, where it writes one.
+        """The examples that `maps` draws for typed texts. A missing target is generated by the
+        system if it can.
         """
         if not self.task.system.needs:
             raise UserError(
@@ -300,12 +296,12 @@ class Run:
         return completed
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
-        """The scores of a split, by name: what `evaluate --json` prints. Which of them are better
-        large, `task.measures` says.
+        """The scores of a split, by name, as `evaluate --json` prints them. `task.measures` says
+        for which of them larger is better.
 
         Raises:
-          UserError: no such split, data that cannot be read, or the test split of a sweep's trial
-            that is still closed.
+          UserError: no such split, data cannot be read, or the test split of a trial of a sweep is
+            still closed.
         """
         _check_split(split)
         results, _ = scores(self._having(split), self.params, split)
@@ -321,5 +317,5 @@ class Run:
             self._of_split[split] = _task(self.stored, (split,))
             self._of_split[
                 split
-            ].system = self.task.system  # an ensemble's is more than its first member's
+            ].system = self.task.system  # the system of an ensemble is not that of its first member
         return self._of_split[split]

@@ -26,11 +26,11 @@ def corpus_scores(
 
     Args:
       hypotheses: one string for each sentence.
-      references: one string for each sentence, or several streams of that: streams[r][i] is
+      references: one string for each sentence, or several streams of them: streams[r][i] is
         reference r of sentence i.
       lowercase: compare without case.
-      tokenize: sacrebleu's tokenizer for BLEU: "13a"; "none" for text that is tokenised already or
-        synthetic; "intl", "char", "zh", ...; chrF works on characters and does not use it.
+      tokenize: sacrebleu's tokenizer for BLEU: "13a"; "none" for tokenised or synthetic text;
+        "intl", "char", "zh", ...; chrF works on characters and does not use it.
 
     Returns:
       {"bleu", "chrf" in 0 ... 100, "exact" in 0 ... 1, "bleu_signature", "chrf_signature"}. A
@@ -47,7 +47,7 @@ def corpus_scores(
     streams: list[list[str]] = [[*references]] if single else [[*stream] for stream in references]
     _check(hypotheses, streams, tokenize, sorted(BLEU.TOKENIZERS))
     try:
-        # `force` only silences a warning that the text looks tokenised, which is meant with "none".
+        # `force` only silences the warning about tokenised text, which is intended with "none".
         bleu = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
     except (
         ImportError,
@@ -87,7 +87,7 @@ def _check(
 
 
 def _exact_match(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) -> float:
-    """The share of hypotheses that equal a reference of theirs."""
+    """The share of hypotheses that equal one of their references."""
     hits = _hits(hypotheses, streams, lowercase)
     return sum(hits) / len(hits)
 
@@ -105,7 +105,7 @@ def _hits(hypotheses: Sequence[str], streams: list[list[str]], lowercase: bool) 
 def sentence_counts(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> dict[str, tuple[str, Any]]:
-    """What "bleu", "chrf" and "exact" of `corpus_scores` are made of, for `attnlab.records.items`:
+    """The counts behind "bleu", "chrf" and "exact" of `corpus_scores`, for `attnlab.records.items`:
     rule and rows, a row for every sentence.
 
     Args:
@@ -116,7 +116,7 @@ def sentence_counts(
 
     counting = BLEU(
         lowercase=lowercase, effective_order=True
-    )  # of a single sentence; it only changes a score that is not read
+    )  # for a single sentence; it only changes a score that is not used
     found = [
         counting.sentence_score(ours, [theirs])
         for ours, theirs in zip(hypotheses, references, strict=True)
@@ -133,7 +133,7 @@ def sentence_counts(
 
 
 def _character_counts(hypothesis: str, reference: str) -> list[int]:
-    """Of every order: n-grams (none where the reference has none), those of the reference, matches.
+    """For every order: n-grams (0 if the reference has none), n-grams of the reference, matches.
     Blanks do not count.
     """
     counts, texts = [], ["".join(one.split()) for one in (hypothesis, reference)]
@@ -152,12 +152,11 @@ def error_rates(
 
     Args:
       hypotheses: the tokens of each answer.
-      references: for each its references, at least one; the one with the fewest edits per token
-        counts, the longer one where equal.
+      references: at least one reference for each; the one with the fewest edits per token counts,
+        the longer one if equal.
 
     Raises:
-      UserError: no hypotheses, a number of references that is not theirs, or references without a
-        token.
+      UserError: no hypotheses, another number of references, or references without a token.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise UserError(
@@ -174,8 +173,8 @@ def error_rates(
 
 
 def edits_of(answer: Sequence[str], known: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """The edits that turn an answer into the nearest of its references, and the length of that one;
-    see `error_rates`.
+    """The number of edits from an answer to its nearest reference, and the length of that
+    reference; see `error_rates`.
     """
     counted = [(edit_distance(answer, one), len(one)) for one in known]
     return min(counted, key=lambda pair: (pair[0] / max(pair[1], 1), -pair[1]))

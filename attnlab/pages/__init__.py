@@ -1,3 +1,3 @@
-"""The small kit for pages and tables: HTML, SVG, tables and their forms as text. It knows nothing
-of experiments.
+"""Pages and tables: HTML, SVG, tables and their forms as text. Nothing here knows about
+experiments.
 """

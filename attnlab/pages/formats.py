@@ -14,7 +14,7 @@ _LATEX = {
     "<": "$<$",
     ">": "$>$",
     "|": "$|$",
-    "[": "{[}",  # at the start of a row it would belong to the line break before it
+    "[": "{[}",  # at the start of a row it would be an option of the preceding line break
 }
 
 
@@ -66,9 +66,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def literal(text: str) -> str:
-    """Text as Markdown that shows it as it is: it neither ends a cell nor is read as Markdown or
-    HTML.
-    """
+    """Text escaped for Markdown, so that it neither ends a cell nor is read as Markdown or HTML."""
     for sign in ("\\", "|", "*", "_", "`", "<", "[", "&", "~"):
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.splitlines())

@@ -1,8 +1,8 @@
-"""An HTML file that needs nothing else, and its parts: sections, tables, text.
+"""A self-contained HTML file, and its parts: sections, tables, text.
 
-It reads from a telephone's width up, where every row of a table becomes a block with its columns'
-names beside the cells, on light and dark ground, and on paper. Its one script, which is inside,
-sorts tables and lights what belongs together; without it nothing is missing.
+It can be read on a telephone (a row of a table becomes a block with the names of its columns), on
+light and dark ground, and on paper. Its only script is inside the file; it sorts tables and
+highlights what belongs together. All content is there without it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def table(of: Table, *, linked: bool = False, folded: bool = False) -> str:
 
     Args:
       of: the table.
-      linked: its rows are those that figures call by number.
-      folded: the rows are put away until somebody asks for them.
+      linked: figures refer to its rows by number.
+      folded: the rows are hidden until the reader opens them.
     """
     heads = "".join(
         f"<th{_side(of, place)}>{literal(column)}</th>" for place, column in enumerate(of.columns)
@@ -82,12 +82,12 @@ def section(title: str, body: str) -> str:
 
 
 def fold(title: str, body: str) -> str:
-    """A part that is put away until somebody asks for it, or prints."""
+    """A part that is hidden until the reader opens it or prints the page."""
     return f"<details><summary>{literal(title)}</summary>{body}</details>"
 
 
 def notes(*lines: str) -> str:
-    """What a reader must know of what stands above."""
+    """Notes on what stands above."""
     return f"<ul>{''.join(f'<li>{literal(line)}</li>' for line in lines if line)}</ul>"
 
 
@@ -96,5 +96,5 @@ def _side(of: Table, column: int) -> str:
 
 
 def literal(text: str) -> str:
-    """Text as HTML that shows it as it is."""
+    """Text escaped for HTML."""
     return html.escape(text).replace(" %", "&nbsp;%")

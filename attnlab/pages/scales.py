@@ -1,4 +1,4 @@
-"""Axes: numbers to places in a picture, and the ticks between."""
+"""Axes: from numbers to places in a picture, and ticks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 
 WIDE = 20.0  # from this ratio of the largest to the smallest number on an axis is logarithmic
-_EDGE = 0.04  # of an axis that is left free on either side
+_EDGE = 0.04  # the share of an axis that is left free at each end
 _PREFIXES = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e4, " k"))
 
 
@@ -18,7 +18,7 @@ class Scale:
 
     Attributes:
       low, high: the numbers at its ends, low < high.
-      begin, end: their places; `end` may be the smaller, as it is upwards in a picture.
+      begin, end: their places; `end` may be the smaller one, as on a vertical axis.
       log: equal ratios, not differences, are equal lengths.
     """
 
@@ -37,8 +37,8 @@ class Scale:
         Args:
           values: finite; without any the axis goes from 0 to 1.
           begin, end: as in the class.
-          log: None for what the values ask for: logarithmic where all are above 0 and the largest
-            is `WIDE` times the smallest.
+          log: None: logarithmic if all values are above 0 and the largest is `WIDE` times the
+            smallest.
         """
         known = list(values) or [0.0, 1.0]
         low, high = min(known), max(known)
@@ -59,12 +59,12 @@ class Scale:
         return self.begin + (at - low) / (high - low) * (self.end - self.begin)
 
     def clipped(self, value: float) -> float:
-        """The place of a number, the nearer end for one beyond the axis."""
+        """The place of a number; for a number beyond the axis the nearer end."""
         return self(min(max(value, self.low), self.high))
 
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
-        """Round numbers along the axis, at most `most`, each with its text; two at least
-        wherever two fit.
+        """Round numbers along the axis, at most `most`, each with its text; at least two if two
+        fit.
         """
         values = self._powers(most) if self.log and self.high / self.low >= 6 else self._steps(most)
         apart = min((after - before for before, after in itertools.pairwise(values)), default=0.0)
@@ -102,8 +102,8 @@ class Scale:
 
 
 def label(value: float, step: float) -> str:
-    """A number at a tick, with a decimal prefix from 10,000 on and as many digits as tell it from
-    one that is `step` away.
+    """A number at a tick, with a decimal prefix from 10,000 on, and enough digits to distinguish it
+    from one that is `step` away.
     """
     limit, prefix = next(
         (

@@ -1,4 +1,4 @@
-"""How a page looks, and the little it does: a style sheet and a script, both inside the file."""
+"""The style sheet and the script of a page; both are inside the file."""
 
 from __future__ import annotations
 
@@ -168,6 +168,7 @@ SCRIPT = """\
   document.addEventListener("pointerover", light);
 })();
 """
-"""What the page does with a pointer or the keyboard: a click on a column's head sorts by it, and what belongs to the row under the pointer
-is lit everywhere. Cells are numbers where they begin with one ("[0.1, 0.2]", "1.2 M", "< 0.001", "0:01:30"); empty ones and "-" are
-last."""
+"""What the page does with a pointer or the keyboard: a click on a column's head sorts by it, and
+what belongs to the row under the pointer is lit everywhere. Cells are numbers where they begin with
+one ("[0.1, 0.2]", "1.2 M", "< 0.001", "0:01:30"); empty ones and "-" are last.
+"""

@@ -1,9 +1,8 @@
-"""Pictures as SVG elements that take part in a page: they are written as text, with the page's own
-letters and colours.
+"""Pictures as SVG elements inside a page: written as text, with the fonts and colours of the page.
 
-What belongs to one row of a table is a group with `data-row`, and has a `<title>`: the page lights
-all that belong together, and says what is under the pointer. The classes that the elements have are
-described in `attnlab.pages.style`.
+Marks of one row of a table are a group with `data-row` and a `<title>`: the page highlights the
+group, and shows the title under the pointer. The classes that the elements have are described in
+`attnlab.pages.style`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ Point = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How what belongs to a row is drawn.
+    """The style of the marks of a row.
 
     Attributes:
       row: the number of the row.
       name: of the row.
-      kind: a class: "c0" to "c6" for a colour, "base" for what all are compared with, "other" for
-        one among many.
+      kind: a class: "c0" to "c6" for a colour, "base" for the baseline, "other" for one among many.
     """
 
     row: int
@@ -39,12 +37,12 @@ class Look:
 
     @property
     def shown(self) -> bool:
-        """Whether it stands out of the many."""
+        """Whether it is not one among many."""
         return self.kind != "other"
 
 
 class Chart:
-    """A picture with two axes, drawn on by and by.
+    """A picture with two axes; marks are added one after the other.
 
     Attributes:
       x, y: the axes, see `Scale`.
@@ -78,7 +76,7 @@ class Chart:
         self._parts = [*self._grid(), *self._labels(x_label, y_label)]
 
     def group(self, look: Look, about: str, marks: Iterable[str]) -> None:
-        """Draw marks that belong to a row; `about` is said of them under the pointer."""
+        """Draw marks that belong to a row; `about` is shown under the pointer."""
         inside = "".join(marks)
         if inside:
             self._parts.append(
@@ -125,9 +123,7 @@ class Chart:
         )
 
     def name(self, point: Point, text: str, longest: int = 16) -> str:
-        """A name beside a point, in the first of four places where nothing else is written; ""
-        where there is none.
-        """
+        """A name beside a point, at the first of four places that is free; "" if none is."""
         x, y, shown = self.x(point[0]), self.y(point[1]), cut(text, longest)
         for left, below, anchor in (
             (6, 4, "start"),
@@ -149,7 +145,7 @@ class Chart:
         return ""
 
     def keep_free(self, point: Point, radius: float = 3.0) -> None:
-        """Say that nothing is to be written over a point."""
+        """Let no text cover a point."""
         x, y = self.x(point[0]), self.y(point[1])
         self._taken.append((x - radius, x + radius, y - radius, y + radius))
 
@@ -219,9 +215,7 @@ class Chart:
 
 
 def kind(place: int) -> str:
-    """The class of the row at `place` among those that stand out; "other" behind the last
-    colour.
-    """
+    """The class of the row at `place` among those with a colour; "other" after the last colour."""
     return f"c{place}" if place < len(COLOURS) else "other"
 
 
@@ -233,7 +227,7 @@ def swatch(look: Look) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Text that is too long without its end."""
+    """Text without its end if it is too long."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -254,8 +248,8 @@ def _meet(one: tuple[float, float, float, float], other: tuple[float, float, flo
 
 
 def _apart(places: Sequence[float], least: float, most: float) -> list[float]:
-    """Places in order, moved as little as need be until lines of text fit between them, within the
-    bounds while there is room.
+    """Places in order, moved as little as possible so that lines of text fit between them, and
+    within the bounds if there is room.
     """
     moved: list[float] = []
     for place in places:

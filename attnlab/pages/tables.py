@@ -17,8 +17,8 @@ class Table:
       title: above it.
       columns: their heads.
       rows: as many cells each.
-      numbers: which columns hold numbers, to be set on the right.
-      strong, weak: which rows to bring out, and which to draw back (partial ones).
+      numbers: which columns hold numbers, aligned to the right.
+      strong, weak: which rows to emphasise, and which to weaken (partial ones).
       notes: below it.
     """
 
@@ -46,7 +46,7 @@ def number(value: float | None) -> str:
 
 
 def signed(value: float) -> str:
-    """The same with its sign."""
+    """`number` with its sign."""
     return f"{'+' * (value >= 0)}{number(value)}"
 
 
@@ -81,8 +81,8 @@ def scaled(value: float | None) -> str:
 
 
 def milliseconds(seconds: float | None, together: int = 1) -> str:
-    """Milliseconds, with three digits or all before the point, and of how many trials they are a
-    share.
+    """Milliseconds, with three digits or all before the point, and the number of trials that share
+    the step.
     """
     if seconds is None:
         return NONE
@@ -91,7 +91,7 @@ def milliseconds(seconds: float | None, together: int = 1) -> str:
 
 
 def memory(size: float | None, together: int = 1) -> str:
-    """Bytes in MiB or GiB, and of how many trials where it is more than one."""
+    """Bytes in MiB or GiB, and of how many trials if more than one."""
     if size is None:
         return NONE
     shown = f"{size / 2**30:.4g} GiB" if size >= 2**30 else f"{size / 2**20:.4g} MiB"

@@ -1,8 +1,8 @@
-"""Several processes that work on one run: who they are (`detection`), how they meet, and how they
-end together (`supervision`).
+"""Several processes that work on one run: which one each is (`detection`), how they connect
+(`meeting`), and how they end together (`supervision`).
 
-Each process of the command line forks the one that does the work, and stays beside it without jax.
-Nothing here is used by a process alone.
+Each process of the command line forks another that does the work, and itself never imports jax. A
+single process uses nothing of this.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from attnlab.processes.detection import Member, add_arguments, find
 
 __all__ = ["Member", "add_arguments", "find", "index", "run"]
 
-_CONNECT = 120  # seconds; all processes are there when they begin to connect
+_CONNECT = 120  # seconds; all processes have started when they begin to connect
 _member: Member | None = None
 
 
 def index() -> int:
-    """Which of several processes this one is; 0 where it is alone. Process 0 writes and speaks."""
+    """The index of this process; 0 if it is the only one. Process 0 writes files and prints."""
     return _member.index if _member else 0
 
 
 def run(argv: Sequence[str], work: Callable[[], int]) -> int:
-    """Do `work`: as it is, or as one of several processes, if flags or environment say so.
+    """Do `work`, in this process or as one of several if flags or environment say so.
 
     Args:
       argv: the command line below the command.
       work: what the command does; its result is the exit code. As one of several it runs in a
-        forked process that has joined JAX's others, and what it prints is seen of process 0 only.
+        forked process that is connected to the others by JAX, and only process 0 prints.
 
     Returns:
       The exit code, the same in all processes.
 
     Raises:
-      UserError: the flags are wrong, some processes do not come, or any of them has found a
-        mistake.
+      UserError: the flags are wrong, some processes do not connect, or one of them raised a
+        `UserError`.
     """
     member = find(argv, os.environ)
     if member is None:
@@ -58,8 +58,8 @@ def run(argv: Sequence[str], work: Callable[[], int]) -> int:
 
 
 def _join(member: Member, address: str, neighbours: int) -> None:
-    """Connect JAX's processes. One that is alone on its host takes all its devices; of several that
-    a launcher counts each takes one.
+    """Connect to JAX's other processes. A process that is alone on its host takes all devices; if a
+    launcher counts several, each takes one.
     """
     import jax
 
@@ -69,8 +69,8 @@ def _join(member: Member, address: str, neighbours: int) -> None:
     for unwanted in (
         "jax_check_proxy_envs",
         "jax_enable_preemption_service",
-    ):  # the first prints, the second takes SIGTERM for itself
-        with contextlib.suppress(AttributeError):  # a version of JAX without it
+    ):  # the first would print, the second would take SIGTERM
+        with contextlib.suppress(AttributeError):  # this version of JAX has no such setting
             jax.config.update(unwanted, False)
     try:
         jax.distributed.initialize(
@@ -88,17 +88,17 @@ def _join(member: Member, address: str, neighbours: int) -> None:
 
 
 def _local_devices(member: Member, neighbours: int) -> list[int] | None:
-    """The devices of this host that are this process's, by number; None for all."""
+    """The devices of this host for this process, by number; None for all."""
     if neighbours == 1 or member.local is None or "JAX_LOCAL_DEVICE_IDS" in os.environ:
         return None
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return (
         [0] if len(shown) == 1 and shown[0] else [member.local]
-    )  # the launcher has given it one already
+    )  # the launcher has already assigned one
 
 
 def _without_own(argv: Sequence[str]) -> list[str]:
-    """The command line without what tells one process from another."""
+    """The command line without the flags that differ between processes."""
     kept, skip = [], False
     for word in argv:
         if not skip and word != "--process" and not word.startswith("--process="):

@@ -1,9 +1,9 @@
-"""Is this one of several processes that work together, and which? From flags, from the environment,
-or from JAX's own detection.
+"""Detects from flags, the environment or JAX whether this is one of several processes, and which
+one.
 
-What a launcher has set is read without jax. JAX is asked only where the environment says that there
-may be several: under `srun` with several tasks, under `mpirun`, in an indexed job of Kubernetes, or
-beside the library of TPUs.
+Variables of a launcher are read without jax. JAX is used only if the environment says that there
+may be several processes: under `srun` with several tasks, under `mpirun`, in an indexed job of
+Kubernetes, or with the TPU library.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Member:
     """One of several processes.
 
     Attributes:
-      host: where process 0 is, by a name or number that all of them reach.
-      port: on which it listens.
+      host: the host of process 0, a name or address that all processes can reach.
+      port: the port on which it listens.
       count: how many processes there are.
       index: which this one is; 0 writes.
-      local: which of those on its host it is, where the launcher says so.
+      local: its index on its host, if the launcher says it.
     """
 
     host: str
@@ -47,8 +47,8 @@ class Member:
 
 @dataclasses.dataclass(frozen=True)
 class Hint:
-    """What the environment says: who started this process, and of number, index and index on the
-    host what it tells.
+    """What the environment says: the launcher, and, as far as it tells, number of processes, index
+    and index on the host.
     """
 
     launcher: str
@@ -58,8 +58,8 @@ class Hint:
 
 
 class Known(NamedTuple):
-    """What is known of several processes so far: where process 0 listens, how many there are, and
-    which this one is.
+    """What is known so far: the address of process 0, the number of processes, and the index of
+    this one.
     """
 
     address: str | None
@@ -88,14 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
-    """Which process of how many this is; None for one that works alone.
+    """This process's place among several; None if it works alone.
 
     Args:
-      argv: a command line, whose other flags do not matter.
+      argv: a command line; other flags are ignored.
       environ: the environment.
 
     Raises:
-      UserError: the flags are wrong, or not enough is known to find process 0.
+      UserError: the flags are wrong, or process 0 cannot be found.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_arguments(parser)
@@ -136,9 +136,7 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Member | None:
 
 
 def of_environment(environ: Mapping[str, str]) -> Hint | None:
-    """What the launcher of this process has left in its environment; None if it was started
-    by hand.
-    """
+    """What the launcher has set in the environment; None if the process was started by hand."""
     if tasks := _numbers(
         environ, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID"
     ):  # set by srun, not in a job's own shell
@@ -159,25 +157,21 @@ def _numbers(environ: Mapping[str, str], *names: str) -> list[int] | None:
 
 
 def _filled(known: Known, hint: Hint, asked: bool) -> Known:
-    """What is known with what the launcher knows, in part by JAX's own detection; the rest stays
-    None.
-    """
+    """`known`, completed by the launcher and by JAX's detection; the rest stays None."""
     if not hint.launcher or None not in known:
         return known
     if None not in known[:2]:
-        return known._replace(process=hint.index)  # all that was missing is the number of the pod
-    from jax._src.clusters import ClusterEnv  # JAX tells it by no public name before it connects
+        return known._replace(process=hint.index)  # only the number of the pod was missing
+    from jax._src.clusters import ClusterEnv  # JAX has no public name for it before it connects
 
     try:
-        with warnings.catch_warnings(action="ignore"):  # of a package that it could use
+        with warnings.catch_warnings(action="ignore"):  # a package that JAX could use is missing
             found = Known(
                 *ClusterEnv.auto_detect_unset_distributed_params(*known, [0], None, 60)[:3]
             )
-    except (
-        Exception
-    ) as error:  # a service that gives no answer: anything from KeyError to an HTTP library's own
+    except Exception as error:  # the service does not answer: KeyError, errors of an HTTP library
         if hint.launcher == "mpirun" and not asked:
-            return known  # newer versions of JAX need mpi4py; what mpirun itself says is in `known`
+            return known  # newer versions of JAX need mpi4py; `known` has what mpirun says
         reason = f"JAX cannot find the other processes ({type(error).__name__}: {error})"
         if asked or hint.launcher != "tpu":
             raise UserError(f"{reason}; give {', '.join(FLAGS)}, or {ALONE}") from error

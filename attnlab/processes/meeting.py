@@ -1,8 +1,8 @@
-"""How several processes find each other: process 0 listens, the others come, and each is told how
-the group is put together.
+"""How several processes connect: process 0 listens, the others connect to it, and each is told
+about the group.
 
-The connections stay open. As long as one is, the process at its other end lives: a process that
-dies closes it, and a host that is lost is noticed by the kernel (TCP keep-alive, half a minute).
+The connections stay open. While one is open, the process at its other end is alive: a process that
+dies closes it, and the kernel notices a lost host (TCP keep-alive, half a minute).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import attnlab
 from attnlab.errors import UserError
 from attnlab.processes.detection import ALONE, Member
 
-PATIENCE = 300.0  # seconds in which all must have come: machines start minutes apart
-_HELLO = 10.0  # seconds in which somebody who connects must say who it is
-_NOTE = 10.0  # seconds of silence before process 0 says for whom it waits
+PATIENCE = 300.0  # seconds in which all must connect: machines may start minutes apart
+_HELLO = 10.0  # seconds in which a new connection must say which process it is
+_NOTE = 10.0  # seconds before process 0 says which processes are missing
 _RETRY = 0.25
 
 
@@ -38,13 +38,13 @@ class Link:
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
 
     def send(self, message: Any) -> None:
-        """Send one message; nothing happens if nobody is there any more."""
+        """Send one message; nothing happens if the other end is gone."""
         with contextlib.suppress(OSError):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message; None if the other end is gone, or says nothing in time or nothing that
-        can be understood.
+        """The next message; None if the other end is gone, is silent for too long, or sends
+        something else.
         """
         try:
             self._socket.settimeout(timeout)
@@ -55,8 +55,8 @@ class Link:
             return None
 
     def is_open(self) -> bool:
-        """Whether the other end is there, for all that is known at once; for a link on which
-        nothing is expected.
+        """Whether the other end is alive, as far as is known now; for a link without expected
+        messages.
         """
         try:
             return self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
@@ -74,12 +74,12 @@ class Link:
 
 @dataclasses.dataclass(frozen=True)
 class Meeting:
-    """All processes have come.
+    """The group, after all processes have connected.
 
     Attributes:
       address: HOST:PORT for the coordination service of JAX, which process 0 starts.
       hosts: of each process.
-      links: by index: process 0's to all others, and of each other one to process 0.
+      links: by index: in process 0 to all others, in each other process to process 0.
     """
 
     address: str
@@ -87,22 +87,22 @@ class Meeting:
     links: dict[int, Link]
 
     def neighbours(self, member: Member) -> int:
-        """How many processes share this one's host, itself among them."""
+        """How many processes run on the host of this one, including itself."""
         return list(self.hosts).count(self.hosts[member.index])
 
 
 def meet(member: Member, command: Sequence[str], patience: float = PATIENCE) -> Meeting:
-    """Wait until all processes have come, and see that they were started for the same thing.
+    """Wait until all processes have connected, and check that they have the same command.
 
     Args:
       member: this process.
-      command: what it is to do, without what tells it from the others.
+      command: its command line without the flags that differ between processes.
       patience: seconds.
 
     Raises:
-      UserError: some do not come in time, the port is taken, or they were not started by the same
-        command; process 0 says it.
-      SystemExit: with code 2, in a process whose line process 0 says.
+      UserError: some do not connect in time, the port is taken, or their commands differ. Raised in
+        process 0.
+      SystemExit: with code 2, in a process whose error process 0 prints.
     """
     hello = {"attnlab": attnlab.__version__, "process": member.index, "processes": member.count}
     hello |= {"command": list(command), "host": socket.gethostname()}
@@ -143,7 +143,7 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
                 continue
             link = Link(connection)
             other = link.receive(_HELLO)
-            if not isinstance(other, dict) or "attnlab" not in other:  # a stranger
+            if not isinstance(other, dict) or "attnlab" not in other:  # not one of ours
                 link.close()
                 continue
             if wrong := _wrong(other, hello) or _twice(other, hellos, links):
@@ -165,8 +165,8 @@ def _receive_all(member: Member, hello: dict[str, Any], patience: float) -> Meet
 
 
 def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meeting:
-    """Every other process: find process 0, which may not be there yet, or still be that of a start
-    before.
+    """Every other process: connect to process 0, which may not listen yet, or may be that of an
+    earlier start.
     """
     deadline, reason = time.monotonic() + patience, "no answer"
     while (left := deadline - time.monotonic()) > 0:
@@ -185,7 +185,7 @@ def _go_to_first(member: Member, hello: dict[str, Any], patience: float) -> Meet
             time.sleep(_RETRY)
             continue
         if "refused" in answer:
-            raise SystemExit(2)  # process 0 has said why
+            raise SystemExit(2)  # process 0 has printed why
         return Meeting(answer["address"], answer["hosts"], {0: link})
     where = (
         f"{member}: process 0 was not found at {member.host}:{member.port} in {patience:.0f} s"
@@ -210,7 +210,7 @@ def _listen(member: Member) -> socket.socket:
 
 
 def _wrong(other: dict[str, Any], mine: dict[str, Any]) -> str:
-    """Why a process does not belong here; "" for one that does."""
+    """Why a process does not belong to this group; "" if it does."""
     who = f"process {other['process']} on {other['host']}"
     if other["attnlab"] != mine["attnlab"]:
         return (
@@ -239,8 +239,8 @@ def _both_ways(one: list[str], other: list[str]) -> list[tuple[list[str], list[s
 
 
 def _twice(other: dict[str, Any], hellos: dict[int, dict[str, Any]], links: dict[int, Link]) -> str:
-    """Why a second process of one index is wrong; "" for a first, and for one that was started
-    again.
+    """Why a second process with this index is wrong; "" for the first one, and for one that was
+    started again.
     """
     index = other["process"]
     if index not in hellos or (index in links and not links[index].is_open()):
@@ -252,7 +252,7 @@ def _twice(other: dict[str, Any], hellos: dict[int, dict[str, Any]], links: dict
 
 
 def _refused(links: dict[int, Link], message: str) -> UserError:
-    """The error that process 0 says, told to all who have come."""
+    """The error of process 0, sent to all that have connected."""
     for link in links.values():
         link.send({"refused": message})
         link.close()
@@ -260,12 +260,12 @@ def _refused(links: dict[int, Link], message: str) -> UserError:
 
 
 def _free_port() -> int:
-    """A port that nobody uses now."""
+    """A port that is free now."""
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])
 
 
 def _bracketed(host: str) -> str:
-    """An address of IPv6 in brackets, as it stands before a port."""
+    """An IPv6 address in brackets, as before a port."""
     return f"[{host}]" if ":" in host else host

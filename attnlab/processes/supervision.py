@@ -1,5 +1,5 @@
-"""Several processes that work together end together: process 0 hears how each has ended, decides
-what it means, and says it in one line.
+"""How several processes end together: process 0 hears how each has ended, decides on the cause, and
+prints it in one line.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ORDER = (
     "mistake",
     "failure",
     "abort",
-)  # of several ends, which one decides
+)  # the order in which causes count if several processes have ended
 _AGAIN = "all have ended; the same command goes on from what is saved"
 
 
 class Group:
-    """This process's share in what several do: a `Worker`, and what is heard from the others.
+    """This process's part of the group: a `Worker`, and the messages of the others.
 
     Args:
-      member: which of them it is.
-      meeting: all have come.
+      member: this process.
+      meeting: the connected group.
     """
 
     def __init__(self, member: Member, meeting: Meeting) -> None:
@@ -43,12 +43,12 @@ class Group:
         self._events: queue.SimpleQueue[tuple[int, End | None]] = queue.SimpleQueue()
 
     def run(self, work: Callable[[], int]) -> int:
-        """Do `work` in a process of its own and stay until all have ended; its exit code is that of
-        all.
+        """Do `work` in a forked process and wait until all have ended; the exit code is the same
+        for all.
 
         Raises:
-          UserError: a mistake that any process has found, in process 0.
-          BaseException: what else has ended process 0 of itself.
+          UserError: a `UserError` of any process; raised in process 0.
+          BaseException: any other exception of process 0 itself.
         """
         worker = Worker(
             work, self.member.index == 0, lambda end: self._events.put((self.member.index, end))
@@ -64,7 +64,7 @@ class Group:
                     link.close()
 
     def _listen(self, index: int, link: Link) -> None:
-        """What comes from another process, until it is gone."""
+        """Receive messages of another process until it is gone."""
         while (message := link.receive()) is not None:
             self._events.put((index, End(**message)))
         self._events.put((index, None))
@@ -94,7 +94,7 @@ class Group:
         return self._told(index, end)
 
     def _told(self, index: int, end: End) -> int:
-        """Say why all end, where there is anything to say; the exit code."""
+        """Print why all end, if there is something to print; the exit code."""
         if end.cause == "done":
             return end.code
         if index == 0 and end.error is not None:
@@ -110,7 +110,7 @@ class Group:
     # --- the others ---
 
     def _follow(self, worker: Worker) -> int:
-        """Tell process 0 how the work here has ended, and end when it says so."""
+        """Tell process 0 how the work here ended, and end when it says so."""
         while True:
             index, end = self._events.get()
             if index == self.member.index and end is not None:
@@ -119,7 +119,7 @@ class Group:
                 return end.code
             else:
                 worker.stop()
-                if self.member.index == 1:  # one line, by the first of those that are left
+                if self.member.index == 1:  # one line, printed by the first process that is left
                     _say(f"{self._name(0)} is gone: {_AGAIN}")
                 return 1
 

@@ -1,9 +1,8 @@
-"""The forked process that does the work of one of several, and what its parent sees of it.
+"""The forked process that does the work of one of several processes, seen from its parent.
 
-The parent (`supervision.py`) never loads jax, so that nothing which happens in the work can stop it
-from telling of it. JAX ends a process by an abort and a page of text when it loses another one,
-collectives raise or wait for ever; so what the work has to say when it fails goes to the parent,
-which finds out whose fault it was before anything is printed.
+The parent (`supervision.py`) never loads jax, so no failure of the work can stop it from reporting.
+When JAX loses another process, it aborts with a page of text, or collectives raise or wait forever.
+So the work sends its errors to the parent, which finds the cause before anything is printed.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from typing import Any, Literal, NoReturn
 from attnlab.errors import UserError
 
 Cause = Literal["done", "lost", "killed", "mistake", "failure", "abort"]
-"""How a process has ended: it came to its end; it is gone with its host or its parent; killed by a signal; a `UserError`; any other
-exception; by a library below Python. The last two may be what another process's end has done to it."""
+"""How a process has ended: it came to its end; it is gone with its host or its parent; killed by a
+signal; a `UserError`; any other exception; by a library below Python. The last two may be what
+another process's end has done to it.
+"""
 
-_KEPT = 40  # lines of what the libraries below Python have printed
+_KEPT = 40  # lines of the output of libraries below Python
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -39,9 +40,9 @@ class End:
     Attributes:
       cause: see `Cause`.
       code: exit code of the command.
-      text: the error in a line, or what is known of its reason.
+      text: the error in a line, or what is known about its cause.
       details: further lines to show above it (a traceback).
-      error: the exception itself, where it is this process's own.
+      error: the exception itself, if it was raised in this process.
     """
 
     cause: Cause
@@ -52,7 +53,7 @@ class End:
 
 
 class _Remote(Exception):
-    """The traceback of an exception, as the text that another process has of it."""
+    """The traceback of an exception of another process, as text."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -65,10 +66,9 @@ class Worker:
 
     Args:
       work: what to do; its result is the exit code.
-      speaks: whether what it prints is seen. One that does not speak stays when its work is done,
-        until it is stopped.
-      ended: called, once or twice, from a thread: with how it has failed, and with how the process
-        has ended.
+      speaks: whether its output is shown. A silent worker stays after its work until it is stopped.
+      ended: called from a thread, once or twice: with the failure of the work, and with the end of
+        the process.
     """
 
     def __init__(self, work: Callable[[], int], speaks: bool, ended: Callable[[End], None]) -> None:
@@ -77,10 +77,10 @@ class Worker:
         heard, noise = os.pipe()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
-                stream.flush()  # or both would print what is in it
+                stream.flush()  # otherwise both would print its content
         signal.pthread_sigmask(
             signal.SIG_BLOCK, SIGNALS
-        )  # none may come before the parent knows to whom to pass it on
+        )  # the parent cannot pass a signal on before it knows the worker
         self.pid = os.fork()
         if self.pid == 0:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -98,8 +98,8 @@ class Worker:
 
     @contextlib.contextmanager
     def signalled(self) -> Iterator[None]:
-        """While entered, signals that ask to leave, also those that have come since the fork, go to
-        the worker: it knows what to save.
+        """While entered, signals that ask the process to end go to the worker, which knows what to
+        save. Signals since the fork are passed on too.
         """
         before: dict[int, Any] = {
             number: signal.signal(number, lambda number, frame: self.signal(number))
@@ -118,7 +118,7 @@ class Worker:
             os.kill(self.pid, number)
 
     def stop(self, patience: float = 5.0) -> None:
-        """End it at once, whatever it is doing."""
+        """End it at once."""
         if self._waiter.is_alive():
             self.signal(signal.SIGKILL)
         self._waiter.join(patience)
@@ -137,14 +137,14 @@ class Worker:
         _, status = os.waitpid(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self._reader.join(1.0)
-        self._listener.join(1.0)  # a grandchild may still hold it
+        self._listener.join(1.0)  # a grandchild may still hold it open
         self._ended(self._unasked(code))
 
     def _unasked(self, code: int) -> End:
-        """An end that the work has not told of before: its exit code, below zero the signal that
+        """An end without a message from the work: its exit code; a negative one is the signal that
         killed it.
         """
-        if code >= 0 or -code == signal.SIGABRT:  # a library has ended the process
+        if code >= 0 or -code == signal.SIGABRT:  # a library ended the process
             text = f"ended with exit code {code}" if code >= 0 else "was aborted by a library"
             return End("abort", max(1, code), text, b"".join(self._noise).decode(errors="replace"))
         return End("killed", 128 - code if -code in SIGNALS else 1, f"was killed by signal {-code}")
@@ -170,8 +170,7 @@ def _work(work: Callable[[], int], speaks: bool, lifeline: int, words: int, nois
             signal.SIGINT, signal.SIG_IGN
         )  # Ctrl-C comes from the terminal and from the parent
         _tell(words, _failed(error))
-    # the parent ends it: were its connections closed now, others would fail for no reason of their
-    # own
+    # the parent ends it later: closing its connections now would make the others fail
     while True:
         time.sleep(3600.0)
 
@@ -183,8 +182,8 @@ def _end_with_parent(lifeline: int) -> None:
 
 
 def _redirect(speaks: bool, noise: int) -> None:
-    """Let what is printed from below Python go to the parent, and what Python prints to where it
-    went, or nowhere.
+    """Send output from below Python to the parent, and output of Python to where it went before, or
+    nowhere.
     """
     own = [
         _like(stream) if speaks else open(os.devnull, "w")  # noqa: SIM115
@@ -197,7 +196,7 @@ def _redirect(speaks: bool, noise: int) -> None:
 
 
 def _like(stream: Any) -> Any:
-    """A stream to where `stream` goes, by a descriptor of its own; None stays None."""
+    """A copy of `stream` with its own descriptor; None stays None."""
     if stream is None:
         return None
     binary = open(os.dup(stream.fileno()), "wb")  # noqa: SIM115
@@ -206,7 +205,7 @@ def _like(stream: Any) -> Any:
 
 
 def _failed(error: BaseException) -> End:
-    """How a process ends by an exception."""
+    """The `End` for an exception."""
     if isinstance(error, UserError):
         return End("mistake", 2, str(error), error=UserError(str(error)))
     if isinstance(error, KeyboardInterrupt):

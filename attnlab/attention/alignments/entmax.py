@@ -47,7 +47,9 @@ BISECTION = 6 * HALVINGS + 12  # FLOPs for each pair
 LEAST = 1e-6  # alpha - 1 is not taken below; there entmax and softmax are one to float32
 
 Solver = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-"""(depth [..., Tk], excess, keys allowed [..., 1]) to weights: depth is (alpha - 1) (e - max e), at least -2; excess is alpha - 1."""
+"""(depth [..., Tk], excess, keys allowed [..., 1]) to weights: depth is (alpha - 1) (e - max e), at
+least -2; excess is alpha - 1.
+"""
 
 
 class Sparsemax(Alignment):

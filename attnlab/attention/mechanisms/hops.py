@@ -1,9 +1,8 @@
 """Structured self-attention, r hops over one source (Lin et al. 2017): each hop has a learned
 vector instead of a query.
 
-    A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state        M = A S  [r,ds]        y = (M side by side) W_o
-                                                                                       or y = M side
-                                                                                       by side
+    A = align over j of (W_2 tanh(W_1 s_j))        r weights for each source state
+    M = A S  [r,ds]                                y = (M side by side) W_o   or   y = M side by side
 
 Every query gets the same r hops, restricted to the keys that it may see. The penalty || A A^T - I
 ||_F^2 makes hops differ. It is returned as the loss "hops" of each query, without a weight. Cost: 2

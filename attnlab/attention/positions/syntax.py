@@ -18,7 +18,8 @@ tree distances 2 B T^3 FLOPs, once for a batch and not for each layer. Parameter
 form: 2 d^2. Source: X. Wang, Z. Tu, L. Wang, S. Shi, "Self-Attention with Structural Position
 Representations", EMNLP 2019 (D19-1145, arXiv 1909.00383). The paper merges both positions by a
 non-linear function; that it is tanh without a bias is our choice, as is reading "related" as
-ancestry (`mode="edge"`: joined by an edge). Words without a head are children of one artificial root.
+ancestry (`mode="edge"`: joined by an edge). Words without a head are children of one artificial
+root.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Cosine(Dot):
     """e_ij = beta q_i . k_j / (|q_i| |k_j|); both sides equally wide.
 
     Attributes:
-      beta: the strength, or its start value if it is not fixed ("emitted": the value for a query of zeros).
+      beta: the strength, or its start value if it is not fixed ("emitted": the value for a query of
+        zeros).
       strength: "learned" (one number), "emitted" (from each query) or "fixed".
       epsilon: norms are at least this.
     """

@@ -21,7 +21,9 @@ from attnlab.experiments.define.experiment import Budget, Claim, Contrast, Exper
 from attnlab.experiments.define.typed import typed
 
 WITHIN: Mapping[str, float] = {"parameters": 0.01, "flops": 0.02}
-"""What a budget may match, and the share by which a variant may differ from it where the experiment names none."""
+"""What a budget may match, and the share by which a variant may differ from it where the experiment
+names none.
+"""
 
 MOST_LOOKS = 20
 

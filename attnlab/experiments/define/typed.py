@@ -20,8 +20,8 @@ from attnlab.experiments.define.axes import text
 
 
 def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> dict[str, Any]:
-    """Texts as values of the types that their places have, in the experiment, in its config file, or
-    by the default of a setting.
+    """Texts as values of the types that their places have, in the experiment, in its config file,
+    or by the default of a setting.
 
     Args:
       settings: dotted name to text.

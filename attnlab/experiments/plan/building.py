@@ -31,7 +31,9 @@ _FREE = (
     "training.log_every",
     "training.evaluate_every",
 )
-"""Settings that change neither parameters nor FLOPs, so that candidates that differ in them alone are counted once."""
+"""Settings that change neither parameters nor FLOPs, so that candidates that differ in them alone
+are counted once.
+"""
 
 
 class Builder:

@@ -1,4 +1,5 @@
-"""What is trained: a candidate before and after its config is resolved, a trial of it, and their ids.
+"""What is trained: a candidate before and after its config is resolved, a trial of it, and their
+ids.
 
 Needs neither jax nor numpy."""
 

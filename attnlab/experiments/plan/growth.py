@@ -18,8 +18,9 @@ from attnlab.records.manifest import Manifest, differences
 from attnlab.records.sealed import CHOICE
 
 FIXED = ("base", "tune", "search", "select", "measure", "budget", "baseline", "looks")
-"""What the choice was made with, and what the test split is read for; it stays once the choice is made. So do the claim's contrasts, old
-variants and old seeds."""
+"""What the choice was made with, and what the test split is read for; it stays once the choice is
+made. So do the claim's contrasts, old variants and old seeds.
+"""
 
 
 FLAG = "--change-plan"

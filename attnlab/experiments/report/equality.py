@@ -189,7 +189,9 @@ def _near(name: str, settings: set[str]) -> bool:
 
 
 Read = tuple[str, str]
-"""What says which examples a trial was scored on: the digest of the test split, "" where it is not kept; settings of task and data."""
+"""What says which examples a trial was scored on: the digest of the test split, "" where it is not
+kept; settings of task and data.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""The table of what was tuned: every setting that was tried for each variant on the validation split,
-and what was chosen.
+"""The table of what was tuned: every setting that was tried for each variant on the validation
+split, and what was chosen.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def tried(records: Records, method: str) -> Table | None:
 
 
 def _scored(records: Records, metric: str) -> Family:
-    """The validation scores of all candidates; of a search those of the first seed, which is the one
-    that it looks at.
+    """The validation scores of all candidates; of a search those of the first seed, which is the
+    one that it looks at.
     """
     plan = records.plan
     scored = {

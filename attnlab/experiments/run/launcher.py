@@ -141,8 +141,8 @@ def retry_failed(directory: Path, part: Part = WHOLE) -> int:
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
     """Stop a trial for good, whether it runs or has not begun; what it was, before.
 
-    Only the reason is written down. The process that runs the trial, on any machine, sees it and asks
-    the process to leave; nobody begins it.
+    Only the reason is written down. The process that runs the trial, on any machine, sees it and
+    asks the process to leave; nobody begins it.
 
     Raises:
       UserError: no such trial, or it has settled.

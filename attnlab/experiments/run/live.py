@@ -29,8 +29,9 @@ from attnlab.experiments.run.jobs import Job
 from attnlab.experiments.run.slots import Slot
 
 GRACE = 60.0
-"""Seconds that a process asked to leave has for it. It leaves after the step, the evaluation or the compiling that it is in; one that
-needs longer is killed, and goes on from its last checkpoint."""
+"""Seconds that a process asked to leave has for it. It leaves after the step, the evaluation or the
+compiling that it is in; one that needs longer is killed, and goes on from its last checkpoint.
+"""
 ORPHANED = 255  # the exit code that multiprocessing makes up where the server is gone
 PRELOAD = (
     "attnlab.experiments.run.process",
@@ -42,7 +43,9 @@ PRELOAD = (
     "orbax.checkpoint",
 )
 SHELTERED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""What a terminal or a scheduler may send to every process of a job: it must not end the server, whose processes would be lost with it."""
+"""What a terminal or a scheduler may send to every process of a job: it must not end the server,
+whose processes would be lost with it.
+"""
 _STARTS, _BETWEEN = (
     5,
     0.2,
@@ -160,8 +163,8 @@ def died(code: int) -> str:
 
 
 def _handle(pid: int) -> int | None:
-    """A file descriptor that becomes readable when the process ends, also when its parent is another by then;
-    None if the system has none.
+    """A file descriptor that becomes readable when the process ends, also when its parent is
+    another by then; None if the system has none.
     """
     try:
         return os.pidfd_open(pid)

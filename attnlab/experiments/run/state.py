@@ -17,9 +17,11 @@ SETTLED = ("done", "failed", "diverged")
 """States in which a trial stays, unless failed ones are asked for again."""
 
 SILENT, SILENT_AT_FIRST, GAPS = 600.0, 1800.0, 5
-"""Seconds without a word after which a running trial counts as stalled (ten of the longest intervals between two words), those before
-its first step, in which it reads data and compiles, and how many times its longest silence so far a silence may be: an evaluation that
-took long once may do so again."""
+"""Seconds without a word after which a running trial counts as stalled (ten of the longest
+intervals between two words), those before its first step, in which it reads data and compiles, and
+how many times its longest silence so far a silence may be: an evaluation that took long once may do
+so again.
+"""
 STOPPED = "stopped by request"
 """How the reason of a trial begins that a person has stopped for good."""
 

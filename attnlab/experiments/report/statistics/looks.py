@@ -33,7 +33,9 @@ SPENDING: Mapping[str, Callable[[float, float], float]] = {
     "obrien-fleming": _obrien_fleming,
     "pocock": _pocock,
 }
-"""Kinds of spending: how much of alpha is spent when that share of all planned looks has been taken."""
+"""Kinds of spending: how much of alpha is spent when that share of all planned looks has been
+taken.
+"""
 
 
 def spent(look: int, looks: int, alpha: float = 0.05, kind: str = "obrien-fleming") -> float:
