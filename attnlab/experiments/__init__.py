@@ -1,9 +1,9 @@
 """Experiments: a question, what is compared, and how the answer is found. An experiment file
 imports what it needs from here.
 
-Four rooms in the order of the work, each with one way in, its `__init__.py`: `define` (what a file
-states), `plan` (`plan.json`), `run` (trials, the choice, the one look at the test split) and
-`report`.
+Four rooms in the order of the work: `define` (what a file states), `plan` (`plan.json`), `run`
+(trials, the choice, the one look at the test split) and `report`. Other rooms import from their
+`__init__.py` only.
 """
 
 from attnlab.experiments.define import (

@@ -1,8 +1,6 @@
-"""What an experiment file states, and how it is read. The way into this room; needs nothing beyond
-Python.
-
-`attnlab.experiments` hands on the words that a file is written in; planning takes the checked
-experiment as plain values (`definition`).
+"""What an experiment file states, and how it is read. Needs nothing beyond Python.
+`attnlab.experiments` exports the names for experiment files; planning takes the checked experiment
+as plain values (`definition`).
 """
 
 from attnlab.experiments.define.axes import Axis, Point, cross, flattened, grid, rows, text, zipped

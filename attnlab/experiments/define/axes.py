@@ -1,9 +1,9 @@
 """Axes of an experiment: named points, each a set of overrides `{"system.attention.score": "dot",
 ...}` of a config.
 
-`grid` takes every combination, `zipped` goes through several settings in step, `rows` names each
-point, `cross` joins axes. Values are plain config values; where a component stands in the config,
-its name replaces it, as `--config.a.b=value` does.
+`grid` takes every combination, `zipped` pairs the values of several settings, `rows` names each
+point, `cross` joins axes. Values are plain config values; the name of a component replaces it, as
+`--config.a.b=value` does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Point:
     """One setting of an axis.
 
     Attributes:
-      name: what tables call it: "score=dot, heads=4", or its label.
+      name: its name in tables: "score=dot, heads=4", or its label.
       overrides: full dotted name to value.
     """
 
@@ -178,7 +178,7 @@ def _label(label: Any) -> str:
 
 
 def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]]) -> Axis:
-    """Points named by as few of the last parts of each key as tell the keys apart."""
+    """Points named by the shortest endings of their keys that are different."""
     short = _short(list(settings))
 
     def name(values: tuple[Any, ...]) -> str:
@@ -190,7 +190,7 @@ def _named(settings: Mapping[str, Any], combinations: Iterable[tuple[Any, ...]])
 
 
 def _short(keys: list[str]) -> list[str]:
-    """The last part of each key (of "a.score.name": "score"), or more parts where two would look
+    """The last part of each key (of "a.score.name": "score"), or more parts if two keys would look
     alike.
     """
     parts = [key.removesuffix(".name").split(".") for key in keys]

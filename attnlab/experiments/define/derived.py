@@ -1,8 +1,6 @@
-"""Measures that follow from a trial's records and are no scores: what it cost, and when it reached
-a score. Of each, less is better.
-
-Here are their names, for experiment files and for planning; `attnlab.experiments.report` has their
-values.
+"""Derived measures: not scores, but computed from the records of a trial, such as its cost and when
+it reached a score. For each, less is better. Here are their names, for experiment files and
+planning; `attnlab.experiments.report` computes their values.
 
   step_seconds, seconds, peak_bytes, parameters, flops              of a step, of all its processes, of the host, of the model, of a step
   steps_to(loss<=1.5), seconds_to(...), flops_to(accuracy>=0.9)     until a score of the validation split first got there
@@ -42,12 +40,12 @@ class Reached:
     bound: float
 
     def holds(self, score: float) -> bool:
-        """Whether a score is there."""
+        """Whether a score satisfies it."""
         return score <= self.bound if self.sign == "<=" else score >= self.bound
 
 
 def reached(name: str) -> Reached | None:
-    """The parts of "steps_to(loss<=1.5)" and its like; None for any other name."""
+    """The parts of a name such as "steps_to(loss<=1.5)"; None for any other name."""
     found = _FORM.fullmatch(name)
     try:
         return None if found is None else Reached(found[1], found[2], found[3], float(found[4]))
@@ -61,28 +59,29 @@ def is_derived(name: str) -> bool:
 
 
 def is_timed(name: str) -> bool:
-    """Whether it is one that depends on what else the machine did."""
+    """Whether it depends on the other load of the machine."""
     return name.partition("(")[0] in _TIMED
 
 
 def forms(metric: str = "loss", way: str = "min") -> tuple[str, ...]:
-    """All names; those with a score in them with this one, for messages."""
+    """All names, with this score where a name contains one; for messages."""
     return (*PLAIN, *(f"{what}({metric}{_SIGN[way]}1.5)" for what in REACHING))
 
 
 def check_derived(
     where: str, name: str, measures: Mapping[str, str], evaluated: Iterable[str]
 ) -> None:
-    """Whether a derived measure can be had from runs of a task.
+    """Check that runs of a task give a derived measure.
 
     Args:
-      where: what asks for it, for the message.
+      where: who uses it, for the message.
       name: one for which `is_derived` holds.
       measures: the task's scores, and which way is better.
-      evaluated: those that are known while a run trains.
+      evaluated: the scores that are computed during training.
 
     Raises:
-      UserError: it waits for a score that is not known while a run trains, or for one to get worse.
+      UserError: it needs a score that is not computed during training, or waits for one to get
+        worse.
     """
     one = reached(name)
     if one is None:

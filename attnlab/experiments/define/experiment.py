@@ -1,9 +1,9 @@
 """What an experiment file states: the question, what is compared, tuned and held equal, and the
-claim that is put to the test.
+claim to be tested.
 
 An experiment file defines `get_experiment(argument: str = "") -> Experiment`;
-`experiments/bottleneck.py:my/folder` calls it with "my/folder". Nothing here imports jax: whether
-the settings fit the systems is for `attnlab.experiments.plan.process` to say.
+`experiments/bottleneck.py:my/folder` calls it with "my/folder". Nothing here imports jax;
+`attnlab.experiments.plan.process` checks whether the settings fit the systems.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Mode = Literal["min", "max"]
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What every variant has as much of as the one it is matched `to`.
+    """What is made equal in every variant and the variant `to`.
 
     Attributes:
       match: "parameters", or "flops" of one training step.
       knob: the whole number that is solved for, by its full name ("system.decoder").
       within: the share by which it may differ; None for 0.01 of parameters and 0.02 of FLOPs.
       to: the variant to match; "" for the baseline.
-      knobs: variant to its own knob, for those that have another one; the variant may set where the
-        search begins.
+      knobs: variant to its own knob, if it differs; the variant may set the start value of the
+        search.
     """
 
     match: Literal["parameters", "flops"]
@@ -45,10 +45,10 @@ class Contrast:
     Attributes:
       weights: variant to weight; they add up to 0.
       at_least: in the unit of the measure.
-      directed: whether the weights are meant for a measure of which more is better, as those of
-        `better` are; `literal` then turns them round for one of which less is better.
-      on: another measure that it is about, of those in `attnlab.experiments.define.derived`; "" for
-        the experiment's.
+      directed: whether the weights are written for a measure where more is better, as by `better`;
+        `literal` changes their sign if less is better.
+      on: the derived measure that it is about, see `attnlab.experiments.define.derived`; "" for the
+        measure of the experiment.
     """
 
     weights: Mapping[str, float]
@@ -57,8 +57,8 @@ class Contrast:
     on: str = ""
 
     def literal(self, mode: Mode) -> Contrast:
-        """The same statement with weights of the measure itself, of which `mode` is better; of one
-        that is no score, less always is.
+        """The same statement with weights for the measure itself, where `mode` is better; for a
+        derived measure less is better.
         """
         if not self.directed or (mode == "max" and not self.on):
             return dataclasses.replace(self, directed=False)
@@ -83,8 +83,8 @@ def better(one: str, other: str, by: float = 0.0, on: str = "") -> Contrast:
     """`one` is better than `other` by at least `by`, in the unit of the measure and in its
     direction, whichever that is.
 
-    With `by` below 0 it is no worse than `other` by more than that. With `on`, such as
-    "step_seconds" or "seconds_to(loss<=1.5)", `one` needs less of that than `other`.
+    With `by` below 0: `one` is worse by at most `-by`. With `on`, such as "step_seconds" or
+      "seconds_to(loss<=1.5)": `one` needs less of it than `other`.
     """
     return Contrast({one: 1.0, other: -1.0}, by, directed=True, on=on)
 
@@ -98,7 +98,7 @@ class Trained:
       config: config file and argument, `configs/translation.py:rnnsearch`.
       compare: the variants, one row of the report each.
       base: overrides for every variant.
-      tune: settings tried for every variant alike, of which validation chooses one; () for none.
+      tune: settings that are tried for every variant; validation chooses one. () for none.
       seeds: every candidate is trained with each.
     """
 
@@ -112,7 +112,7 @@ class Trained:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment(Trained):
-    """A question and how it is answered: what `Trained` has, and how it is judged.
+    """A question and how it is answered: the fields of `Trained`, and how the results are judged.
 
     Attributes:
       baseline: the variant that the others are compared with; "" for the first.
@@ -121,12 +121,12 @@ class Experiment(Trained):
         such as ("step_seconds", "min"), ("steps_to(loss<=1.5)", "min"): see
         `attnlab.experiments.define.derived`.
       budget: what is held equal, or None.
-      claim: what is put to the test, or None.
+      claim: the claim to be tested, or None.
       search: a search for the tuned settings in place of `tune`, see
         `attnlab.experiments.define.search`, or None.
-      looks: how many times the test split is to be read, with seeds added in between until the
-        claim is decided. Each of them, the last too, is then tested at a level of its own, so that
-        all together err as rarely as one look would. 1: all seeds are there at once.
+      looks: how many times the test split may be read, if seeds are added in between until the
+        claim is decided. Each look has its own level, so that the error rate of all looks together
+        is that of one. 1: all seeds are trained before the only look.
     """
 
     baseline: str = ""

@@ -1,11 +1,10 @@
-"""An experiment from the words of a command line, written as the file that one would have written
-by hand.
+"""An experiment from the flags of a command line, written as an experiment file.
 
     --config=configs/translation.py:rnnsearch --grid system.attention.score=dot,additive --tune schedule.peak=1e-3,3e-3
 
-`--grid` names what is compared, a row of the report each; `--tune` lists, and `--search` gives as
-ranges, what validation chooses for every row. The file is an experiment like any other: what it
-does not say yet (a claim, a budget) can be written into it later.
+`--grid` lists the variants, the rows of the report. `--tune` gives lists, and `--search` ranges, of
+settings that validation chooses for every row. The file is an ordinary experiment file; a claim or
+a budget can be added later.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _LESS = ("loss", "perplexity", "bits_per_character", "phoneme_error_rate", "word
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """What a command line says in place of an experiment file.
+    """The flags of a command line that replace an experiment file.
 
     Attributes:
       config: config file and argument.
@@ -51,7 +50,7 @@ class Words:
       search: "key=log_uniform(1e-4,1e-2)" each, in place of `tune`.
       trials: settings that a search tries for each row; None for the default.
       pruner: of a search, or None.
-      measure: what is reported, "exact" or "exact,max"; "" for what suits the task.
+      measure: the reported measure, "exact" or "exact,max"; "" for the default of the task.
     """
 
     config: str
@@ -72,7 +71,7 @@ class Words:
         """The text of the experiment file.
 
         Raises:
-          UserError: nothing to compare or tune, a word of another form, a value twice, no such
+          UserError: nothing to compare or tune, a malformed flag, a value given twice, no such
             range.
         """
         if not (self.compare or self.tune or self.search):
@@ -105,7 +104,7 @@ class Words:
         )
 
     def _values(self, flag: str, words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-        """Keys to their values, typed as their places are."""
+        """Keys to their values, with the types of the settings."""
         found: dict[str, tuple[Any, ...]] = {}
         for key, text in _keys(flag, words):
             found[key] = tuple(typed({key: one}, {}, self.config)[key] for one in _parts(text))
@@ -192,7 +191,7 @@ _LIKE = {
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets and no quotes."""
+    """The parts between commas that are outside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for sign in text:
         if quote:
@@ -225,7 +224,7 @@ def _range(key: str, text: str) -> Range:
 
 
 def _literal(text: str) -> Any:
-    """A number, a tuple, None or a quoted text; anything else is the text that it is."""
+    """The value of a number, tuple, None or quoted text; anything else is a text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -233,7 +232,7 @@ def _literal(text: str) -> Any:
 
 
 def _said(where: str, make: Any) -> Any:
-    """What `make` returns; its complaint begins with where it comes from."""
+    """The result of `make`; its error message gets the prefix `where`."""
     try:
         return make()
     except UserError as error:

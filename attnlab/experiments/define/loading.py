@@ -1,5 +1,5 @@
-"""From an experiment file to a checked experiment, and to the plain values that define it; imports
-no jax.
+"""Reads and checks an experiment file, and gives the plain values that define the experiment;
+imports no jax.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Changes:
     Attributes:
       base: settings "a.b=value" for all variants, on top of the file's.
       seeds: instead of the file's, () to keep those.
-      accept: whether to go on where code of the user's has changed since trials were trained.
+      accept: whether to continue if the user's code has changed since trials were trained.
       replace: whether a plan may be replaced by one that leaves out trials that have begun.
     """
 
@@ -48,7 +48,7 @@ class Changes:
         """The experiment with these changes.
 
         Raises:
-          UserError: a setting that is the experiment's to vary, where a change would be lost.
+          UserError: a setting that the experiment varies, so that the change would have no effect.
         """
         base = dict(one.split("=", 1) for one in self.base)
         for key in base:
@@ -70,7 +70,7 @@ AS_IT_IS = Changes()
 
 
 def _varied(experiment: Experiment) -> dict[str, set[str]]:
-    """The settings that differ between candidates, by what makes them differ."""
+    """The settings that differ between candidates, each with its reason."""
     points = {"compared": experiment.compare, "tuned": experiment.tune}
     found = {
         what: {key.removesuffix(".name") for point in axis for key in point.overrides}
@@ -116,10 +116,10 @@ def load_experiment(path_and_argument: str, changes: Changes = AS_IT_IS) -> Expe
 
 
 def check(experiment: Experiment) -> None:
-    """Checks all that can be said without building a model.
+    """Checks everything that can be checked without building a model.
 
     Raises:
-      UserError: the first thing wrong, with its name, the value and what would be valid.
+      UserError: the first mistake, with its name, the value and what would be valid.
     """
     for name in ("question", "config"):
         value = getattr(experiment, name)
@@ -153,7 +153,7 @@ def _check_word(where: str, word: Any, choices: Iterable[str]) -> None:
 
 
 def _check_axis(name: str, axis: Any) -> list[str]:
-    """The names of its points, none of them twice."""
+    """The names of the points of an axis, all different."""
     if not isinstance(axis, tuple) or not all(isinstance(point, Point) for point in axis):
         raise UserError(f"{name} is {axis!r}; make it with grid, zipped, rows or cross")
     for one, other in itertools.combinations(axis, 2):
@@ -165,7 +165,7 @@ def _check_axis(name: str, axis: Any) -> list[str]:
 
 
 def _check_keys(experiment: Experiment) -> None:
-    """No setting is both compared and tuned; the seed is nobody's setting; a search and a list of
+    """No setting is both compared and tuned; the seed is not a setting; a search and a list of
     points exclude each other.
     """
     compared = {key for point in experiment.compare for key in point.overrides}
@@ -308,8 +308,8 @@ def definition(experiment: Experiment, file: str) -> dict[str, Any]:
 
 
 def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
-    """A claim as `Plan` keeps it: weights of the measure itself, of which `mode` is better; `on`
-    only where it says something.
+    """A claim as `Plan` keeps it: weights for the measure itself, where `mode` is better; `on` only
+    if it is set.
     """
     literal = (contrast.literal(mode) for contrast in claim.contrasts)
     contrasts = [
@@ -324,12 +324,12 @@ def _claimed(claim: Claim, mode: Mode) -> dict[str, Any]:
 
 
 def definition_hash(defined: Mapping[str, Any]) -> str:
-    """12 hex digits of a `definition` and of the text of its config file, whose edits may mean
-    other settings.
+    """12 hex digits of a `definition` and of the text of its config file, since an edit of that
+    file may change settings.
     """
     text = find_file(defined["config"].partition(":")[0], "config file").read_bytes()
     said = {
         name: value for name, value in defined.items() if (name, value) != ("looks", 1)
     }  # older experiments keep their hash
-    canonical = json.dumps(said, separators=(",", ":"))  # the order of the variants is part of it
+    canonical = json.dumps(said, separators=(",", ":"))  # the order of the variants counts too
     return hashlib.sha256(canonical.encode() + text).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Tuned settings drawn from ranges instead of listed: the words for an experiment file.
+"""Tuned settings drawn from ranges instead of lists: the names for experiment files.
 
     search=Search({"schedule.peak": log_uniform(1e-4, 1e-2), "system.dropout": uniform(0.0, 0.3)},
     sampler="tpe", trials=16)
@@ -26,7 +26,7 @@ _KINDS = ("uniform", "log_uniform", "integers", "choice")
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What one tuned setting may be; made by `uniform`, `log_uniform`, `integers` and `choice`.
+    """The range of one tuned setting; made by `uniform`, `log_uniform`, `integers` and `choice`.
 
     Attributes:
       kind: "uniform", "log_uniform" (the logarithm is uniform), "integers" or "choice".
@@ -103,8 +103,8 @@ def uniform(low: float, high: float) -> Range:
 
 
 def log_uniform(low: float, high: float) -> Range:
-    """Any number from `low` > 0 to `high`, every factor of two as likely as another; rounded to
-    four significant digits.
+    """Any number from `low` > 0 to `high`, with a uniform logarithm; rounded to four significant
+    digits.
     """
     return Range("log_uniform", low, high)
 
@@ -121,7 +121,7 @@ def choice(*options: Any) -> Range:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """How tuned settings are looked for.
+    """How tuned settings are searched.
 
     Attributes:
       space: dotted config key to range.
@@ -130,12 +130,11 @@ class Search:
       trials: settings tried per variant.
       pruner: None, or "halving" (successive halving by rounds, Jamieson & Talwalkar 2016): the
         trials of a round train up to the same evaluation, and the best third of them, by their best
-        score on validation so far, goes on. See `attnlab.experiments.run.halving`.
-      at_once: settings that "tpe" draws per variant before it looks at results again. A number of
-        its own, so that what is drawn does not depend on how many slots there are.
+        validation score so far, continues. See `attnlab.experiments.run.halving`.
+      at_once: settings that "tpe" draws per variant before it uses new results. It is a separate
+        number, so that the draws do not depend on the number of slots.
       seed: of the sampler.
-      finish: with a pruner, how many trials of every round go on to the end of their training at
-        least.
+      finish: with a pruner, the least number of trials of every round that train to the end.
     """
 
     space: Mapping[str, Range]
@@ -186,7 +185,7 @@ class Search:
             )
 
     def rounds(self) -> Sequence[int]:
-        """How many settings each round draws per variant: all at once where no draw depends on a
+        """How many settings each round draws per variant: all at once if no draw depends on a
         result.
         """
         if self.sampler != "tpe":
@@ -197,12 +196,12 @@ class Search:
 
     @property
     def startup(self) -> int:
-        """Trials that "tpe" draws at random before it models anything."""
+        """Trials that "tpe" draws at random before it uses its model."""
         return max(self.at_once, self.trials // 3)
 
     def to_dict(self) -> dict[str, Any]:
-        """For plan.json; `finish` where it is not the default, so that plans without the word mean
-        the same.
+        """For plan.json; `finish` only if it is not the default, so that older plans keep their
+        meaning.
         """
         fields = {
             name: getattr(self, name) for name in ("sampler", "trials", "pruner", "at_once", "seed")
@@ -212,7 +211,7 @@ class Search:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Search:
-        """The search that `to_dict` described; keys of the plan beside it are left alone."""
+        """The search that `to_dict` described; other keys are ignored."""
         known = {
             field.name: fields[field.name]
             for field in dataclasses.fields(cls)

@@ -1,9 +1,9 @@
 """Settings of a command line, "a.b=60", as the values that an experiment file would have:
 identities hash values, not how they are spelt.
 
-Needs no jax: what a component's own field is called and defaults to is for planning to say. A text
-whose place neither the experiment nor its config file nor a default gives a value becomes one where
-that cannot change what it means, and stays a text elsewhere.
+Needs no jax; planning checks the fields of components. If neither the experiment nor its config
+file nor a default has a value for a setting, its text becomes a number, tuple or None only if this
+cannot change its meaning; else it stays a text.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ def typed(settings: Mapping[str, str], base: Mapping[str, Any], config: str) -> 
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values mean the same setting, of which one may still be a text as earlier
-    versions kept it.
-    """
+    """Whether two values mean the same setting; one may be a text, as earlier versions stored it."""
     if one is None or other is None:
         return one is other or "None" in (one, other)
     if isinstance(one, str) != isinstance(other, str):
@@ -55,7 +53,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def spelt(settings: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they were written `before` where they mean the same: what was planned with a text
+    """Settings as written `before` if they mean the same, so that what was planned with a text
     keeps its identity.
     """
     return {

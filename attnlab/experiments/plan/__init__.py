@@ -1,5 +1,4 @@
-"""From an experiment to `plan.json`: every candidate resolved, checked and counted. The way into
-this room; imports no jax.
+"""From an experiment to `plan.json`: every candidate resolved, checked and counted. Imports no jax.
 
 `ensure`, `draft` and `grow` start the process that plans (`process.py`), which needs jax; `Plan` is
 what it writes.

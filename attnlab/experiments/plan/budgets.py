@@ -1,8 +1,8 @@
 """Equal budgets: the value of a whole-number setting at which a model has as many parameters, or
 FLOPs, as another.
 
-The count grows with the setting, so it is a search of a root among whole numbers: secants inside a
-bracket, a handful of counts.
+The count grows with the setting, so this is root finding among integers: secants inside a bracket,
+about five counts.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ _MOST = 40  # counts; a secant search of sizes takes about five
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """The nearest that was found.
+    """The nearest value found.
 
     Attributes:
       value: of the setting.
       reached: the count there.
-      note: why it is not nearer, where there is more to say than that the next value is farther; ""
-        otherwise.
+      note: why no nearer value exists, if there is a special reason; "" otherwise.
     """
 
     value: int
@@ -48,7 +47,7 @@ def solve(count: Count, start: int, wanted: float) -> Solution:
       count: the count at a value; grows with it; raises `UserError` for a value that the config
         does not accept.
       start: an accepted value.
-      wanted: the count to come near.
+      wanted: the count to match.
     """
     seen = {start: count(start)}
     step = _granule(count, start, seen)
@@ -95,7 +94,7 @@ def _next(seen: dict[int, float], step: int, wanted: float) -> int | None:
     if slope <= 0:
         return None
     guess = first + (wanted - seen[first]) / slope
-    if above is None:  # outside, where a line through what is known may lead far astray
+    if above is None:  # outside the bracket, where a secant may lead far away
         return max(below + step, math.ceil(min(guess, 8 * below) / step) * step)
     nearest = min(max(round(guess / step) * step, below + step), above - step)
     return nearest if len(seen) % 3 else (below + above) // (2 * step) * step
@@ -113,7 +112,7 @@ def matched(plan: Plan, wanted: Wanted, builder: Builder) -> Met:
     )
     own = (
         wanted.variant in plan.budget["knobs"]
-    )  # it may say where the search for its own knob begins
+    )  # a variant may set the start value of its own knob
     if knob in wanted.tuned or (
         wanted.variant != to and not own and knob in plan.variants[wanted.variant]
     ):

@@ -37,7 +37,7 @@ are counted once.
 
 
 class Builder:
-    """Builds the candidates of one experiment; what several of them share is read and counted once.
+    """Builds the candidates of one experiment; shared data is read and counted once.
 
     Attributes:
       file: config file and argument.
@@ -80,7 +80,7 @@ class Builder:
         """The task with its data, true vocabularies and batches.
 
         Raises:
-          UserError: unreadable data, or batches that cannot be cut as the config says.
+          UserError: data that cannot be read, or batches that the config does not allow.
         """
         whole = _key(config)
         if whole != self._last[0]:
@@ -111,7 +111,7 @@ class Builder:
         return self._counts[key]
 
     def work(self, config: ConfigDict) -> Work:
-        """What a training step costs, and which parameters it leaves alone.
+        """The cost of a training step, and the parameters without a gradient.
 
         Raises:
           UserError: see `task`.
@@ -136,7 +136,7 @@ class Builder:
 
 
 def _lasting(config: ConfigDict) -> str:
-    """The settings that bear on what is counted, as text."""
+    """The settings that affect the counts, as text."""
     free = tuple(f"{name}." for name in _FREE)
     return _key(
         {

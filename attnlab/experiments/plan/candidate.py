@@ -48,8 +48,8 @@ class Setting:
       id: see `candidate_id`; also the name of its folder.
       variant: the row of the report it is a candidate for.
       tuned: the tuned settings by their full names; empty where nothing is tuned.
-      overrides: all that is laid over the config: base, variant, tuned and what the budget solver
-        set.
+      overrides: all overrides of the config: base, variant, tuned settings and the value of the
+        budget solver.
       config: the whole resolved config, with the first seed.
     """
 
@@ -72,8 +72,8 @@ class Candidate(Setting):
         `attnlab.records.provenance`); None in plans that did not keep it.
       wanted: the id of the `Wanted` it was made from; "" where that is its own, as it is without
         such code.
-      promoted: with a search, whether it is the one of its variant that is trained with all seeds,
-        not only with the first.
+      promoted: with a search, whether it is the candidate of its variant that is trained with all
+        seeds.
       counted: what else was counted of a training step.
       until: with a pruner, the step at which its first trial waits for the others of its round, 0
         before that is known; None for its end.
@@ -136,11 +136,11 @@ class Trial:
 
 
 def candidate_id(config: str, overrides: Mapping[str, Any], names: Iterable[str]) -> str:
-    """A readable and stable name: slug of `names`, and 8 hex digits of what decides the training
-    apart from the seed.
+    """A readable and stable name: slug of `names`, and 8 hex digits of everything that determines
+    the training except the seed.
 
-    Neither the order of the overrides nor that of the settings within a name changes it, nor what
-    else the experiment holds.
+    It does not depend on the order of the overrides, the order of the settings in a name, or the
+    rest of the experiment.
 
     Args:
       config: config file and argument.

@@ -1,5 +1,5 @@
-"""The launcher's side of planning: whether a plan is still right, and else a process that makes it
-(`process.py`); imports no jax.
+"""The launcher's side of planning: checks whether the plan is still valid, else starts the process
+that makes it (`process.py`); imports no jax.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PACKAGE = Path(__file__).resolve().parents[3]
 
 
 def ensure(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Plan:
-    """The plan of an experiment in the sweep folder: the one that is there, or made, or grown to
-    what the file says now.
+    """The plan of an experiment in the sweep folder: the existing one, a new one, or the existing
+    one extended to the present file.
 
     An experiment that has not changed is not planned again.
 
@@ -40,7 +40,7 @@ def ensure(file: str, directory: str | Path, changes: Changes = AS_IT_IS) -> Pla
       changes: of the command line; part of the experiment.
 
     Raises:
-      UserError: something is wrong with the file, or the folder holds what it no longer fits (see
+      UserError: a mistake in the file, or the folder holds trials that no longer fit (see
         `growth`).
     """
     there = _unchanged(file, directory, changes)
@@ -66,7 +66,7 @@ def grow(directory: str | Path, points: Iterable[tuple[str, Mapping[str, Any]]])
       points: variant and tuned settings of each.
 
     Returns:
-      The candidates in the order of `points`; one that the plan has already is found again.
+      The candidates in the order of `points`; existing candidates are returned too.
 
     Raises:
       UserError: there is no plan, or a setting does not fit.
@@ -93,7 +93,7 @@ def _flags(changes: Changes) -> list[str]:
 
 
 def _unchanged(file: str, directory: str | Path, changes: Changes) -> Plan | None:
-    """The plan that is there, if it is of this very experiment; None if one has to be made."""
+    """The existing plan if it is of this experiment; None if one must be made."""
     stated = definition(load_experiment(file, changes), file)
     old = Plan.read(directory)
     if old is None:
@@ -127,7 +127,7 @@ def _read(directory: str | Path) -> Plan:
 
 
 def _run(arguments: Sequence[str], given: str = "") -> str:
-    """What the planning process prints; its one line of complaint becomes a `UserError`."""
+    """The output of the planning process; its error line becomes a `UserError`."""
     command = [sys.executable, "-P", "-m", "attnlab.experiments.plan.process", *arguments]
     path = os.pathsep.join(
         filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH")))
@@ -141,7 +141,7 @@ def _run(arguments: Sequence[str], given: str = "") -> str:
         "capture_output": True,
         "text": True,
         "process_group": 0,
-    }  # Ctrl-C is for the launcher to pass on
+    }  # the launcher passes Ctrl-C on
     done = subprocess.run(command, input=given, env=environment, check=False, **how)
     if done.returncode:
         *before, line = done.stderr.strip().splitlines() or ["it said nothing"]

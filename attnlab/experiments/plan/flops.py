@@ -10,8 +10,8 @@ where `copies` of the body (one, unless the scan is unrolled) are in XLA's count
 program is counted as it is lowered for the CPU, before XLA fuses it: the same number on every
 machine. A multiplication and an addition are two. Exponentials, logarithms, tanh, roots, powers and
 the like are no FLOPs; XLA counts them apart, as "transcendentals", one for each element, and loops
-multiply them in the same way. Of a branch the dearest side counts; the body of a loop whose length
-is not known counts once.
+multiply them in the same way. The most expensive side of a branch counts; the body of a loop of
+unknown length counts once.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def step_work(config: ConfigDict, task: Any) -> Work:
     """The work of one training step (forward, backward, update) on the mean batch of an epoch.
 
     The mean batch has the mean width of the batches of an epoch, and as many rows as give their
-    mean number of positions, both rounded: exact, but for rounding, where the cost is linear in the
-    width, and a little low where it is quadratic.
+    mean number of positions, both rounded: exact except for rounding if the cost is linear in the
+      width, a little low if it is quadratic.
 
     Args:
       config: the whole config.
@@ -122,7 +122,7 @@ def work(function: Callable[..., Any], *arguments: Any) -> Work:
 
 
 def _beyond(jaxpr: jex.Jaxpr) -> np.ndarray:
-    """What XLA's count of a jaxpr leaves out: all but the first pass of every scan in it; [2] as
+    """What XLA's count of a jaxpr omits: all iterations after the first of every scan; [2] as
     `_xla`.
     """
     total = np.zeros(2)
@@ -153,8 +153,8 @@ def _unknown(jaxpr: jex.Jaxpr) -> int:
 
 
 def _copies(length: int, unroll: int, **_: Any) -> int:
-    """How often the body of a scan stands in its program: in the loop, and behind it what does not
-    fill the loop's last pass.
+    """How many copies of the body of a scan its program has: in the loop, and after it for the
+    remainder.
     """
     if unroll == 0:
         return length

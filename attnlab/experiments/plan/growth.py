@@ -1,5 +1,5 @@
-"""What may change between two runs of `sweep` in one folder: a plan may grow, and what finished
-trials mean stays as it is.
+"""What may change between two runs of `sweep` in one folder: a plan may grow, but the meaning of
+finished trials must not change.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FLAG = "--change-plan"
 
 
 def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, Any]:
-    """A definition with settings spelt as in the plan that is there, where they mean the same:
-    `=60` is the 60 of a file.
+    """A definition with settings written as in the existing plan if they mean the same: `=60` is
+    the 60 of a file.
     """
     if old is None:
         return dict(defined)
@@ -40,7 +40,7 @@ def planned_before(defined: Mapping[str, Any], old: Plan | None) -> dict[str, An
 
 
 def check_kept(old: Plan, new: Plan, directory: Path) -> None:
-    """Whether a new plan has all trials of the old one that have begun.
+    """Check that a new plan has all begun trials of the old one.
 
     Raises:
       UserError: some are left out, with what has changed.
@@ -62,7 +62,7 @@ def check_kept(old: Plan, new: Plan, directory: Path) -> None:
 
 
 def _news(old: Plan, new: Plan) -> Iterator[str]:
-    """What makes candidates or seeds of a new plan others than before, planned and now."""
+    """What changed candidates or seeds between the old and the new plan."""
     for name in [*old.base, *(name for name in new.base if name not in old.base)]:
         if (before := old.base.get(name)) != (now := new.base.get(name)):
             yield f"{name}: {_told(before)}, now {_told(now)}"
@@ -90,10 +90,10 @@ def _told(value: Any) -> str:
 
 
 def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
-    """Whether the experiment `new` may be planned where `old` was.
+    """Check that the experiment `new` may replace `old` in a folder.
 
     Before the choice is made everything but the experiment's name and config may change; from then
-    on variants and further seeds may be added, and words may be mended.
+    on variants and seeds may be added, and texts may be corrected.
 
     Args:
       old: the plan that is there.
@@ -120,11 +120,10 @@ def check_growth(old: Plan, new: Mapping[str, Any], directory: Path) -> None:
 
 
 def check_begun(candidate: Candidate, directory: Path) -> None:
-    """Whether the trials of a candidate that were begun, if any, have the config that they would
-    have now.
+    """Check that the begun trials of a candidate have the config of the present plan.
 
     Raises:
-      UserError: they have another one, in which fields.
+      UserError: they have another one; the message names the fields.
     """
     for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")):
         manifest = Manifest.read(path.parent)
@@ -142,13 +141,12 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
 
 
 def check_code(plan: Plan, directory: Path, accept: bool = False) -> bool:
-    """Whether the user's own code of any candidate is not what the plan was made with.
+    """Whether the user's code of a candidate has changed since the plan was made.
 
     Args:
       plan: that is there.
       directory: the sweep folder.
-      accept: to go on with trials that were trained with other code; without any such trial nobody
-        has to be asked.
+      accept: continue with trials that were trained with other code; not needed if there are none.
 
     Raises:
       Changed: trials of a candidate were trained with other code, and that is not accepted.

@@ -1,4 +1,4 @@
-"""Whether the scores that an experiment chooses and reports by are scores that its task has."""
+"""Checks that the task has the scores by which an experiment chooses and reports."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from attnlab.records.measures import declared
 
 
 def check_metrics(plan: Plan, task: Any) -> None:
-    """Selection and measure are scores that the task has of its data, the right way up; a pruner
-    has the selection's while trials train.
+    """Check that the task has the selection and measure scores, with the right mode; with a pruner,
+    that the selection score is known during training.
     """
     measures = {name: one.better for name, one in declared(task).items()}
     for contrast in plan.claim["contrasts"] if plan.claim else ():
@@ -44,7 +44,9 @@ def check_metrics(plan: Plan, task: Any) -> None:
 
 
 def _check_pruned(plan: Plan, task: Any) -> None:
-    """A trial is scored often enough while it trains, and by what candidates are chosen by."""
+    """Check that a trial is scored often enough during training, by the score that chooses
+    candidates.
+    """
     known = sorted({*task.evaluated} & {*getattr(task, "measures", {})})
     if plan.select["metric"] not in task.evaluated:
         raise UserError(

@@ -111,7 +111,7 @@ class Plan(Asked):
         return [candidate for candidate in self.candidates if candidate.variant == variant]
 
     def made_of(self, wanted: str) -> Candidate | None:
-        """The candidate that was made of the `Wanted` with this id; None if there is none yet."""
+        """The candidate made from the `Wanted` with this id; None if there is none yet."""
         return next((one for one in self.candidates if (one.wanted or one.id) == wanted), None)
 
     def trial(self, identity: str, seed: int) -> Trial:
@@ -149,8 +149,8 @@ class Plan(Asked):
         )
 
     def study(self, variant: str) -> str:
-        """A name for the search of a variant, with a hash of all that its results mean: another
-        experiment is another search.
+        """A name for the search of a variant, with a hash of everything that its results depend on:
+        a changed experiment is another search.
         """
         meaning = {
             name: getattr(self, name) for name in ("config", "base", "select", "search", "budget")
@@ -176,9 +176,7 @@ class Plan(Asked):
         return dataclasses.replace(self, candidates=tuple(candidates))
 
     def paced(self, until: Mapping[str, int | None]) -> Plan:
-        """This plan with candidates that wait at these steps, by id; those that are not named train
-        to their end.
-        """
+        """This plan with candidates that wait at these steps, by id; the others train to their end."""
         return dataclasses.replace(
             self,
             candidates=tuple(
@@ -187,8 +185,8 @@ class Plan(Asked):
         )
 
     def write(self, directory: str | Path) -> None:
-        """Write `<directory>/plan.json` whole; the folder is made if absent. Who may run at the
-        same time as others holds `locked`.
+        """Write `<directory>/plan.json` whole; the folder is made if absent. Processes that may run
+        at the same time must hold `locked`.
         """
         Path(directory).mkdir(parents=True, exist_ok=True)
         write_atomic(Path(directory) / FILE, self.to_json())
@@ -254,7 +252,7 @@ class Plan(Asked):
 
 
 def _check_names(plan: Plan) -> None:
-    """Raise `Damaged` where one part of a plan speaks of what another does not have."""
+    """Raise `Damaged` if one part of a plan refers to something that another part does not have."""
     if plan.baseline not in plan.variants:
         raise Damaged(f"it has no variant {plan.baseline!r}, its baseline")
     if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds):
@@ -273,7 +271,7 @@ def _check_names(plan: Plan) -> None:
 
 @contextmanager
 def locked(directory: str | Path) -> Iterator[None]:
-    """Only one process at a time is inside, for one sweep folder; the others wait. Who reads
+    """A lock for one sweep folder: one process at a time is inside, the others wait. Reading
     `plan.json` needs no lock.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)

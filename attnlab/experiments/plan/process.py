@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(
             os.getcwd()
-        )  # behind all else, as commands and trials have it: they must find the same modules
+        )  # at the end of the path, as in commands and trials: they must find the same modules
     try:
         with users_code():
             _plan(arguments)
@@ -112,11 +112,11 @@ def _plan(arguments: argparse.Namespace) -> None:
 
 
 def made(file: str, directory: Path, changes: Changes = AS_IT_IS) -> Plan:
-    """The plan of an experiment file for a sweep folder, grown from the one that is there.
+    """The plan of an experiment file for a sweep folder, extended from the existing one.
 
     Raises:
-      UserError: a candidate cannot be built or run, named by its variant; the folder holds what the
-        experiment no longer fits.
+      UserError: a candidate, named by its variant, cannot be built or run; or the folder holds
+        trials that no longer fit.
     """
     old = Plan.read(directory)
     defined = planned_before(definition(load_experiment(file, changes), file), old)
@@ -185,9 +185,7 @@ def listed(plan: Plan) -> list[Wanted]:
 
 
 def found(plan: Plan, old: Plan | None) -> list[Wanted]:
-    """The candidates that a search has found so far, of the variants for which it is still the same
-    search.
-    """
+    """The candidates that a search has found so far, for variants whose search has not changed."""
     if old is None:
         return []
     same = [
@@ -217,8 +215,8 @@ def candidates(plan: Plan, wanted: Sequence[Wanted], builder: Builder) -> list[C
 
 
 def check_space(plan: Plan, builder: Builder) -> None:
-    """Whether every variant takes the settings that a search may draw: the lowest of each range,
-    each option of a choice.
+    """Check that every variant accepts the settings that a search may draw: the lowest of each
+    range, each option of a choice.
 
     Raises:
       UserError: one does not.
@@ -264,8 +262,8 @@ def _candidate(plan: Plan, wanted: Wanted, builder: Builder) -> Candidate:
 
 
 def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept: bool) -> Candidate:
-    """The candidate under the id it was planned with, if its code is the same or trials of it are
-    kept although it is not.
+    """The candidate with its earlier id, if its code is the same or its trials are kept in spite of
+    a change.
     """
     wanted = candidate.wanted or candidate.id
     before = old.made_of(wanted) or _alike(candidate, old) if old else None
@@ -279,7 +277,7 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
         return candidate
     unknown = (
         before.code is None and bool(candidate.code) and not accept
-    )  # what was not kept cannot be known now
+    )  # earlier plans did not store it
     made_of = wanted if wanted != before.id else ""
     return dataclasses.replace(
         candidate, id=before.id, code=None if unknown else candidate.code, wanted=made_of
@@ -287,8 +285,8 @@ def _as_planned(candidate: Candidate, old: Plan | None, directory: Path, accept:
 
 
 def _alike(candidate: Candidate, old: Plan) -> Candidate | None:
-    """The candidate of an old plan that is the same once resolved: a setting may have come to name
-    what stood there anyway.
+    """The candidate of an old plan with the same resolved config: a setting may now name the
+    default.
     """
     tuned = json.loads(json.dumps(candidate.tuned))
     return next(
@@ -322,7 +320,7 @@ def _files(plan: Plan) -> provenance.Code:
 
 
 def _check_different(wanted: Iterable[Wanted], resolved: dict[str, ConfigDict]) -> None:
-    """No two candidates are the same once resolved: a setting may name what stands there anyway."""
+    """Refuse two candidates with the same resolved config: a setting may name the default."""
     seen: dict[str, Wanted] = {}
     for one in wanted:
         other = seen.setdefault(configs.config_hash(resolved[one.id]), one)

@@ -1,7 +1,5 @@
-"""From the records to a report: statistics, verdicts, tables, pages, exports. The way into this
-room; imports no jax.
-
-Everything here is a pure function of what a sweep's folder holds.
+"""From the records to a report: statistics, verdicts, tables, pages, exports. Imports no jax.
+Everything here is a pure function of the files in the folder of a sweep.
 """
 
 from attnlab.experiments.report.across import write_across

@@ -1,9 +1,9 @@
 """Two sweeps side by side: the variants that both have, the difference between them, and what else
 differs.
 
-A difference is second minus first. It goes by seed only where both have the same seeds, every pair
-of trials was scored on the same data, and the seeds explain much; everything else is compared as
-two samples. `gap` is the one place of the statistics.
+A difference is second minus first. It is paired by seed only if both sweeps have the same seeds,
+every pair of trials was scored on the same data, and the seeds explain much of the variance.
+Otherwise the two are independent samples. `gap` has the statistics.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Pair:
     """A line of the table.
 
     Attributes:
-      name: of the variant; "a = b" where it is called otherwise in the second sweep and has the
-        same settings.
+      name: of the variant; "a = b" if the second sweep has the same settings under another name.
       first, second: its rows; None if a sweep has no such variant.
       gap: None unless both have values.
       remark: why it is not paired, or what is missing.
@@ -91,8 +90,8 @@ def across(first: Path, second: Path) -> Across:
     """Read and compare two sweeps.
 
     Raises:
-      UserError: a folder without a sweep, a damaged record; the sweeps have not the same measure,
-        or one of them no test scores yet.
+      UserError: a folder without a sweep, a damaged record, different measures, or a sweep without
+        test scores.
     """
     one, other = (
         Side(directory, records := collect(directory), compare(records))
@@ -107,8 +106,8 @@ def across(first: Path, second: Path) -> Across:
 
 
 def _common(one: Scale, other: Scale) -> Scale:
-    """What is known of the measure in both: bounds that are the same, the smaller count where both
-    count.
+    """What is known of the measure in both: bounds if they are the same, and the smaller count if
+    both have one.
     """
     if (one.low, one.high) != (other.low, other.high):
         return UNBOUNDED
@@ -119,8 +118,8 @@ def _common(one: Scale, other: Scale) -> Scale:
 def gap(
     first: Mapping[int, float], second: Mapping[int, float], paired: bool, scale: Scale = UNBOUNDED
 ) -> Gap:
-    """The difference of means with its interval, by the model of both; neither is empty. Seeds that
-    do not pair are told apart.
+    """The difference of means with its interval, by the model of both; neither is empty. Unpaired
+    seeds count as different seeds.
     """
     apart = second if paired else {-1 - seed: value for seed, value in second.items()}
     family = Family({"first": first, "second": apart}, scale=scale)
@@ -157,9 +156,7 @@ def table(found: Across) -> Table:
 
 
 def differing(found: Across) -> Table:
-    """What is not the same in both: experiment, environment, settings of variants that both
-    have.
-    """
+    """What differs: experiment, environment, settings of variants that both have."""
     one, other = (
         {**_stated(side.records.plan), **_facts(side.records)}
         for side in (found.first, found.second)
@@ -225,7 +222,7 @@ def _check(first: Side, second: Side) -> None:
 def _matched(
     first: Sequence[Row], second: Sequence[Row]
 ) -> Iterator[tuple[Row | None, Row | None]]:
-    """Rows by name; of what is left, by equal settings; then what is alone."""
+    """Pairs of rows by name, then by equal settings; then rows without a partner."""
     named = {row.name: row for row in second}
     known = {row.name for row in first}
     left = [row for row in second if row.name not in known]
@@ -317,7 +314,7 @@ def _stated(plan: Plan) -> dict[str, str]:
 
 
 def _facts(records: Records) -> dict[str, str]:
-    """Where the trials ran and what they read; several values where they differ within a sweep."""
+    """The machines of the trials and their data; several values if they differ within a sweep."""
     found = environment(records.trials)
     facts = {
         **found.shared,
@@ -332,7 +329,9 @@ def _facts(records: Records) -> dict[str, str]:
 
 
 def _settings(found: Across) -> list[tuple[str, str, str, str]]:
-    """Settings of the variants that both have, those that differ in all alike once."""
+    """The differing settings of variants that both have; a difference that all share is listed
+    once.
+    """
     both = [
         (pair.name, pair.first.candidate, pair.second.candidate)
         for pair in found.pairs

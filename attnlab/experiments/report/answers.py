@@ -1,5 +1,5 @@
-"""What a trial answered to the first examples of the test split, from the files that scoring leaves
-in its folder.
+"""The answers of a trial to the first examples of the test split, from the files that scoring
+writes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Answer:
     """One example.
 
     Attributes:
-      source: the text; "" where the records do not hold it. Two texts have a line end between them.
-      reference: what was wanted; "" where the records do not hold it.
-      answer: what the system said.
+      source: the text; "" if the records do not have it. Two texts have a newline between them.
+      reference: the reference answer; "" if the records do not have it.
+      answer: the answer of the system.
     """
 
     source: str
@@ -45,8 +45,8 @@ class _Kept(TypedDict):
 
 
 def answers(workdir: Path) -> tuple[Answer, ...]:
-    """At most `MOST` answers of a trial, in the order of the test split; none where it is not
-    scored or does not answer.
+    """At most `MOST` answers of a trial, in the order of the test split; none if it is not scored
+    or gives no answers.
 
     In a table (".tsv") a line is "reference TAB answer", and the second text of an example is a
     source too.

@@ -12,8 +12,7 @@ from attnlab.experiments.report.comparison import Comparison, Row, scale, settin
 from attnlab.experiments.report.statistics import Family, Summary
 from attnlab.pages.tables import NONE, Table, interval, number, signed
 
-# Numbers of `results.json` that say how a score came about and are none: bookkeeping, and the sizes
-# of a split as tasks call them.
+# Numbers of `results.json` that are no scores: how a score was computed, and the sizes of a split.
 BOOKKEEPING = (
     "step",
     "parameters",
@@ -67,8 +66,8 @@ def measures(comparison: Comparison) -> Table | None:
 
 
 def validation(records: Records, comparison: Comparison) -> Table | None:
-    """What each variant's chosen settings are, and its scores on validation beside those on the
-    test split; None before there are any.
+    """The chosen settings of each variant, and its scores on validation and on the test split; None
+    before there are any.
     """
     if comparison.basis.split != "test":
         return None
@@ -139,7 +138,7 @@ def _beside(row: Row, name: str) -> tuple[str, str, str]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Of those that are there; None if none is."""
+    """The mean of the values that exist; None if there are none."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
 

@@ -1,6 +1,5 @@
-"""What a sweep's folder holds, as plain values: the one place of the report that reads files.
-
-Everything else in a report is a function of these, so that the same records give the same report.
+"""The records in the folder of a sweep, as plain values. Only this file of the report reads files,
+so the same records give the same report.
 """
 
 from __future__ import annotations
@@ -44,10 +43,11 @@ class Cost:
       step_seconds: median over the logged steps.
       first_step_seconds: from the start of its process to its first step, of the first attempt that
         got there.
-      peak_bytes: the most memory that a process of it held on the host.
-      together: how many trials moved in the median step, each with an equal share of its time; 1
-        for it alone.
-      most_together: the most in any logged step: the peak memory is that of so many at least.
+      peak_bytes: the peak memory of a process of the trial on the host.
+      together: how many trials shared the median step, each with an equal share of its time; 1 for
+        one alone.
+      most_together: the largest `together` of any logged step: at least so many trials shared the
+        peak memory.
     """
 
     step_seconds: float | None = None
@@ -63,9 +63,9 @@ class Effort:
 
     Attributes:
       began: when the first one did, seconds since 1970; None before.
-      steps: updates done, also those that were done again after a kill; as far as they were told.
-      seconds: that the attempts took; of one that died, until it was last heard of.
-      retries: how often it had failed and was opened again.
+      steps: updates done, including those repeated after a kill, as far as they were recorded.
+      seconds: the time of all attempts; for one that died, until its last record.
+      retries: how often it failed and was opened again.
     """
 
     began: float | None = None
@@ -79,7 +79,7 @@ class Shown:
     """What a trial shows of the first test examples.
 
     Attributes:
-      pictures: of attention, by example and map.
+      pictures: pictures of attention, by example and map.
       answers: what it said.
     """
 
@@ -89,23 +89,22 @@ class Shown:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What one trial left behind.
+    """The records of one trial.
 
     Attributes:
-      seen: candidate and seed, and how far it came.
+      seen: candidate, seed and progress.
       cost: time and memory.
       scores: split to measure to number; numbers that are not finite are left out.
-      measures: split to measure to what is known of it besides; nothing in records of earlier
-        versions.
+      measures: split to measure to its bounds and counts; nothing in records of earlier versions.
       curve: the records of `metrics.jsonl`, in order.
       pace: step to seconds of a step, the mean since the one before.
-      items: the test examples one by one, for the measure; None in records of earlier versions, or
-        where a score has none.
+      items: the measure of each test example; None in records of earlier versions, or if the score
+        has none.
       shown: what it shows of the first test examples.
       manifest: None before it has begun.
       effort: the work on it.
       spans: host, begin and end (seconds since 1970) of each process that worked on it, as far as
-        they are recorded.
+        recorded.
       data: split to the digest of what was read of it; the test split's from the last look, where
         that has kept it.
     """
@@ -136,14 +135,14 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """What a sweep left behind.
+    """The records of a sweep.
 
     Attributes:
       plan: the experiment.
       choice: None before it is frozen.
       trials: of every candidate and seed, in the order of variants, candidates and seeds.
-      looks: what was asked of the test split, in order, see `attnlab.experiments.run.looks`; none
-        in sweeps of earlier versions.
+      looks: the looks at the test split, in order, see `attnlab.experiments.run.looks`; none in
+        sweeps of earlier versions.
     """
 
     plan: Plan
@@ -156,8 +155,8 @@ class Records:
         return tuple(record for record in self.trials if record.candidate.id == candidate.id)
 
     def standing(self, variant: str) -> Candidate | None:
-        """The candidate that stands for a variant: the chosen one, the first where no trial of it
-        came through; None before the choice.
+        """The candidate that represents a variant: the chosen one, or the first if no trial
+        finished; None before the choice.
         """
         if self.choice is None or variant not in self.choice.chosen:
             return None
@@ -166,7 +165,7 @@ class Records:
         return next((one for one in candidates if one.id == self.choice.candidate(variant)), first)
 
     def chosen(self, candidate: Candidate) -> bool:
-        """Whether it was chosen for its variant; never before the choice."""
+        """Whether it was chosen for its variant; False before the choice."""
         return self.choice is not None and self.choice.candidate(candidate.variant) == candidate.id
 
     @property
@@ -179,7 +178,7 @@ class Records:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more will come: the choice is frozen, every trial has settled and every
+        """Whether the sweep is over: the choice is frozen, every trial has settled and every
         finished chosen one is scored.
         """
         return self.choice is not None and all(
@@ -277,9 +276,7 @@ def _cost(timing: list[dict[str, Any]], events: list[dict[str, Any]]) -> Cost:
 
 
 def _effort(events: list[dict[str, Any]]) -> Effort:
-    """The work that the events of a trial tell of: each attempt from the step it began at to the
-    last that it told.
-    """
+    """The work in the events of a trial: each attempt from its first step to the last one recorded."""
     began, steps, seconds = None, 0, 0.0
     first = heard = reached = 0.0
     for event in events:
@@ -307,8 +304,8 @@ def _effort(events: list[dict[str, Any]]) -> Effort:
 
 
 def median_pace(steps: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
-    """The median of seconds, and how many trials the step in the middle trained together (of two,
-    the shorter).
+    """The median of seconds, and how many trials shared that step (of two middle steps, the
+    shorter).
     """
     if not steps:
         return None, 1
@@ -342,5 +339,5 @@ def _items(workdir: Path, metric: str) -> Items | None:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether it is a number, and one that a mean can be made of."""
+    """Whether it is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -3,7 +3,7 @@ and whether it is the best.
 
 Once the choice is frozen and the test split is scored, rows are variants, each by its chosen
 candidate, compared on the measure. Before that they are candidates on the validation split, without
-tests against each other: what is still being tuned is not compared. What the numbers can say is for
+tests against each other, since they are still being tuned. The statistics are in
 `attnlab.experiments.report.statistics`.
 """
 
@@ -28,10 +28,10 @@ class Basis:
     """The number that is compared.
 
     Attributes:
-      split: "test", or "valid" as long as there is nothing better.
+      split: "test", or "valid" before there are test scores.
       metric: its name in the records.
       mode: "max" or "min", whichever is better.
-      scale: its bounds, and of how many test examples it is a share, as far as the records say.
+      scale: its bounds, and how many test examples it counts, as far as the records say.
     """
 
     split: str
@@ -41,7 +41,7 @@ class Basis:
 
     @property
     def derived(self) -> bool:
-        """Whether it is no score, so that it belongs to no split."""
+        """Whether it is a derived measure, so that it belongs to no split."""
         return is_derived(self.metric)
 
 
@@ -56,13 +56,11 @@ class Row:
       values: seed to number, for the seeds that have one.
       summary: of the values.
       missing: why the other seeds have none, "seed 2 diverged" each.
-      outlying: its seeds that lie apart from the others, as a run that failed without saying so
-        does.
+      outlying: its seeds that lie apart from the others, perhaps because training failed unnoticed.
       difference: to the baseline, by Dunnett's test; None for the baseline itself, without a number
         on either side, and before the choice.
       shared: how many seeds it has in common with the baseline.
-      best: better than every other row, beyond what the seeds can explain (Tukey's test of all
-        pairs).
+      best: significantly better than every other row (Tukey's test of all pairs).
     """
 
     name: str
@@ -78,7 +76,7 @@ class Row:
 
     @property
     def pace(self) -> tuple[float | None, int]:
-        """Seconds: the median over its trials of the median step; and how many trials shared
+        """The median over its trials of the median step, in seconds; and how many trials shared
         that step.
         """
         costs = [record.cost for record in self.records]
@@ -109,8 +107,8 @@ class Comparison:
       frozen: the choice is made, so that rows are variants.
       method: how intervals of means are made: "model" or "bootstrap".
       rows: in the order of the plan.
-      family: the rows that were scored on the baseline's test examples, as the statistics know
-        them, by name; tested at `alpha`.
+      family: the statistics, by name, of the rows that were scored on the baseline's test examples;
+        tested at `alpha`.
       whole: all rows, for contrasts across test examples.
       alpha: the level of the present look at the test split, see `looks.level`.
       apart: which variants were scored on different test examples.
@@ -151,7 +149,7 @@ def compare(records: Records, method: str = "model") -> Comparison:
         (row for row in rows if tested and row.candidate.variant == plan.baseline and row.values),
         None,
     )
-    beside = basis.derived or base is None  # nothing hangs on the test examples
+    beside = basis.derived or base is None  # it does not depend on the test examples
     like = [
         row
         for row in rows
@@ -178,9 +176,7 @@ def _family(rows: Sequence[Row], basis: Basis, alpha: float) -> Family:
 
 
 def _summed(row: Row, family: Family, method: str) -> Row:
-    """A row with its mean, whose interval is at 95 % whatever is left to test at, and the seeds
-    that lie apart.
-    """
+    """A row with its mean, its 95 % interval (at any `alpha`), and the seeds that lie apart."""
     alone = dataclasses.replace(family, alpha=ALPHA)
     return dataclasses.replace(
         row, summary=alone.mean(row.name, method), outlying=alone.failing.get(row.name, ())
@@ -188,9 +184,7 @@ def _summed(row: Row, family: Family, method: str) -> Row:
 
 
 def measured(comparison: Comparison, metric: str) -> Comparison:
-    """The same rows with the values of another, derived measure, by themselves: no differences, no
-    best.
-    """
+    """The same rows with the values of a derived measure, without differences and best."""
     basis = Basis(comparison.basis.split, metric, "min")
     rows = [
         _valued(dataclasses.replace(row, difference=None, best=False), basis)
@@ -224,8 +218,8 @@ def _scale(rows: Sequence[Row], basis: Basis) -> Scale:
 
 
 def scale(known: Sequence[Measure]) -> Scale:
-    """What the records of all trials say of a measure; nothing where they differ in its bounds, the
-    least of their counts.
+    """What the records of all trials say of a measure: bounds if all have the same, and the least
+    of their counts.
     """
     bounds = {(one.low, one.high) for one in known}
     if len(bounds) != 1:

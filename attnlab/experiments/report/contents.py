@@ -1,5 +1,5 @@
-"""All that a report says, before it takes a form: what the Markdown, HTML and LaTeX pages, the
-terminal and the JSON file share.
+"""The contents of a report, shared by the Markdown, HTML and LaTeX pages, the terminal and the JSON
+file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Contents:
       comparison: the rows.
       verdict: on the claim; None without one.
       environment: where the trials ran.
-      warnings: what must be known before any number, the gravest first.
+      warnings: warnings to read before any number, the most serious first.
     """
 
     records: Records
@@ -65,7 +65,7 @@ class Contents:
 
     @property
     def unfinished(self) -> str:
-        """What is still to come; "" where nothing is."""
+        """What is still missing; "" if nothing is."""
         if self.records.complete:
             return ""
         open_ones = sum(not record.seen.settled for record in self.records.wanted)

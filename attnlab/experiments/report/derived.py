@@ -1,8 +1,8 @@
-"""The values of measures that are no scores: what a trial cost, and when it reached a score. Of
-each, less is better.
+"""The values of derived measures: the cost of a trial, and when it reached a score. For each, less
+is better.
 
-A trial that did not end well has none, and neither has one that never reached the score: what is
-left out is told, not filled in.
+A trial that failed, or never reached the score, has no value; the report says so and fills nothing
+in.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def value(record: Record, split: str, metric: str) -> float | None:
     None if there is none.
 
     "seconds_to(...)" is the number of steps times the median seconds of a step: time spent
-    training, without compiling, evaluating and pauses. Where several trials moved in one program it
-    is an equal share of its time.
+    training, without compiling, evaluating and pauses. If several trials trained as one program,
+    each gets an equal share of its time.
     """
     if not is_derived(metric):
         return record.scores[split].get(metric)
@@ -52,7 +52,7 @@ def value(record: Record, split: str, metric: str) -> float | None:
 
 
 def absent(metric: str) -> str:
-    """Why a trial that came through has no value of a derived measure."""
+    """Why a finished trial has no value of a derived measure."""
     wanted = reached(metric)
     if wanted is None:
         return f"has no {metric} on record"
@@ -60,7 +60,7 @@ def absent(metric: str) -> str:
 
 
 def side_by_side(records: Iterable[Record]) -> int:
-    """The most trials that were at work at the same time on one machine; 0 where none has begun."""
+    """The largest number of trials that ran at the same time on one machine; 0 if none has begun."""
     events = [
         (host, time, change)
         for one in records

@@ -1,5 +1,5 @@
-"""What is not equal between variants although nobody compares it: settings beside the system, and
-the test data they were scored on.
+"""Differences between variants that are not the question: settings outside the system, and the test
+data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attnlab.pages.tables import NONE
 Kind = Literal["unequal", "compared", "tuned", "budget"]
 Settings = Mapping[str, Any]
 
-_SYSTEM = "system"  # where variants are meant to differ
+_SYSTEM = "system"  # nodes in which variants are expected to differ
 _WITHOUT_EFFECT = (
     "seed",
     "parallel",
@@ -34,15 +34,15 @@ _SHOWN = 4
 
 @dataclasses.dataclass(frozen=True)
 class Differing:
-    """A setting beside the system in which variants differ.
+    """A setting outside the system in which variants differ.
 
     Attributes:
-      name: dotted; of a component its node, where the components are different ones.
+      name: dotted; the node if its components have different names.
       kind: "compared" where the difference can be told from all others, because each variant that
         has another value than the baseline has a partner with the baseline's value that differs
-        from it in this alone; "tuned" and "budget" by what has set it; else "unequal": what the
-        variants owe to it and what to the rest, nobody can tell.
-      values: variant to its value as text, "-" where it has none.
+        from it in this alone; "tuned" and "budget" by what has set it; else "unequal": its effect
+        cannot be separated from the other differences.
+      values: variant to its value as text, "-" if it has none.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Differing:
 
 
 def several(names: Sequence[str]) -> str:
-    """The first of many names, and how many there are beside."""
+    """The first of many names, and how many more there are."""
     shown = ", ".join(names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
@@ -183,7 +183,9 @@ def _below(name: str, nodes: Sequence[str]) -> bool:
 
 
 def _near(name: str, settings: set[str]) -> bool:
-    """Whether one of the settings decides it: the same, a node that it is in, or a part of it."""
+    """Whether one of the settings determines it: the same setting, a node that contains it, or a
+    part of it.
+    """
     plain = [one.removesuffix(".name") for one in settings]
     return _below(name, plain) or any(_below(one, (name,)) for one in plain)
 
@@ -207,8 +209,8 @@ class Apart:
     unsaid: frozenset[frozenset[str]] = frozenset()
 
     def refuses(self, weights: Mapping[str, float]) -> bool:
-        """Whether a contrast says nothing: it weighs scores of different examples against each
-        other, and they are not what is compared.
+        """Whether a contrast is invalid: it compares scores of different examples, and the data is
+        not what the experiment compares.
 
         Differences within the same examples may be compared across examples, "is the gain larger on
         long sentences?".
@@ -228,7 +230,7 @@ class Apart:
 
 
 def apart(records: Records) -> Apart:
-    """Of the standing candidates; none before the choice."""
+    """For the standing candidates; none before the choice."""
     standing = {
         variant: one for variant in records.plan.variants if (one := records.standing(variant))
     }
@@ -264,9 +266,7 @@ def same_test_examples(records: Sequence[Record]) -> bool:
 
 
 def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
-    """In what the test data of some trials is another than that of others, settings or digests; ""
-    for nothing.
-    """
+    """How the test data of trials differs, in settings or digests; "" if it does not."""
     mine, theirs = _read(records), _read(usual)
     pairs = (
         (one, other)
@@ -290,7 +290,7 @@ def other_test_data(records: Sequence[Record], usual: Sequence[Record]) -> str:
 
 
 def _read(records: Sequence[Record]) -> set[Read]:
-    """Of the trials that have test scores."""
+    """The digests of the trials that have test scores."""
     scored = [one for one in records if one.scores["test"]]
     configs = {one.candidate.id: one.candidate.config for one in scored}
     settings = {

@@ -1,4 +1,4 @@
-"""What a plan will be able to find, before anything is trained."""
+"""The power of a plan, before anything is trained."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from attnlab.experiments.report.statistics import ALPHA, CHANCE, detectable, spe
 
 
 def foresight(plan: Plan) -> str:
-    """The smallest difference to the baseline that the seeds of a plan find; what kinds of runs
-    spread how far nobody knows yet.
-
-    For runs that spread alike in all variants, which is what most sweeps show.
+    """The smallest difference to the baseline that the seeds of a plan can find, in standard
+    deviations, which are not yet known. It assumes one standard deviation for all variants, as in
+    most sweeps.
     """
     variants, seeds = len(plan.variants), len(plan.seeds)
     if variants < 2:

@@ -1,9 +1,9 @@
-"""Looks at the test split: how often it was judged, what was added in the light of its scores, and
-the level that is left to test at.
+"""Looks at the test split: how often it was used, what was added after its scores were known, and
+the level of the present look.
 
-One look errs with probability 0.05 where there is nothing to find. Who adds seeds and judges again
-until something is found errs more often, unless the number of looks was planned
-(`Experiment.looks`): then every look is tested at a level of its own, see `spent`.
+If there is no difference, one look errs with probability 0.05. Adding seeds and testing again until
+something is found errs more often, unless the number of looks was planned (`Experiment.looks`):
+then every look has its own level, see `spent`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,22 @@ ALPHA = 0.05
 
 
 def level(records: Records) -> float:
-    """The level at which the present look is tested: 0.05, or what the plan leaves to it. One more
-    than planned has that of the last.
+    """The level of the present look: 0.05, or its level in the plan. A look beyond the planned ones
+    has the level of the last.
     """
     planned = records.plan.looks
     return spent(min(max(len(stages(records)), 1), planned), planned) if planned > 1 else ALPHA
 
 
 def stages(records: Records) -> list[tuple[int, ...]]:
-    """The seeds with which the test split was judged, look by look: it is a further look once the
-    plan has further seeds.
-    """
+    """The seeds of each look at the test split; a plan with further seeds is a further look."""
     return list(
         dict.fromkeys(tuple(look["seeds"]) for look in records.looks if look["event"] == "test")
     )
 
 
 def sentences(records: Records) -> Iterator[str]:
-    """What a reader must know of the looks; nothing of a single one that nothing was added
-    after.
-    """
+    """Notes on the looks; none for a single look after which nothing was added."""
     planned, judged = records.plan.looks, stages(records)
     added = _added(records)
     since = f"were added after the test split was first read ({first_look(records)})."

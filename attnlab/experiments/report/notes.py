@@ -1,5 +1,5 @@
-"""What a reader must know beside the table of results: how its intervals were made, what the seeds
-could have found, where times and costs come from.
+"""Notes to the table of results: how its intervals were computed, the power of the seeds, the
+sources of times and costs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attnlab.experiments.report.wide import asked
 
 
 def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
-    """What a reader must know to read means and differences."""
+    """Notes on means and differences."""
     plan = records.plan
     notes = [f"Intervals: 95 %, over seeds, {_how(comparison)}"]
     if comparison.basis.split == "test":
@@ -36,7 +36,7 @@ def score_notes(records: Records, comparison: Comparison) -> tuple[str, ...]:
 
 
 def _time_notes(records: Records, comparison: Comparison) -> list[str]:
-    """What else the machine did, where the answer rests on times."""
+    """The other load of the machine, if the answer depends on times."""
     timed = [
         name
         for name in dict.fromkeys((comparison.basis.metric, *asked(records.plan)))
@@ -85,7 +85,7 @@ def _how(comparison: Comparison) -> str:
 
 
 def _no_best(comparison: Comparison) -> list[str]:
-    """Why no variant is marked as the best, where one could have been."""
+    """Why no variant is marked as the best."""
     if len(comparison.rows) < 2 or any(row.best for row in comparison.rows):
         return []
     if comparison.apart.other:
@@ -101,7 +101,7 @@ def _no_best(comparison: Comparison) -> list[str]:
 
 
 def _could_find(comparison: Comparison, baseline: str) -> list[str]:
-    """What the seeds could have found, where a difference is not decided."""
+    """The power of the seeds, if a difference is undecided."""
     rows = [
         row
         for row in comparison.rows

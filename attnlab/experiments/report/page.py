@@ -1,8 +1,5 @@
-"""A report as one HTML file that needs nothing else: styles, pictures and a small script are
-inside.
-
-It reads from a telephone's width up, where every row of a table becomes a block with its columns'
-names beside the cells, on light and dark ground, on paper, and without the script.
+"""A report as one self-contained HTML file: styles, pictures and a small script are inside. It can
+be read on a telephone, on light and dark ground, on paper, and without the script.
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ from attnlab.experiments.report.statistics import REFUTED, SUPPORTED
 from attnlab.pages.html import literal, table, whole
 from attnlab.pages.tables import Table
 
-MANY = 20  # rows of a table beside the main one from which it is folded away
-MOST = 600  # rows of a table that are in the page; the other files have all
+MANY = 20  # from this many rows on, a table other than the main one is folded
+MOST = 600  # the most rows of a table in the page; the other files have all
 
 
 def page(contents: Contents) -> str:
@@ -73,7 +70,7 @@ def _head(contents: Contents) -> str:
 
 
 def _warnings(contents: Contents) -> str:
-    """What casts doubt on the report, before anything else; "" for nothing."""
+    """The warnings of the report, before anything else; "" for none."""
     lines = "".join(
         f"<li><b>{literal(one.kind)}</b>: {literal(one.text)}</li>" for one in contents.warnings
     )
@@ -81,9 +78,7 @@ def _warnings(contents: Contents) -> str:
 
 
 def _bounded(of: Table) -> Table:
-    """At most `MOST` rows of a table, those that are drawn back (trials that failed, say) before
-    others.
-    """
+    """At most `MOST` rows of a table; weak rows (failed trials, for example) come first."""
     if len(of.rows) <= MOST:
         return of
     kept = sorted(sorted(range(len(of.rows)), key=lambda place: place not in of.weak)[:MOST])

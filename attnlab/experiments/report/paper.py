@@ -1,4 +1,4 @@
-"""The main table as it goes into a paper: three columns, or those that are asked for."""
+"""The main table for a paper: three columns, or those that the user names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The report of a sweep, a pure function of its records: its files, and a table to look at.
-
-Nothing here trains, scores or reads data; the records are those that trials, choice and finals have
-left in the sweep's folder. The same records give the same bytes.
+"""The report of a sweep, a pure function of its records: files, and a table for the terminal.
+Nothing here trains, scores or reads data. The same records give the same bytes.
 """
 
 from __future__ import annotations

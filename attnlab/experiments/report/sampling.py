@@ -1,5 +1,5 @@
-"""What the choice of the test examples leaves open, beside what the seeds do: other test sets drawn
-from the same examples.
+"""Uncertainty from the choice of test examples, in addition to seeds: test sets resampled from the
+same examples.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from attnlab.pages.tables import Table, interval, p_value, signed
 from attnlab.records.items import RULES, Items
 
 RESAMPLES = 1000
-# scores of a test set that are computed for one report, so that fifty variants do not take minutes
+# limit on the test-set scores of one report, so that fifty variants do not take minutes
 _MOST = 400_000
 
 
 def sampled(comparison: Comparison, baseline: str) -> Mapping[str, Sampled]:
-    """Every variant against the baseline over the test examples; {} where the measure has no number
-    for each of them.
-
-    The score is the mean over the seeds that both have. A variant whose examples are not as many as
-    the baseline's is left out.
+    """Every variant against the baseline over the test examples; {} if the measure has no number
+    per example. The score is the mean over the seeds that both have. A variant with another number
+    of examples than the baseline is left out.
     """
     base = comparison.row(baseline)
     if comparison.basis.split != "test" or base is None:

@@ -121,8 +121,8 @@ def _result(
 
 
 def _but(variant: str, baseline: str, unequal: Sequence[Differing]) -> str:
-    """The settings in which a variant differs from the baseline though they are not what is
-    compared, ", but not training.steps".
+    """The settings in which a variant differs from the baseline besides what is compared, ", but
+    not training.steps".
     """
     names = [one.name for one in unequal if one.values.get(variant) != one.values.get(baseline)]
     return f", but not {several(names)}" if names else ""
@@ -183,7 +183,7 @@ def _contrast(judged: Judged) -> tuple[str, ...]:
 
 
 def variants(records: Records) -> Table:
-    """What every variant is: its own settings, what the budget solver set, and what all share."""
+    """The settings of every variant, the values of the budget solver, and what all share."""
     plan = records.plan
     rows = []
     for variant, own in plan.variants.items():
@@ -199,7 +199,7 @@ def variants(records: Records) -> Table:
 
 
 def _differing(records: Records) -> tuple[str, ...]:
-    """What differs beside the system, and why."""
+    """What differs outside the system, and why."""
     why = {
         "compared": "Differ as compared",
         "tuned": "Differ as tuned",

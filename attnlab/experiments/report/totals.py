@@ -1,5 +1,5 @@
-"""What variants took in all: steps, FLOPs, examples, tokens and time, of the trials that are
-reported and of all that were tuned.
+"""The total cost of variants: steps, FLOPs, examples, tokens and time, for the reported trials and
+for all that were tuned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Taken:
       flops, transcendentals: of these steps; validation and decoding are not in them.
       examples: steps x mean examples of a step.
       tokens: steps x mean tokens of the logged steps.
-      seconds: that processes were at them; trials that trained as one program share its time.
+      seconds: of the processes; trials that trained as one program share its time.
     """
 
     trials: int

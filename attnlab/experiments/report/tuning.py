@@ -99,7 +99,7 @@ def _how_many(records: Records) -> str:
 
 
 def _lost_settings(records: Records) -> list[str]:
-    """What the choice was made without: trials that failed, or were stopped by request."""
+    """Trials that were missing in the choice: failed, or stopped by request."""
     notes = []
     for variant, one in records.choice.chosen.items() if records.choice is not None else ():
         if accepted := one.get("accepted"):

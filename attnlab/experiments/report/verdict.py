@@ -9,12 +9,11 @@ several looks were planned, with the level of the present one (`looks.level`) in
   not supported  its upper bound lies below a, at 1 - 0.05 / k for a claim of k contrasts
   undecided      anything else: no spread to judge by, a bound on either side of a, or a seed without a number
 
-A claim is supported if all its contrasts are: to say so wrongly, one has to be wrong about the one
-that does not hold, so that k costs nothing there (Berger 1982). It is not supported if any contrast
-is not; each of them may be the one, hence 0.05 / k.
+A claim is supported if all its contrasts are; this needs no correction for k (an intersection-union
+test, Berger 1982). It is not supported if any contrast is not; this needs the correction 0.05 / k.
 
-A contrast may be on another measure, one that is no score. Counts of the model (parameters, FLOPs)
-are known and need no bounds.
+A contrast may use a derived measure. Counts of the model (parameters, FLOPs) are known and need no
+bounds.
 """
 
 from __future__ import annotations
@@ -51,12 +50,11 @@ _WHY = {
 
 @dataclasses.dataclass(frozen=True)
 class Power:
-    """What so many seeds can find, with probability `CHANCE`.
+    """The power of the seeds, at probability `CHANCE`.
 
     Attributes:
       detectable: the smallest distance of a contrast from its bound that they find.
-      needed: how many seeds find the distance that was seen; None for no number that anybody could
-        train.
+      needed: how many seeds find the observed distance; None if the number is too large.
     """
 
     detectable: float
@@ -88,7 +86,7 @@ class Judged:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """A claim and what became of it.
+    """A claim and its outcome.
 
     Attributes:
       statement: the claim.
@@ -219,8 +217,8 @@ def _power(
 
 
 def hint(judged: Judged) -> str:
-    """What the seeds of an undecided contrast could have found, and how many the one that was seen
-    needs.
+    """For an undecided contrast: the difference its seeds can find, and how many seeds the observed
+    one needs.
     """
     assert judged.power is not None
     text = f"{_seeds(judged.seeds)} find {judged.power.detectable:.2g} with probability {CHANCE:g}"

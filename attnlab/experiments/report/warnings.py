@@ -1,5 +1,5 @@
-"""What a reader must know before any number of a report: all that makes a comparison less fair, or
-its error rate higher, than it looks.
+"""Warnings before any number of a report: everything that makes a comparison less fair, or its
+error rate higher, than it looks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Warned(NamedTuple):
 
 
 def found(records: Records, comparison: Comparison, environment: Environment) -> tuple[Warned, ...]:
-    """All warnings, the gravest kind first."""
+    """All warnings, the most serious kind first."""
     return tuple(
         Warned(kind, line)
         for kind, lines in KINDS.items()

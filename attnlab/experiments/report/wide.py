@@ -1,6 +1,4 @@
-"""`trials.csv`: one row a trial with its settings, all its measures and what it cost; as data
-frames want it.
-"""
+"""`trials.csv`: one row a trial with its settings, all its measures and its costs, for data frames."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from attnlab.experiments.report.comparison import Comparison
 from attnlab.pages.html import fold, literal
 from attnlab.pages.svg import Look, kind, swatch
 
-DIRECT = 8  # as many rows are named in a figure itself
+DIRECT = 8  # how many rows are named inside a figure
 
 
 def ranked(comparison: Comparison) -> list[int]:
@@ -24,8 +24,8 @@ def ranked(comparison: Comparison) -> list[int]:
 
 
 def looks(comparison: Comparison, baseline: str) -> list[Look]:
-    """How each row is drawn, in the order of the rows. Before the choice none is the baseline, as
-    any candidate of it may become that.
+    """The style of each row, in the order of the rows. Before the choice no row is the baseline,
+    since any of its candidates may be chosen.
     """
     found: dict[int, Look] = {}
     scored = any(row.summary.mean is not None for row in comparison.rows)
@@ -43,8 +43,8 @@ def looks(comparison: Comparison, baseline: str) -> list[Look]:
 
 
 def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
-    """What an axis of the scores of some rows must hold: every seed, and the intervals as far as
-    they reach no further than as much again on either side of the seeds.
+    """The values that an axis for some rows must show: every seed, and the intervals, cut at one
+    range of the seeds beyond them.
     """
     rows = [comparison.rows[place] for place in places]
     values = [value for row in rows for value in row.values.values()]
@@ -57,7 +57,7 @@ def reach(comparison: Comparison, places: Sequence[int]) -> list[float]:
 
 
 def legend(comparison: Comparison, drawn: Sequence[Look]) -> str:
-    """What the colours mean, the best first; what is grey stands behind, folded away."""
+    """What the colours mean, the best row first; grey rows come last, folded."""
     order = [drawn[place] for place in ranked(comparison)]
     known = "".join(_entry(look) for look in order if look.shown)
     grey = [look for look in order if not look.shown]

@@ -1,4 +1,4 @@
-"""What a row took against how well it did, and which rows nothing beats in both."""
+"""Cost against score of every row, and the rows that no other beats in both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnlab.pages.scales import Scale
 from attnlab.pages.svg import Chart, Look
 from attnlab.pages.tables import memory, number, scaled
 
-ALIKE = 1.005  # costs whose largest is at most so many times the smallest are not drawn
+ALIKE = 1.005  # a cost is drawn only if its largest value is more than this times the smallest
 KINDS = (
     "parameters",
     "FLOPs per step",
@@ -22,7 +22,7 @@ KINDS = (
 
 
 def cost(row: Row, kind: str) -> float | None:
-    """What a row took of one of `KINDS`; None if it is not recorded."""
+    """The cost of a row, one of `KINDS`; None if it is not recorded."""
     steps = row.candidate.config["training"]["steps"]
     seconds, peak = row.pace[0], row.peak[0]
     found = {
@@ -36,8 +36,8 @@ def cost(row: Row, kind: str) -> float | None:
 
 
 def front(points: Sequence[tuple[float, float]], mode: str) -> list[int]:
-    """The places of (cost, score) that no other beats in both, from the cheapest to the dearest; of
-    equal ones all.
+    """The indices of the (cost, score) points that no other beats in both, from the cheapest on; of
+    equal points all.
     """
     sign = 1 if mode == "max" else -1
     found: list[int] = []
@@ -112,9 +112,7 @@ def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
     chart.draw(chart.line(_stairs([points[place] for place in best], chart.x), "front"))
     for place in places:
         chart.keep_free(points[place])
-    for place in sorted(
-        places, key=lambda place: looks[place].shown
-    ):  # what stands out lies on top
+    for place in sorted(places, key=lambda place: looks[place].shown):  # coloured rows lie on top
         row, point = comparison.rows[place], points[place]
         marks = (
             [chart.upright(point[0], *row.summary.interval)]
@@ -141,7 +139,7 @@ def _panel(comparison: Comparison, looks: Sequence[Look], kind: str) -> str:
 
 
 def _stairs(points: Sequence[tuple[float, float]], scale: Scale) -> list[tuple[float, float]]:
-    """The front as what can be had for a cost: level up to the next one's, and on to the end."""
+    """The front as steps: constant up to the cost of the next point, and on to the end."""
     found: list[tuple[float, float]] = []
     for point, after in zip(points, [*points[1:], (scale.high, 0.0)], strict=True):
         found += [point, (after[0], point[1])]

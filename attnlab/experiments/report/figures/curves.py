@@ -20,7 +20,8 @@ from attnlab.pages.html import notes, section
 from attnlab.pages.svg import Chart, Look
 
 MOST = 80  # points of a line that are drawn
-# FLOPs of a step whose largest is at most so many times the smallest give the same picture as steps
+# if the largest FLOPs of a step are at most this times the smallest, the picture equals that over
+# steps
 NEAR = 1.05
 
 
@@ -83,12 +84,12 @@ def curves(records: Records, comparison: Comparison, looks: Sequence[Look]) -> s
 
 
 def lines(comparison: Comparison, split: str, metric: str) -> list[Line]:
-    """The curve of every row; of those without a record an empty one."""
+    """The curve of every row; empty without a record."""
     return [_line(row, split, metric) for row in comparison.rows]
 
 
 def metrics(comparison: Comparison, wanted: Sequence[str]) -> list[str]:
-    """Those of `wanted` that validation records hold, each once."""
+    """The metrics of `wanted` that validation records have, each once."""
     there = {
         name
         for row in comparison.rows
@@ -148,8 +149,8 @@ def draw(
 
 
 def seconds_at(record: Record, steps: Sequence[float]) -> list[float]:
-    """Seconds that the steps of a trial had taken by each of `steps`, by straight lines between the
-    logged ones; [] without times.
+    """Seconds of training up to each of `steps`, by linear interpolation between logged steps; []
+    without times.
     """
     known = [(0.0, 0.0)]
     for logged, seconds in sorted(record.pace.items()):
@@ -217,7 +218,7 @@ def _line(row: Row, split: str, metric: str) -> Line:
 
 
 def _series(record: Record, split: str, metric: str) -> dict[float, float]:
-    """Step to value of one trial; what is no finite number is left out."""
+    """Step to value of one trial; values that are not finite are left out."""
     found: dict[float, Any] = {
         point["step"]: point.get(metric) for point in record.curve if point["split"] == split
     }

@@ -1,6 +1,4 @@
-"""Where the variants look: the attention pictures of the first test examples, as many as a page can
-carry.
-"""
+"""The attention maps of the variants for the first test examples, as many as fit a page."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from attnlab.pages.html import fold, literal, notes, section
 from attnlab.pages.svg import Look
 
 VARIANTS = 12  # whose pictures are shown
-BYTES = 700_000  # of all pictures together; in the page they take four thirds of it
+BYTES = 700_000  # of all pictures together; base64 in the page takes four thirds of it
 _HALF = 600  # pixels
-_ASIDE = "self"  # maps of a sequence onto itself come after those onto another, folded away
+_ASIDE = "self"  # self-attention maps come after the others, folded
 Pictures = Mapping[int, Mapping[str, Path]]  # by example and map
 
 
@@ -62,9 +60,9 @@ def maps(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
 
 
 def _taken(found: Mapping[int, Pictures]) -> dict[int, Pictures]:
-    """Of each variant as many pictures as `BYTES` allow: first what all look at between two texts
-    in the first example, then in themselves, then the other examples. The first variant has its
-    first in any case; one that gets none is left out.
+    """As many pictures of each variant as `BYTES` allows: first the maps between two texts in the
+    first example, then self-attention, then the other examples. The first variant always has its
+    first picture; a variant without any is left out.
     """
     taken: dict[int, dict[int, dict[str, Path]]] = {}
     left = BYTES
@@ -115,6 +113,6 @@ def _images(variant: str, example: int, pictures: Mapping[str, Path]) -> str:
 
 
 def _is_long(picture: Path) -> bool:
-    """Whether a PNG is too wide to be read in half a page; its width stands in its head."""
+    """Whether a PNG is too wide to be read in half a page; its header has the width."""
     with picture.open("rb") as file:
         return int.from_bytes(file.read(20)[16:]) > _HALF

@@ -1,5 +1,5 @@
-"""What the variants answer to the first test examples, side by side: equal answers stand once, with
-all who gave them.
+"""The answers of the variants to the first test examples, side by side; an answer is shown once,
+with all variants that gave it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ def outputs(comparison: Comparison, looks: Sequence[Look], seed: int) -> str:
 
 
 def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
-    """The answers to each example that stands at the same place: variants of other test data have
-    others.
-    """
+    """The answers to each example by its index; variants with other test data have other examples."""
     found: dict[tuple[str, str], dict[int, Answer]] = {}
     for place, one in given.items():
         found.setdefault((one.source, one.reference), {})[place] = one
@@ -67,7 +65,7 @@ def _by_example(given: dict[int, Answer]) -> list[dict[int, Answer]]:
 
 
 def _example(number: int, given: dict[int, Answer], looks: Sequence[Look]) -> str:
-    """One example: its source, its reference, and every answer with who gave it."""
+    """One example: its source, its reference, and every answer with its variants."""
     first = next(iter(given.values()))
     lines = [("source", first.source), ("reference", first.reference)]
     head = "".join(f"<dt>{name}</dt><dd>{_broken(text)}</dd>" for name, text in lines if text)

@@ -5,9 +5,9 @@ settings tried for one variant, that the setting explains by itself: a one-way a
 over its values (a number with more than `GROUPS` values is cut into so many groups of equal size),
 on ranks, so that one bad setting does not decide, and adjusted for the number of groups (epsilon
 squared): with m settings tried, k groups, and sums of squares within the groups W and in all T, 1 -
-(W / (m - k)) / (T / (m - 1)), at least 0. What no setting explains by itself is how they act
-together, and noise. Source: main effects as in Hutter, Hoos and Leyton-Brown (2014), here of the
-settings tried and not of a model of them; Kelley (1935).
+(W / (m - k)) / (T / (m - 1)), at least 0. The rest is interactions of settings, and noise. Source:
+main effects as in Hutter, Hoos and Leyton-Brown (2014), here of the settings tried and not of a
+model of them; Kelley (1935).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OPEN = 12  # panels that are not folded away
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """A choice of the tuned settings of a variant.
+    """One choice of the tuned settings of a variant.
 
     Attributes:
       number: from 1 in the order of the plan, which is the order of the search.
       tuned: the settings by name.
-      score: mean over its seeds on validation; of one that was stopped the last that was measured;
-        None if there is none.
+      score: mean over its seeds on validation; if it was stopped, the last one measured; None if
+        there is none.
       stopped: it was pruned, so that the score is not a final one.
       chosen: for this variant.
     """
@@ -122,8 +122,8 @@ def search(records: Records, looks: Sequence[Look]) -> str:
 
 
 def importances(every: dict[str, list[Tried]]) -> Table | None:
-    """What each tuned setting explains by itself, a line a variant; None if fewer than `LEAST`
-    settings were tried for each.
+    """The importance of each tuned setting, one row a variant; None if fewer than `LEAST` settings
+    were tried for each.
     """
     whole = {
         variant: [one for one in found if one.score is not None and not one.stopped]
@@ -177,8 +177,7 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
     """The share of the variance of the ranks of `scores` that `values` explain by themselves, see
     above, 0 to 1.
 
-    None if all values or all scores are the same, or where no value is shared so that nothing is
-    left to compare with.
+    None if all values or all scores are equal, or if no value occurs twice.
     """
     groups, ranks = _groups(values), _ranks(scores)
     names, n = set(groups), len(values)
@@ -194,7 +193,9 @@ def importance(values: Sequence[Any], scores: Sequence[float]) -> float | None:
 
 
 def _groups(values: Sequence[Any]) -> list[Hashable]:
-    """The group of each value: itself, or of many different numbers which quarter it lies in."""
+    """The group of each value: the value itself, or its quantile group if there are many different
+    numbers.
+    """
     if len(set(map(text, values))) > GROUPS and all(map(is_finite, values)):
         ranks = _ranks([float(value) for value in values])
         return [min(GROUPS - 1, int(GROUPS * (rank - 0.5) / len(values))) for rank in ranks]

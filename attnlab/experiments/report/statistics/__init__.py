@@ -1,5 +1,5 @@
-"""What seeds and test examples can say about a difference. Pure functions of numbers; numpy and
-scipy are loaded when they are called.
+"""Statistics of differences over seeds and over test examples. Pure functions of numbers; numpy and
+scipy are imported when they are called.
 
   Family   variants on one measure: means, differences to a baseline (Dunnett), all pairs (Tukey), claims, power
   Scale    bounds of the measure, and how many test examples it counts

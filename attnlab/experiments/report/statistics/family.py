@@ -1,6 +1,4 @@
-"""Variants that are compared with each other on one measure, and everything the seeds can say about
-them.
-"""
+"""Variants that are compared on one measure, and their statistics over seeds."""
 
 from __future__ import annotations
 
@@ -134,8 +132,8 @@ class Family:
 
     @functools.cached_property
     def failing(self) -> Mapping[str, tuple[int, ...]]:
-        """The seeds of each variant that lie apart from its others (`seeds.apart`), for variants
-        that have such.
+        """The seeds that lie apart from the others (`seeds.apart`), of each variant that has such
+        seeds.
         """
         spreads = {
             name: seeds.spread(list(one.values()))
@@ -241,10 +239,10 @@ class Family:
     ) -> tuple[str, tuple[Decision, ...]]:
         """The outcome of a claim that all of several contrasts hold, and each by itself.
 
-        Supported if each is at alpha: to say "all hold" wrongly, one has to be wrong about one that
-        does not hold, which happens with probability alpha at most whatever the others are (an
-        intersection-union test, Berger 1982). Not supported if one is refuted; here any of them may
-        be the one, hence alpha over their number.
+        Supported if each is at alpha: "all hold" is wrong only if the test of a contrast that does
+          not hold is wrong, which has probability at most alpha (an intersection-union test, Berger
+          1982). Not supported if one is refuted; any of them may be refuted wrongly, hence alpha
+          over their number.
         """
         judged = tuple(
             self.contrast(weights, at_least, len(contrasts)) for weights, at_least in contrasts
@@ -255,8 +253,8 @@ class Family:
         ), judged
 
     def detectable(self, variant: str, baseline: str, chance: float = power.CHANCE) -> float | None:
-        """The smallest difference of the two that as many seeds find with probability `chance`,
-        among all against the baseline.
+        """The smallest difference of the two that this many seeds find with probability `chance`,
+        in Dunnett's test.
         """
         found = self._spread(variant, baseline)
         return (
@@ -268,8 +266,8 @@ class Family:
         )
 
     def seeds_needed(self, variant: str, baseline: str, chance: float = power.CHANCE) -> int | None:
-        """How many seeds find the difference that was seen with probability `chance`; None without
-        spread, or beyond any number.
+        """How many seeds find the observed difference with probability `chance`; None without
+        spread, or if no number does.
         """
         found, difference = (
             self._spread(variant, baseline),
@@ -324,7 +322,7 @@ class Family:
                           TIE if tie else "")  # fmt: skip
 
     def _clip(self, interval: Interval, weights: Mapping[str, float], found: Estimate) -> Interval:
-        """Cut to what the sum can be, for weights that sum to 0."""
+        """Cut an interval to the possible range of the sum, for weights that sum to 0."""
         if not math.isclose(sum(weights.values()), 0.0, abs_tol=1e-12):
             return interval
         return self.scale.clip(interval, sum(weight for weight in weights.values() if weight > 0))

@@ -1,8 +1,8 @@
-"""What the choice of test examples leaves open: two systems compared on the same examples, given a
+"""Uncertainty from the choice of test examples: two systems compared on the same examples, with a
 number for each example.
 
-Seeds tell how much training varies, these two how much the test set does. Both average the score
-over seeds, and both give the same result for the same records. Sources: Koehn (2004) for the paired
+Seeds measure the variation of training; the two methods here measure the variation of test sets.
+Both average the score over seeds and are deterministic. Sources: Koehn (2004) for the paired
 bootstrap, Noreen (1989) for approximate randomisation.
 """
 
@@ -28,8 +28,8 @@ class Sampled:
     Attributes:
       difference: of the scores, the first minus the second, mean over seeds.
       interval: of it over test sets, percentiles of the paired bootstrap.
-      p: two-sided, by approximate randomisation: how often exchanging the systems on examples by
-        chance makes as large a difference.
+      p: two-sided, by approximate randomisation: how often a random exchange of the systems on
+        examples gives as large a difference.
       items: test examples.
       resamples: of each kind.
       seeds: over which the scores are averaged.

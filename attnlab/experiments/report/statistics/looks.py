@@ -1,8 +1,8 @@
-"""Testing again as seeds are added, without more errors than one test makes (Lan and DeMets 1983).
+"""Repeated tests as seeds are added, with the error rate of one test (Lan and DeMets 1983).
 
 Each look spends a part of alpha that was fixed before. "obrien-fleming" spends almost nothing early
-and leaves the last look nearly all of it; "pocock" spends about evenly, for those who hope to stop
-early. Boundaries come from the joint distribution of the looks, computed step by step (Armitage,
+and leaves nearly all of it to the last look; "pocock" spends about evenly, to stop early more
+often. Boundaries come from the joint distribution of the looks, computed step by step (Armitage,
 McPherson and Rowe 1969), as for known variances; with estimated ones the same levels are used on
 the p value of each look.
 """

@@ -1,12 +1,12 @@
-"""The model behind every interval: value = variant + seed + error, by least squares, with the seed
-only where it earns its place.
+"""The model behind every interval: value = variant + seed + error, by least squares; with the seed
+effect only if it explains enough.
 
   pooled     all variants spread alike: one error variance, from all of them. The rule.
   separate   variances differ by more than chance explains (`spread.differ`): each variant has its own (Welch), no seed effect
   blocked    pooled, and the seed explains so much (F test below `BLOCK`) that its degrees of freedom are well spent
 
-Leaving a seed effect out is safe: it makes intervals of differences wider, never narrower. Taking
-one in by mistake makes them too narrow, which is why `BLOCK` is strict.
+Without a seed effect intervals of differences are wider, never narrower, which is safe. A seed
+effect by mistake makes them too narrow, so `BLOCK` is strict.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def fit(values: Values, scale: Scale) -> Fit:
 
 
 def _blocked(found: Fit, y: Any, units: Any, squares: Any, counted: bool) -> Fit | None:
-    """The model with the seeds as a block; None if they do not earn it, or where values do not
-    tie variants and seeds together.
+    """The model with the seeds as a block; None if the seeds explain too little, or if the values
+    do not connect variants and seeds.
     """
     import numpy as np
     from scipy import special

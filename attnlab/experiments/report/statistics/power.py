@@ -1,9 +1,9 @@
-"""What a number of seeds can find, and how many seeds a difference needs, by the noncentral t
-distribution.
+"""Statistical power: the difference that a number of seeds can find, and the seeds that a
+difference needs, by the noncentral t distribution.
 
 The test is the two-sided comparison of a variant with the baseline, one of several (Dunnett, by
-equal numbers of runs). All is for spreads as they were seen: few seeds know their own spread badly,
-so take both figures as orders of size.
+equal numbers of runs). Both use the observed standard deviation; with few seeds it is a poor
+estimate, so take both figures as orders of magnitude.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What is known of a measure besides its values: its bounds, how many test examples a share counts,
-and what rounding means on it.
-"""
+"""The scale of a measure: its bounds, how many test examples it counts, and its rounding."""
 
 from __future__ import annotations
 
@@ -11,13 +9,13 @@ from collections.abc import Iterable
 Interval = tuple[float, float]
 
 _NEAR = 0.5  # of the way to a bound: a longer reach is cut there, where no examples are counted
-# of the measure's scale: what decimals, and sums of them, may differ by without meaning it
+# relative to the scale of the measure: differences up to this are rounding
 ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Where a measure lives.
+    """The scale of a measure.
 
     Attributes:
       low: the least value it can have; None if unbounded.
@@ -80,7 +78,7 @@ class Scale:
             return mean - reach, mean + reach
         if self.count is None and reach > _NEAR * min(
             mean - self.low, self.high - mean
-        ):  # so near a bound a logit knows nothing
+        ):  # so near a bound the logit is not usable
             return max(self.low, mean - reach), min(self.high, mean + reach)
         share, plain = self.share(mean, runs), (mean - self.low) / self.width
         if not 0 < share < 1:

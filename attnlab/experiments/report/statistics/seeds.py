@@ -1,6 +1,4 @@
-"""Seeds that lie apart: a run that failed without saying so, or training that ends in one of two
-places.
-"""
+"""Seeds that lie apart: training that failed unnoticed, or that ends in one of two optima."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ def spread(values: Sequence[float]) -> float:
 
 
 def typical(deviations: Sequence[float]) -> float:
-    """The `spread` that two thirds of the other variants do not exceed, which failed seeds in some
-    of them hardly move; 0 without any.
+    """The `spread` that two thirds of the other variants do not exceed; failed seeds in some of
+    them hardly change it; 0 without any.
     """
     return sorted(deviations)[2 * (len(deviations) - 1) // 3] if deviations else 0.0
 

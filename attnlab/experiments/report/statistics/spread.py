@@ -1,4 +1,4 @@
-"""Whether variants spread alike, and intervals by resampling.
+"""Whether variants have equal variances, and intervals by resampling.
 
 Sources: Smyth (2004), "Linear models and empirical Bayes methods", for the estimate of how far
 variances differ beyond what their few degrees of freedom explain; Efron (1987) for BCa intervals;
@@ -21,7 +21,7 @@ WORTH = 2.0
 # degrees of freedom from which a variance counts: three values, also where a block has taken some
 # of their two
 LEAST = 1.25
-_FAINT = 1e-4  # of the mean variance: the least that a logarithm is taken of
+_FAINT = 1e-4  # of the mean variance: smallest argument of the logarithm
 
 
 def differ(variances: Any, freedoms: Any) -> bool:

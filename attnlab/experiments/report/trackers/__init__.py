@@ -1,8 +1,7 @@
-"""A sweep's records as runs of other people's trackers, on this disk and without a network. The way
-in.
+"""The records of a sweep as runs of other trackers, on disk and without a network.
 
-Every trial that has begun is a run. Its id follows from the sweep and the trial, so that an export
-that is repeated adds what is new, writes anew what has changed since, and leaves the rest alone.
+Every trial that has begun is a run. Its id depends only on the sweep and the trial, so a repeated
+export adds new runs, rewrites changed ones, and leaves the rest alone.
 """
 
 from __future__ import annotations

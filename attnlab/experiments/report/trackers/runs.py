@@ -1,4 +1,4 @@
-"""A trial as every tracker wants it: an id, settings, curves by step, final numbers."""
+"""A trial in the form for trackers: an id, settings, curves by step, final numbers."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Tracked:
 
     @property
     def digest(self) -> str:
-        """Tells whether a run that was exported before would be another now."""
+        """A digest that changes if the run changes, to compare with an earlier export."""
         return _hash(dataclasses.asdict(self), 32)
 
 
 class Tracker(Protocol):
-    """What writes runs for one tracker.
+    """Writes runs for one tracker.
 
     Attributes:
       hint: a line on how to look at them.
