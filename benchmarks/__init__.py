@@ -5,6 +5,7 @@ throughput       target tokens a second in training, alone or in alternation wit
 decoding         seconds of beam search over a test split, the same way
 startup          command to first training step with an empty and a filled compile cache, and peak memory
 step_profile     where the time of a training step goes, and its share of what the processor's matmul reaches
+two_checkouts    training steps, decoding and kernels of an earlier and a later checkout, in turns
 sweeps           12 trials in two one-core slots against one after another, and the queue's overhead per trial
 stacking         trials as one program against one after another
 statistics       coverage, error rate and power of the report's intervals and tests, on simulated experiments

@@ -1,13 +1,14 @@
 """Does a change of structure change what is computed? The losses of the first 20 steps, the scores
 after 50 and the number of parameters of every small config and of the quickstart's variants.
 
-    python -m tests.training.first_losses --record losses.json
     python -m tests.training.first_losses --against tests/training/first_losses.json --only lstm
+    python -m tests.training.first_losses --checkout EARLIER --record losses.json
 
 Every config is trained in a process of its own, with few examples, as its file says but for the
-sizes of data and batches. `first_losses.json` was recorded at a1b13e1, before the redesign of views,
-mixers, layers, configs and tasks. A parameter's first value depends on its name: where
-`renames.txt` (old path, new path) names a part of a system, its losses are others since 556cdde.
+sizes of data and batches. Of an earlier checkout the second command draws first values and dropout
+under today's names (`renamed.py`): flax derives them from names, and 556cdde gave parts new ones.
+`first_losses.json` was recorded so at a1b13e1, before the redesign of views, mixers, layers,
+configs and tasks.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def trained(config: str, settings: list[str]) -> dict[str, Any]:
+def trained(config: str, settings: list[str], checkout: Path) -> dict[str, Any]:
     """What a run of the config found: its first losses, and the numbers of its results."""
+    earlier = [] if checkout == ROOT else [str(Path(__file__).with_name("renamed.py"))]
     with tempfile.TemporaryDirectory() as folder:
         words = ["train", f"--config={config}", f"--workdir={folder}/run"]
         words += [f"--config.{one}" for one in [*SHARED, *settings]]
-        command = [sys.executable, "launch.py", *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        command = [sys.executable, *earlier, "launch.py", *words]
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
         if done.returncode:
             return {"error": done.stderr.strip().splitlines()[-1:]}
         lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
@@ -99,13 +101,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="FILE", help="where to write what is found")
     parser.add_argument("--against", metavar="FILE", help="an earlier record")
+    parser.add_argument("--checkout", metavar="FOLDER", type=Path, default=ROOT, help="another one")
     parser.add_argument("--only", default="", help="a regular expression for names")
     chosen = parser.parse_args()
     before = json.loads(Path(chosen.against).read_text()) if chosen.against else {}
     found = {}
     for name, config, settings in cases():
         if re.search(chosen.only, name):
-            found[name] = trained(config, settings)
+            found[name] = trained(config, settings, chosen.checkout.resolve())
             said = compared(before[name], found[name]) if name in before else "recorded"
             print(f"{name:36s} {said}", flush=True)
     if chosen.record:
