@@ -1,8 +1,8 @@
 """From a plan to its records: processes, slots, locks, the choice on validation and the one look at
 the test split.
 
-The way into this room; imports no jax. `conduct` runs a whole sweep; what `status`, a dry run and
-the report ask of its folder stands beside it.
+Imports no jax. `conduct` runs a whole sweep; the other functions serve `status`, dry runs and the
+report.
 """
 
 from attnlab.experiments.run import slurm

@@ -1,6 +1,4 @@
-"""What a person sees of a sweep while it runs: a table that stays in place on a terminal, plain
-lines elsewhere.
-"""
+"""The display of a running sweep: a table that stays in place on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ if TYPE_CHECKING:
     import rich.console
     import rich.live
 
-_REFRESH = 1.0  # seconds between two looks at the folders of running trials
-_SEEDS = 6  # more than so many are counted, not listed
+_REFRESH = 1.0  # seconds between two reads of the folders of running trials
+_SEEDS = 6  # more trials than this are counted, not listed
 
 
 class Board:
-    """The trials of a sweep as its launcher sees them; a context manager.
+    """The display of the trials of a sweep, for the launcher; a context manager.
 
     Args:
       plan: of the sweep.
@@ -48,7 +46,7 @@ class Board:
 
     @property
     def plan(self) -> Plan:
-        """What is shown; set it anew when it has grown."""
+        """The plan that is shown; set it again when it has grown."""
         return self._plan
 
     @plan.setter
@@ -81,7 +79,7 @@ class Board:
             self.note(f"slot {slot.number}: {job.name} starts")
 
     def ended(self, job: Job) -> None:
-        """A job has come to its end."""
+        """A job has ended."""
         self._look(job.trials)
         if self._live is not None:
             self._show()
@@ -101,7 +99,7 @@ class Board:
             print(text, file=self._stream, flush=True)
 
     def tick(self) -> None:
-        """Look again, at most once a second."""
+        """Update the display, at most once a second."""
         if self._live is not None and time.monotonic() - self._looked >= _REFRESH:
             self._look(one.trial for one in list(self._seen.values()) if not one.settled)
             self._show()
@@ -123,8 +121,8 @@ class Board:
 
 
 def shown(plan: Plan, directory: Path) -> list[Seen]:
-    """The states of the trials that have begun or are still to run; those that a frozen choice has
-    left behind are not.
+    """The states of the trials that have begun or are still to run, without those that a frozen
+    choice excludes.
     """
     due = {one.name for one in wanted(plan, Choice.read(directory))}
     return [
@@ -184,8 +182,8 @@ def summary(seen: Iterable[Seen], slots: int = 0) -> str:
 
 
 def remaining(seen: Sequence[Seen], slots: int) -> float | None:
-    """Seconds that are left, by what trials have taken so far; None while nothing is known, or
-    nobody is at work.
+    """Estimate of the remaining seconds, from the times of trials so far; None if nothing is known
+    or nothing runs.
 
     Args:
       seen: all trials.

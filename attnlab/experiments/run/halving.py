@@ -1,11 +1,11 @@
-"""Successive halving by rounds (Jamieson & Talwalkar 2016): which trials of a search go on, and up
-to which step.
+"""Successive halving by rounds (Jamieson & Talwalkar 2016): which trials of a search continue, and
+up to which step.
 
-All trials of a round train up to a *rung*, an evaluation that all of them make; there they wait for
-each other, and the best third goes on to the next rung, three times as far (the rungs of Li et al.
-2017). The rungs lie as late as they can: the last third of a round, or what `Search.finish` asks
-for, trains from the last rung to the end. Nothing here depends on when a trial ran or who ran it,
-only on what was recorded: the same records give the same answer, whenever one asks.
+All trials of a round train up to a *rung*, an evaluation that all of them have; there they wait for
+each other. The best third continues to the next rung, three times as far (the rungs of Li et al.
+2017). The rungs are as late as possible: the last third of a round, or at least `Search.finish`
+trials, trains from the last rung to the end. Everything here depends only on the records, not on
+when or where a trial ran.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FACTOR = 3
 
 @dataclasses.dataclass(frozen=True)
 class Course:
-    """A trial of a round, as far as it has come.
+    """A trial of a round and its progress.
 
     Attributes:
       name: of its candidate.
@@ -44,7 +44,7 @@ class Course:
 
 @dataclasses.dataclass(frozen=True)
 class Ruling:
-    """What is to become of the trials of a round; of none that has settled.
+    """The decisions on the trials of a round that have not settled.
 
     Attributes:
       until: name to the step at which it waits for the others, None for its end.
@@ -74,12 +74,12 @@ def rungs(trials: int, least: int, finish: int) -> int:
 
 
 def ruling(courses: Sequence[Course], finish: int) -> Ruling:
-    """What is to become of a round, in the order in which its trials were drawn: of equals the
-    first goes on.
+    """The decisions on a round, whose trials are in the order in which they were drawn: of equal
+    trials the first continues.
 
     Args:
-      courses: of the round; one that has failed or diverged makes room for nobody.
-      finish: how many go on at every rung at least.
+      courses: of the round; a failed or diverged trial frees no place for another.
+      finish: the least number of trials that continue at every rung.
     """
     count = rungs(len(courses), min((len(one.steps) for one in courses), default=0), finish)
     going, pruned = list(courses), dict[str, str]()

@@ -18,7 +18,7 @@ from attnlab.experiments.run.selection import Choice, wanted
 from attnlab.experiments.run.state import is_left
 from attnlab.training.hyperparameters import signature
 
-MOST = 64  # trials in one program, unless told otherwise
+MOST = 64  # trials in one program, by default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Job:
         )
 
     def left(self, directory: Path) -> list[Trial]:
-        """The trials that it has still to bring to an end, or as far as their search lets them
-        go for now.
+        """The trials that it still has to train, to the end or up to the step at which their search
+        waits.
         """
         if self.kind == "train":
             return [one for one in self.trials if is_left(one, directory)]
@@ -58,7 +58,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The part of a sweep that is to run now. It says nothing of what is chosen.
+    """The part of a sweep that is to run now. It does not affect the choice.
 
     Attributes:
       only: patterns (`fnmatch`) of names of variants, candidates or trials, of which one must fit;
@@ -112,13 +112,13 @@ class Executor(Protocol):
     """Runs jobs somewhere."""
 
     def run(self, jobs: Sequence[Job]) -> list[str]:
-        """Run all jobs to their end, or until told to stop; returns a line for each that failed and
-        left no record of it.
+        """Run all jobs to their end, or until told to stop; returns a line for each job that failed
+        without a record.
         """
 
 
 def training(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
-    """The trials of which something is left to train, one job each, in running order."""
+    """The trials that are not fully trained, one job each, in running order."""
     jobs = [Job("train", (one,)) for one in wanted(plan, choice)]
     return [job for job in jobs if job.left(directory)]
 

@@ -27,11 +27,11 @@ class Launcher:
     Attributes:
       directory: the sweep's folder.
       executor: where jobs run.
-      board: who is told.
+      board: the display.
       stop: the signals that came.
       arrange: how trials to run are put together into jobs.
       part: of the trials that are to run.
-      accept_failed: choose though trials that could be chosen have failed.
+      accept_failed: make the choice although candidates have failed trials.
     """
 
     directory: Path
@@ -43,8 +43,8 @@ class Launcher:
     accept_failed: bool = False
 
     def train(self) -> list[str]:
-        """Run all trials until they have settled, a search's until it is over; a line for each job
-        that could not be run.
+        """Run all trials until they have settled, and a search until it is over; a line for each
+        job that could not run.
         """
         plan = read(self.directory)
         if plan.search is None:
@@ -58,15 +58,15 @@ class Launcher:
             lines = self.executor.run(self.arrange(jobs))
             searching = searching and (
                 bool(jobs) or not self._left_out()
-            )  # with nothing of its part to run, the round waits for others
+            )  # nothing of this part is left to run; the round waits for other processes
         return lines
 
     def finish(self) -> list[str]:
         """Freeze the choice, then evaluate the chosen trials on the test split; a line for each
         evaluation that failed.
 
-        While a trial that could be chosen has failed, nothing is frozen or read, and the one line
-        says so, unless that is accepted. Nothing is frozen either while trials are left out.
+        If a candidate has a failed trial, nothing is frozen or read, and the line says so, unless
+        that is accepted. Nothing is frozen while trials are left out either.
 
         Raises:
           UserError: a trial has not settled.
@@ -104,7 +104,7 @@ class Launcher:
 
 
 def _refusal(failed: Sequence[Seen]) -> str:
-    """Why nothing is chosen, and both ways on."""
+    """Why nothing is chosen, and the two ways to continue."""
     first, several = failed[0], len(failed) > 1
     return (
         f"nothing is chosen and the test split stays closed, because {len(failed)}"
@@ -131,7 +131,7 @@ def read(directory: Path) -> Plan:
 
 
 def retry_failed(directory: Path, part: Part = WHOLE) -> int:
-    """Open the failed trials of a part again that may still matter; how many there are."""
+    """Open the failed trials of a part again if they can still matter; returns how many."""
     failed = [one for one in course(directory) if one.state == "failed" and part.takes(one.trial)]
     for one in failed:
         attempts.reopen(one.trial.workdir(directory))
@@ -139,10 +139,10 @@ def retry_failed(directory: Path, part: Part = WHOLE) -> int:
 
 
 def stop_trial(directory: Path, name: str, reason: str) -> Seen:
-    """Stop a trial for good, whether it runs or has not begun; what it was, before.
+    """Stop a trial for good, whether it runs or has not begun; returns its state before.
 
-    Only the reason is written down. The process that runs the trial, on any machine, sees it and
-    asks the process to leave; nobody begins it.
+    Only the reason is written. The queue that runs the trial, on any machine, reads it and asks the
+    process to leave; no queue begins the trial.
 
     Raises:
       UserError: no such trial, or it has settled.

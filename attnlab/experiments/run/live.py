@@ -1,12 +1,11 @@
-"""The process of a job as its launcher holds it: begun in a slot, asked to leave, killed where it
-does not, ended.
+"""The process of a job, seen from its launcher: start in a slot, request to leave, kill if it does
+not, end.
 
-Processes are forked from a server (`multiprocessing`'s) that has imported jax once and started
-nothing, so that a trial begins without the seconds that imports take. A process lives no longer
-than its launcher, and belongs to a process group of its own, so that Ctrl-C on a terminal reaches
-the launcher alone, which passes it on. A server that was killed is started again by the next job;
-what it had forked goes on, is still held by its number, and keeps its slot. Nothing here imports
-jax.
+Processes are forked from a server of `multiprocessing` that has imported jax but started no
+backend, which saves the seconds of the imports. A process ends with its launcher. It has its own
+process group, so Ctrl-C on a terminal reaches only the launcher, which passes it on. If the server
+is killed, the next job starts it again; its processes continue, are tracked by their number, and
+keep their slots. Nothing here imports jax.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ GRACE = 60.0
 """Seconds that a process asked to leave has for it. It leaves after the step, the evaluation or the
 compiling that it is in; one that needs longer is killed, and goes on from its last checkpoint.
 """
-ORPHANED = 255  # the exit code that multiprocessing makes up where the server is gone
+ORPHANED = 255  # the exit code that multiprocessing returns if the server is gone
 PRELOAD = (
     "attnlab.experiments.run.process",
     "attnlab.training.loop",
@@ -49,7 +48,7 @@ whose processes would be lost with it.
 _STARTS, _BETWEEN = (
     5,
     0.2,
-)  # tries at a process whose server dies in the moment it is asked, and the seconds between
+)  # attempts to start a process if the server dies at that moment, and the seconds between
 
 Perform = Callable[[Path, Job, Slot], int]
 
@@ -62,7 +61,7 @@ class Live:
       directory: the sweep's folder.
       job: whose it is.
       slot: where it runs.
-      grace: seconds that it has to leave in.
+      grace: seconds that it has to leave.
 
     Attributes:
       job: whose it is.
@@ -70,7 +69,7 @@ class Live:
       open: the trials that were left to do when it began.
       alone: whether nothing else runs beside it.
       before: seconds that earlier processes have worked on it.
-      why: why it was stopped and counts as failed; "" where it does not.
+      why: why it was stopped and counts as failed; "" if it does not.
       asked: whether it was asked to leave.
     """
 
@@ -87,19 +86,19 @@ class Live:
 
     @property
     def seconds(self) -> float:
-        """That have been worked on it, by a clock that nobody sets."""
+        """Seconds of work on it, by a monotonic clock."""
         return self.before + time.monotonic() - self._began
 
     @property
     def signs(self) -> list[Any]:
-        """What becomes readable when it ends."""
+        """Objects that become readable when it ends."""
         if self._process.exitcode is None:
             return [self._process.sentinel]
         return [] if self._handle is None else [self._handle]
 
     def exit_code(self) -> int | None:
-        """Its exit code, -n after signal n; None while it lives. That of one whose server is gone
-        is not known: `ORPHANED`.
+        """Its exit code, -n after signal n; None while it lives; `ORPHANED`, not known, if its
+        server is gone.
         """
         code: int | None = self._process.exitcode
         if self._code is None and code is not None and not (code == ORPHANED and self._breathes()):
@@ -109,8 +108,8 @@ class Live:
         return self._code
 
     def out_of_memory(self, code: int) -> bool:
-        """Whether the kernel may have killed it for lack of memory: by its own count of such kills,
-        or where that cannot be read.
+        """Whether the kernel may have killed it for lack of memory: its count of such kills grew or
+        cannot be read.
         """
         after = memory.kills()
         return (
@@ -141,7 +140,7 @@ class Live:
             os.kill(self._process.pid, number)
 
     def _breathes(self) -> bool:
-        """Whether the process itself lives, whatever has become of its server."""
+        """Whether the process itself lives, even if its server is gone."""
         if self._handle is not None:
             return not wait([self._handle], 0)
         try:
@@ -152,7 +151,7 @@ class Live:
 
 
 def died(code: int) -> str:
-    """What is said of a process that ended with this code and left no word of its own."""
+    """The message for a process that ended with this code and without a record."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return (
@@ -173,12 +172,12 @@ def _handle(pid: int) -> int | None:
 
 
 def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -> Any:
-    """A job's process, forked by the server, which is started first if need be and is made to find
-    this very package.
+    """The process of a job, forked by the server; the server is started if necessary, and imports
+    this package.
     """
     root, before = str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = root if before is None else f"{root}{os.pathsep}{before}"
-    resource_tracker.ensure_running()  # started with the server it would unblock SIGTERM again
+    resource_tracker.ensure_running()  # if started with the server, it would unblock SIGTERM again
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, SHELTERED)  # inherited by the server
     try:
         context = multiprocessing.get_context("forkserver")
@@ -193,7 +192,7 @@ def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float)
             except (
                 OSError,
                 EOFError,
-            ):  # the server was killed a moment ago; what it may have forked holds the trial's lock
+            ):  # the server was just killed; a process that it forked may hold the lock of the trial
                 if not left:
                     raise
                 time.sleep(_BETWEEN)
@@ -204,7 +203,7 @@ def _started(work: Perform, directory: Path, job: Job, slot: Slot, grace: float)
 
 
 def _begin(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -> None:
-    """The life of a job's process."""
+    """The main function of the process of a job."""
     os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     threading.Thread(target=_end_with_parent, args=(grace,), daemon=True).start()
@@ -213,10 +212,8 @@ def _begin(work: Perform, directory: Path, job: Job, slot: Slot, grace: float) -
 
 
 def _end_with_parent(grace: float) -> None:
-    """When the launcher is gone, however it went, ask this process to save and leave, and end it
-    where it does not.
-
-    The next launcher waits for its lock meanwhile.
+    """When the launcher is gone, ask this process to save and leave, and end it if it does not. The
+    next launcher waits for its lock.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:

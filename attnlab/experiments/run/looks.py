@@ -1,9 +1,9 @@
-"""`looks.jsonl` in a sweep's folder: every choice that was frozen and every reading of the test
-split, with plan and code of its time.
+"""`looks.jsonl` in a sweep's folder: every frozen choice and every reading of the test split, with
+the plan and code at that time.
 
-A choice is written down before it is frozen, a reading before the split is opened, so that a
-process killed in between has looked. Records are only ever added; the report tells from them what
-was added after somebody had seen test scores.
+A choice is recorded before it is frozen, a reading before the split is opened, so that a killed
+process counts as a look. Records are only appended. From them the report tells what was added after
+test scores were known.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LONGEST = 160  # characters of an error in a record; those of compilers go on for pages
+LONGEST = 160  # characters of an error in a record; errors of compilers have pages
 _NOISE = (
     "For simplicity, JAX has removed",
     "The stack trace below excludes",
@@ -18,7 +18,7 @@ _NOISE = (
 _LETTERS: dict[str, Any] = {
     "encoding": "utf-8",
     "errors": "backslashreplace",
-}  # of the log, whatever the terminal takes
+}  # for the log, independent of the terminal
 
 
 def write_output_to(log: Path) -> None:
@@ -36,8 +36,8 @@ def write_output_to(log: Path) -> None:
 
 
 def shortened(text: str, workdir: Path) -> str:
-    """An error of a trial in one line: whole where it is short, else its line that says what went
-    wrong, and where all of it stands.
+    """An error of a trial in one line: the whole text if it is short, else its most important line
+    and where the rest is.
 
     That line is the first, or the last where a traceback is part of the text; what JAX says about
     tracebacks is left out.
@@ -64,7 +64,7 @@ def shortened(text: str, workdir: Path) -> str:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that says anything; "" without any."""
+    """The last line of a log that is not blank; "" without any."""
     try:
         with open(log, "rb") as file:
             file.seek(max(0, log.stat().st_size - 4096))

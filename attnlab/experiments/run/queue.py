@@ -2,8 +2,8 @@
 here imports jax.
 
 A job whose process dies is tried again, twice. One that may have been killed for lack of memory
-waits until all else has ended, and is tried once with no other beside it. A process that is asked
-to leave and does not is killed after a time of grace.
+waits until all others have ended, and is tried once alone. A process that does not leave when asked
+is killed after a grace period.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from attnlab.records import attempts
 from attnlab.records.provenance import Changed
 from attnlab.records.stream import Held, RunLock, holder, is_held
 
-FURTHER = 2  # attempts at a job whose process died without a word
-TICK = 0.5  # seconds between two looks at signals and at the board
-LOOK = 1.0  # seconds between two looks at what is written about running trials
-HELD_FOR = 2.0  # seconds until a job that another process holds is tried again
+FURTHER = 2  # attempts at a job whose process died without a record
+TICK = 0.5  # seconds between two checks of signals and updates of the board
+LOOK = 1.0  # seconds between two reads of requests about running trials
+HELD_FOR = 2.0  # seconds until a job that another process works on is tried again
 
 
 class Board(Protocol):
-    """Who is told what happens."""
+    """Receives the events of a sweep."""
 
     def started(self, job: Job, slot: Slot) -> None:
         """A process has begun."""
 
     def ended(self, job: Job) -> None:
-        """A job has come to its end; the records of its trials say how."""
+        """A job has ended; the records of its trials say how."""
 
     def note(self, text: str) -> None:
         """A line for a person."""
@@ -58,12 +58,12 @@ class Queue:
     Args:
       directory: the sweep's folder.
       slots: where to run.
-      board: who is told.
-      stop: entered; a remembered signal is passed on to all processes and ends the run.
+      board: receives the events.
+      stop: an entered `Stop`; a remembered signal is passed on to all processes and ends the run.
 
     Attributes:
-      patience: seconds to wait for jobs that only other processes hold.
-      work: done in the process of a job; a function that can be imported.
+      patience: seconds to wait for jobs that other processes work on.
+      work: the function for the process of a job; it must be importable.
       grace: seconds in which a process that is asked to leave must do so; then it is killed.
       limit: seconds that a trial may take, all its attempts together (trials in one program: as
         many times that; so too the seeds of an evaluation); None for any. One that takes longer is
@@ -91,11 +91,11 @@ class Queue:
         """Run all jobs to their end, or until a signal.
 
         Returns:
-          A line for each job that failed and left no record of it.
+          A line for each job that failed without a record.
 
         Raises:
-          Changed: a process has seen that code or data is not what the sweep was planned with;
-            nothing was begun after that.
+          Changed: code or data has changed since the sweep was planned; no job was begun after
+            that.
         """
         self._waiting, self._failures, worked = deque(jobs), [], time.monotonic()
         try:
@@ -117,8 +117,8 @@ class Queue:
         return self._failures
 
     def _fill(self) -> None:
-        """Start waiting jobs while there is a free slot; at the end, one by one, those that need
-        all the memory there is.
+        """Start waiting jobs while a slot is free; at the end, one by one, those that need all the
+        memory.
         """
         while (
             self._free and self._stop.signal is None and not any(live.alone for live in self._live)
@@ -128,7 +128,7 @@ class Queue:
             alone = not self._waiting
             job = (self._waiting or self._alone).popleft()
             left = job.left(self._directory)
-            if not left:  # another process has seen to it
+            if not left:  # another process has done it
                 self._board.ended(job)
             elif any(is_held(trial.workdir(self._directory)) for trial in left):
                 self._hold(job, alone)
@@ -146,8 +146,8 @@ class Queue:
                 self._board.started(job, slot)
 
     def _hold(self, job: Job, alone: bool = False) -> None:
-        """Come back to a job that another process is at: one that outlives its launcher for a
-        moment, or another worker's.
+        """Try a job again later if another process works on it: one that outlives its launcher for
+        a moment, or another worker.
         """
         if job.name not in self._told:
             held = [one for one in job.trials if is_held(one.workdir(self._directory))]
@@ -157,7 +157,7 @@ class Queue:
         self._held.append((time.monotonic() + HELD_FOR, job, alone))
 
     def _try_again(self) -> None:
-        """Jobs that were held for a while are at the head of the line again."""
+        """Put held jobs back at the head of the queue."""
         now = time.monotonic()
         due = [(job, alone) for when, job, alone in self._held if when <= now]
         self._held = [one for one in self._held if one[0] > now]
@@ -187,7 +187,7 @@ class Queue:
         self._board.tick()
 
     def _look(self) -> None:
-        """Stop the trials that somebody asks to be stopped, or that take too long."""
+        """Stop the trials that a user wants to stop, or that take too long."""
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
@@ -204,7 +204,7 @@ class Queue:
                 live.ask()
 
     def _ended(self, live: Live, code: int) -> None:
-        """What becomes of a job whose process has ended."""
+        """Handle a job whose process has ended."""
         job = live.job
         left = job.left(self._directory)
         if not left:
@@ -232,7 +232,7 @@ class Queue:
             self._part(job)
         elif live.asked or (
             job.kind == "train" and code in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
-        ):  # a wish, not a death
+        ):  # requested, not a crash
             self._board.note(
                 f"{job.name}: was asked to leave and has {'left' if code < 0 else 'saved'}; going"
                 " on with it"
@@ -248,16 +248,14 @@ class Queue:
             self._fail(job, f"its process {died(code)}, {FURTHER + 1} times")
 
     def _part(self, job: Job) -> None:
-        """Go on with the trials of a program of several one at a time."""
+        """Continue the trials of a program of several one at a time."""
         self._board.note(f"{job.name}: could not be trained together; going on with one at a time")
         self._waiting.extendleft(
             Job("train", (one,)) for one in reversed(job.left(self._directory))
         )
 
     def _spare(self, live: Live, how: str) -> None:
-        """What becomes of a job that may have been killed for lack of memory: it is tried once
-        more, with no other beside it.
-        """
+        """Handle a job that may have been killed for lack of memory: try it once more, alone."""
         if live.job.kind == "train" and len(live.job.trials) > 1:
             self._part(live.job)  # each alone takes less
         elif live.alone:
@@ -274,7 +272,7 @@ class Queue:
             self._alone.append(live.job)
 
     def _fail(self, job: Job, why: str) -> None:
-        """Give a job up: with a record in each of its trials, or a line for the launcher."""
+        """Give a job up, with a record in each of its trials, or a line for the launcher."""
         first = (job.left(self._directory) or job.trials)[0]
         word = shortened(
             last_line(first.workdir(self._directory) / "log.txt"), first.workdir(self._directory)
@@ -286,12 +284,12 @@ class Queue:
             try:
                 with RunLock(trial.workdir(self._directory)):
                     attempts.give_up(trial.workdir(self._directory), message)
-            except Held:  # somebody else is at it, and will say
+            except Held:  # another process works on it, and will report
                 continue
             except (
                 UserError,
                 OSError,
-            ) as error:  # a full disk, say: without a record it would be begun again and again
+            ) as error:  # a full disk, for example: without a record it would be begun again and again
                 self._failures.append(f"{job.name}: {message}; {error}")
         self._board.ended(job)
 

@@ -1,8 +1,7 @@
 """The one evaluation of a chosen candidate on the test split, all its seeds in one process: they
 share the compiled programs.
 
-Needs the frozen choice. Seeds that have their results are left alone, but for pictures that a kill
-has kept from being drawn.
+Needs the frozen choice. Seeds with results are not evaluated again; missing pictures are drawn.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ def has_results(trial: Trial, directory: Path) -> bool:
 
 
 def drawn(workdir: Path) -> bool:
-    """Whether pictures have been drawn or have failed: a process killed between scores and pictures
-    leaves neither file.
-    """
+    """Whether pictures were drawn or failed; if a process was killed before, neither file exists."""
     return (workdir / "curves.png").exists() or (workdir / "pictures_failed.txt").exists()
 
 
@@ -63,9 +60,9 @@ def run(directory: Path, candidate: str) -> int:
     """Evaluate all trials of a chosen candidate that are due.
 
     Raises:
-      UserError: no plan; the choice is not frozen, or it is another candidate.
-      Changed: code, vocabulary or test split is not what the trials, or those scored before, were
-        made with.
+      UserError: no plan, the choice is not frozen, or another candidate was chosen.
+      Changed: code, vocabulary or test split has changed since the trials were trained, or others
+        were scored.
     """
     plan, choice = Plan.read(directory), Choice.read(directory)
     if plan is None or choice is None:
@@ -128,7 +125,7 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
                     draw_all(task, best_params(config, task, workdir)[0], workdir)
                 else:
                     report(config, task, workdir, code)
-            if not drawn(workdir):  # not even a word on why: the disk is full
+            if not drawn(workdir):  # the disk is full: not even the reason can be written
                 codes.append(1)
         except Held:
             codes.append(HELD)
@@ -141,8 +138,8 @@ def _evaluate(trials: Sequence[Trial], directory: Path) -> int:
 
 
 def _check(trial: Trial, directory: Path, found: Mapping[str, str]) -> None:
-    """Vocabulary and test split must be those of the trial and of the others; what is looked at is
-    then kept with this one too.
+    """Check that vocabulary and test split are those of the trial and of the others, then record
+    the split for this trial too.
     """
     workdir = trial.workdir(directory)
     manifest = Manifest.read(workdir)

@@ -1,8 +1,8 @@
 """The course of a search: rounds of trials for every variant, cut by `halving` where it prunes,
 then the best setting for all seeds.
 
-All that it knows is on disk, in the studies and in the trials' records, so `advance` may be called
-by any process, at any time, as often as one likes.
+Its whole state is on disk, in the studies and in the records of trials, so any process may call
+`advance` at any time and repeatedly.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from attnlab.records import attempts
 
 
 def advance(directory: Path) -> bool:
-    """Tell what has settled, ask for the next trials and plan them; at the end promote the best
-    candidate of every variant.
+    """Tell the studies which trials have settled, ask for the next ones and plan them; at the end
+    promote the best candidate of every variant.
 
-    With a pruner it also says how far each trial may go for now, and stops those for good that are
-    not among the best of their round.
+    With a pruner it also sets the step at which each trial waits, and stops the trials that are not
+    among the best of their round.
 
     Returns:
-      True while trials of the search are to be trained, with the first seed, after which it is to
-      be called again; False once the search is over.
+      True while trials of the search are to be trained with the first seed (call it again after
+      that); False when the search is over.
 
     Raises:
       UserError: no optuna, a setting in the space that does not fit the config.
@@ -95,7 +95,7 @@ def _halve(plan: Plan, directory: Path, variant: str, study: Study, search: Sear
 
 
 def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan:
-    """Say in the plan how far every trial may go before it waits; the plan as it then is."""
+    """Write to the plan the step at which every trial waits; returns the new plan."""
     with locked(directory):
         plan = _plan(directory)
         rulings = [
@@ -112,8 +112,8 @@ def _pace(directory: Path, studies: Mapping[str, Study], search: Search) -> Plan
 def _rulings(
     plan: Plan, directory: Path, variant: str, study: Study, search: Search
 ) -> Iterator[tuple[Candidate, halving.Ruling]]:
-    """The candidates of a variant that its study has asked for, each with what is to become of its
-    round; none without a pruner.
+    """The candidates of a variant that its study has drawn, each with the ruling on its round; none
+    without a pruner.
     """
     if search.pruner is None:
         return
@@ -128,7 +128,7 @@ def _rulings(
 
 
 def _course(plan: Plan, directory: Path, candidate: Candidate) -> halving.Course:
-    """How far a candidate has come with the first seed."""
+    """The progress of a candidate with the first seed."""
     trial = Trial(candidate, plan.seeds[0])
     sign = 1.0 if plan.select["mode"] == "min" else -1.0
     scores = [sign * score for score in _scores(trial, directory, plan)]

@@ -1,9 +1,9 @@
-"""`choice.json`: which candidate stands for each variant, made on validation, then frozen.
+"""`choice.json`: which candidate represents each variant; made on validation, then frozen.
 
 Of the candidates of a variant the one with the best mean over seeds of the selection metric is
-chosen, the first of equals. One that lacks a seed (failed, diverged, a metric that is not finite)
-is chosen only where none is whole. A trial that failed, by a full disk perhaps, might have been the
-best: see `blocking`.
+chosen, the first of equals. A candidate that lacks a seed (failed, diverged, a metric that is not
+finite) is chosen only if no candidate is complete. A failed trial (a full disk, for example) might
+have been the best: see `blocking`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Scored(TypedDict):
 
 
 class Chosen(TypedDict):
-    """What stands for a variant.
+    """The choice for one variant.
 
     `whole` is False if a seed of the candidate failed; `scores` are those of all candidates, by id.
     Of `settings` candidates `trained` lost no trial; `accepted` are the trials that failed or were
@@ -53,7 +53,7 @@ class Chosen(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What was chosen, and on what grounds.
+    """What was chosen, and from which scores.
 
     Attributes:
       made: when it was frozen first, UTC, ISO 8601.
@@ -91,15 +91,15 @@ class Choice:
         )
 
     def candidate(self, variant: str) -> str | None:
-        """The id of the candidate that stands for a variant; None if no trial of it came
-        through, or none is chosen yet.
+        """The id of the candidate chosen for a variant; None if no trial of the variant finished,
+        or nothing is chosen yet.
         """
         return self.chosen[variant]["candidate"] if variant in self.chosen else None
 
 
 def blocking(plan: Plan, directory: Path) -> list[Seen]:
-    """The failed trials of variants that have no candidate yet, but for those that an earlier
-    choice was made without.
+    """The failed trials of variants without a chosen candidate, except those that an earlier choice
+    accepted.
     """
     before = Choice.read(directory)
     known = (
@@ -120,12 +120,12 @@ def blocking(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def freeze(plan: Plan, directory: Path) -> Choice:
-    """Choose for every variant that has no candidate yet, from what the trials' `valid.json` say,
-    and write it down.
+    """Choose a candidate for every variant that has none, from the `valid.json` of its trials, and
+    write the choice.
 
-    What is frozen stays: a plan that has grown since adds variants, and new seeds do not reopen the
-    choice. Failed trials are left out, and named in it; whether that is wanted is for the caller to
-    know (`blocking`).
+    A frozen choice stays: a plan that has grown adds variants, and new seeds do not reopen it.
+      Failed trials are left out, and named in it; the caller decides whether that is accepted
+      (`blocking`).
 
     Raises:
       UserError: a variant has no candidate to choose from.
@@ -165,7 +165,7 @@ def freeze(plan: Plan, directory: Path) -> Choice:
 
 
 def choose(plan: Plan, variant: str, directory: Path) -> Chosen:
-    """What `Choice.chosen` holds for a variant."""
+    """The entry of `Choice.chosen` for a variant."""
     scores = {one.id: scored(plan, one, directory) for one in plan.of(variant)}
     found = {identity: one for identity, one in scores.items() if one["seeds"]}
     most = max((len(one["seeds"]) for one in found.values()), default=0)
@@ -231,7 +231,7 @@ def validation_score(trial: Trial, directory: Path, metric: str) -> float | None
 
 
 def wanted(plan: Plan, choice: Choice | None) -> list[Trial]:
-    """The trials to run, in order: all, but of a variant whose choice is frozen only those of the
+    """The trials to run, in order: all; of a variant whose choice is frozen only those of the
     chosen candidate.
     """
     chosen = (

@@ -1,9 +1,9 @@
-"""Slots: shares of this machine that trials run in, one at a time each; no two slots share a core
-or, where there are enough, a GPU.
+"""Slots: shares of this machine that trials run in, one at a time each; slots share no cores and no
+GPUs if there are enough.
 
 A slot binds its process before jax starts: to its cores (whose number is also that of XLA's
-threads) and, with GPUs, to one or several of them through CUDA_VISIBLE_DEVICES. On CPUs several
-devices a trial are made by XLA on the slot's cores. What there is is found without jax.
+threads) and, with GPUs, to one or several of them through CUDA_VISIBLE_DEVICES. On CPUs XLA makes
+several devices for a trial on the cores of the slot. Cores and GPUs are counted without jax.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Slot:
 
     @property
     def use(self) -> dict[str, Any]:
-        """What a process in it may use, for its records."""
+        """What a process in this slot may use, for its records."""
         return {"slot": self.number, "cores": list(self.cores), "devices": dict(self.environment)}
 
     def with_devices(self, count: int) -> Slot:
@@ -69,8 +69,8 @@ class Slot:
 
 
 def local_slots(wanted: int | None = None, devices: int | None = None) -> list[Slot]:
-    """The slots of this machine: one for every `devices` GPUs where jax can use them, else for as
-    many cores; or as many as wanted.
+    """The slots of this machine: one for every `devices` GPUs if jax can use them, else for as many
+    cores; or `wanted` slots.
 
     Args:
       wanted: how many; None for as many as there is room for.
@@ -143,7 +143,7 @@ def usable_gpus() -> list[str]:
 
 
 def _quota() -> int:
-    """How many cores a container may use at once, however many it sees."""
+    """How many cores a container may use at once; it may see more."""
     try:
         quota, period = _QUOTA.read_text().split()
         return max(1, math.ceil(int(quota) / int(period)))

@@ -1,12 +1,12 @@
-"""Trials on a SLURM cluster: an array of workers, each of which takes one trial after another until
-nothing is left.
+"""Trials on a SLURM cluster: an array of workers; each takes one trial after another until nothing
+is left.
 
 The launcher stays on the login node: it plans, submits workers through submitit, follows the
 records in the sweep's folder, chooses, and reports. Workers run the same queue as on one machine,
-with one slot each, and agree through the trials' own locks, so a shared file system with locks is
-all they need. A worker that is preempted or reaches its time limit lets its trial save; SLURM
-queues the job again, and some worker goes on with the trial. Neither a lost launcher nor a lost
-worker loses more than that.
+with one slot each, and coordinate through the locks of trials, so they only need a shared file
+system with locks. When a worker is preempted or reaches its time limit, its trial saves; SLURM
+queues the job again, and some worker continues the trial. A lost launcher or worker loses no more
+than that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORKERS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What is asked of SLURM.
+    """The resources requested from SLURM.
 
     Attributes:
       workers: jobs of the array; each runs one trial at a time.
@@ -75,7 +75,7 @@ class Request:
             )
 
     def settings(self) -> dict[str, Any]:
-        """As submitit names them."""
+        """The request as parameters of submitit."""
         settings: dict[str, Any] = {
             "timeout_min": self.minutes,
             "cpus_per_task": self.cores,
@@ -130,7 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """What the command line asks for.
+    """The request of a command line.
 
     Raises:
       UserError: a number out of range, or a setting without a value.
@@ -151,7 +151,7 @@ def request(arguments: argparse.Namespace) -> Request:
 
 
 def check() -> None:
-    """Complain before anything is planned.
+    """Check for submitit and SLURM before anything is planned.
 
     Raises:
       UserError: submitit is not installed, or there is no SLURM here.
@@ -168,9 +168,9 @@ class Cluster:
     """Runs jobs through workers on the cluster.
 
     Args:
-      directory: the sweep's folder, which all nodes must see under the same name.
-      request: what is asked for.
-      board: who is told.
+      directory: the sweep's folder, which must have the same path on all nodes.
+      request: the resources.
+      board: receives the events.
       stop: a remembered signal ends following; the workers go on.
       part: of the trials that the workers take.
       limit: seconds that a trial may take, see `Queue`.
@@ -199,14 +199,14 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """Of all jobs of this sweep: a launcher that comes later finds the workers of an earlier
-        one by it.
+        """The name of all jobs of this sweep, by which a later launcher finds the workers of an
+        earlier one.
         """
         return f"attnlab-{hashlib.sha256(str(self._directory).encode()).hexdigest()[:10]}"
 
     def run(self, jobs: Sequence[Job]) -> list[str]:
-        """Have all jobs run to their end; workers are submitted where fewer are at work than asked
-        for.
+        """Have all jobs run to their end; workers are submitted if fewer than requested are
+        running.
 
         Returns:
           A line if workers ended before the jobs did.

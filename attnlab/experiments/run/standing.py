@@ -1,5 +1,5 @@
-"""How the trials of a sweep stand on validation while it runs: the running ones, and the best of
-every variant so far.
+"""The validation scores of a sweep while it runs: of the running trials, and the best of every
+variant so far.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Rows = tuple[list[str], list[list[str | float | None]]]
 
 
 def running(plan: Plan, directory: Path, seen: Sequence[Seen], now: float) -> Rows:
-    """Columns and rows of the running trials: step, the selection metric as last measured, when
-    they were last heard of, who runs them.
+    """Columns and rows of the running trials: step, latest selection metric, time of the last
+    record, and who runs them.
     """
     metric = plan.select["metric"]
     rows: list[list[str | float | None]] = []
@@ -65,9 +65,7 @@ def best(plan: Plan, directory: Path, seen: Sequence[Seen]) -> Rows:
 
 
 def _scores(seen: Seen, directory: Path, metric: str) -> list[float]:
-    """What a trial has reached on validation: one score where it is done, else all that it has
-    measured.
-    """
+    """The validation scores of a trial: the final one if it is done, else all measured so far."""
     if seen.state == "done":
         score = validation_score(seen.trial, directory, metric)
         return [] if score is None else [score]

@@ -1,5 +1,5 @@
-"""How far the trials of a sweep are: derived from their folders alone, so that launcher, `status`
-and report say the same.
+"""The states of the trials of a sweep, derived only from their folders, so that launcher, `status`
+and report agree.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ STOPPED = "stopped by request"
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What a trial's folder says.
+    """The state of a trial, from its folder.
 
     Attributes:
       trial: whose.
       state: "running" only while a live process holds the trial's lock.
-      step: updates done, as last heard.
+      step: updates done, by the last record.
       message: the last line of the error, or why it diverged or stopped; "" otherwise.
       attempts: how many processes have begun to work on it.
       seconds: that its ended attempts took together.
       since: when the latest attempt began, seconds since 1970; None before the first.
-      heard: when it was last heard of, seconds since 1970; None before the first attempt.
-      gap: the longest time between two words of an attempt, seconds.
+      heard: time of its last record, seconds since 1970; None before the first attempt.
+      gap: the longest time between two records of an attempt, seconds.
       pace: seconds per step of the latest attempt; None before its first step.
     """
 
@@ -61,10 +61,8 @@ class Seen:
 
     @property
     def word(self) -> str:
-        """The state as people are told it: "pruned" is what a search has stopped for good,
-        "stopped" what a person has.
-
-        "waiting" is one that waits for the rest of its round.
+        """The state for display: "pruned" if a search has stopped it for good, "stopped" if a
+        person has, "waiting" if it waits for the rest of its round.
         """
         words = (
             {"pruned": "pruned", "waiting": "waiting", STOPPED: "stopped"}
@@ -76,28 +74,28 @@ class Seen:
         )
 
     def age(self, now: float) -> float | None:
-        """Seconds since it was last heard of; None if it never was."""
+        """Seconds since its last record; None without one."""
         return None if self.heard is None else max(0.0, now - self.heard)
 
     def stalled(self, now: float) -> bool:
-        """Whether it runs, and has not been heard of for so long that it may hang: see `SILENT`."""
+        """Whether it runs and may hang, since its last record is old: see `SILENT`."""
         limit = SILENT_AT_FIRST if self.pace is None else max(SILENT, GAPS * self.gap)
         return self.state == "running" and (self.age(now) or 0.0) > limit
 
     @property
     def lost(self) -> bool:
-        """Whether it has no outcome to choose by, through no fault of its settings."""
+        """Whether it has no outcome for a reason that is not its settings."""
         return self.word in ("failed", "stopped")
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be done for it."""
+        """Whether it needs no more work."""
         return self.word in (*SETTLED, "pruned", "stopped")
 
 
 def is_left(trial: Trial, directory: Path) -> bool:
-    """Whether there is something to train of it: it has not settled, and has not come as far as its
-    search lets it go for now.
+    """Whether it is not fully trained: it has not settled, and has not reached the step at which
+    its search waits.
     """
     until = trial.candidate.until
     if recorded(trial, directory).settled or until == 0:
@@ -124,7 +122,7 @@ def look(trial: Trial, directory: Path) -> Seen:
     """
     seen = recorded(trial, directory)
     if seen.settled:
-        return seen  # the process that holds it is ending, or evaluates it
+        return seen  # the process with the lock is ending, or evaluates it
     return (
         dataclasses.replace(seen, state="running", message="")
         if is_held(trial.workdir(directory))
@@ -138,7 +136,7 @@ def look_at_all(plan: Plan, directory: Path) -> list[Seen]:
 
 
 def recorded(trial: Trial, directory: Path) -> Seen:
-    """The state of a trial that no process works on, or only this one: what its last attempt left.
+    """The state of a trial that no other process works on, from its last attempt.
 
     A last attempt without an end has died, at whatever moment: "interrupted". One that ended "done"
     is so once its scores are there.
@@ -155,8 +153,8 @@ def recorded(trial: Trial, directory: Path) -> Seen:
 
 
 def _pulse(records: Sequence[Mapping[str, Any]]) -> tuple[float | None, float, float | None]:
-    """When a trial was last heard of, its longest silence within an attempt, and the pace of its
-    latest attempt.
+    """The time of the last record of a trial, the longest gap within an attempt, and the pace of
+    its latest attempt.
     """
     heard, gap, pace, start = None, 0.0, None, None
     for record in records:

@@ -1,9 +1,9 @@
 """The Optuna side of a search: one study per variant and meaning (`Plan.study`), in
 `DIR/search.journal`.
 
-What is asked is a function of the search's seed, the trial's number and the results told so far,
-and is written in one record. So a launcher that is killed finds every trial it has asked for,
-whole, and asks the same next one.
+A draw is a function of the seed of the search, the number of the trial and the results told so far,
+and is written as one record. So a launcher that was killed finds every trial that it has drawn, and
+draws the same next one.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Study:
 
     Args:
       directory: the sweep's folder.
-      search: how to look.
-      name: whose study it is; one name is always of the same search, see `Plan.study`.
+      search: the search.
+      name: the name of the study; a name always belongs to the same search, see `Plan.study`.
       mode: "min" or "max".
 
     Raises:
@@ -188,8 +188,8 @@ def _rounded(value: Any, values: Range) -> Any:
 
 
 def _sampler(search: Search, number: int) -> Any:
-    """A sampler for one draw. The seed leaves the variant out: what does not depend on results is
-    the same for all variants.
+    """A sampler for one draw. The seed does not depend on the variant, so draws that do not depend
+    on results are the same for all variants.
     """
     samplers = _optuna().samplers
     seed = int.from_bytes(hashlib.sha256(f"{search.seed}/{number}".encode()).digest()[:4])
@@ -204,7 +204,7 @@ def _sampler(search: Search, number: int) -> Any:
 
 
 def _storage(directory: Path) -> Any:
-    """`DIR/search.journal`, opened; what a power cut tore off its end is dropped first."""
+    """`DIR/search.journal`, opened; an incomplete last line is dropped first."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 

@@ -29,9 +29,9 @@ class How:
 
     Attributes:
       slots: of this machine; () on a cluster.
-      cluster: what is asked of SLURM; None for this machine.
-      stack: whether trials that differ in seed or numbers only train as one program: "on", "off" or
-        "auto", where trials have GPUs.
+      cluster: the resources on SLURM; None for this machine.
+      stack: whether trials that differ only in seed or numbers train as one program: "on", "off",
+        or "auto" (if trials have GPUs).
       retry_failed: run trials again that have failed.
       accept_failed: choose without trials that have failed.
       part: of the trials that are to run now.
@@ -51,10 +51,10 @@ class How:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How it went.
+    """How a sweep ended.
 
     Attributes:
-      signal: that stopped it; None if it came to its end.
+      signal: that stopped it; None if it finished.
       wrong: a line for each trial that failed or diverged, and for each job that could not be run.
     """
 

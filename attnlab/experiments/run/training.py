@@ -2,10 +2,10 @@
 `attnlab.training.stacked`).
 
 They train on "train" and "valid", and their validation scores are written down. The test split is
-never opened here. Every trial keeps its own lock, folder and records, as if it were alone; one that
-another process is at is left out. What the process prints goes to the log of the first trial; the
-others' logs name that one. An error that ends a program of several is not yet any one trial's: all
-that were in it are "interrupted", to be trained one at a time.
+never opened here. Every trial has its own lock, folder and records, as if it were alone; one that
+another process works on is left out. The output goes to the log of the first trial; the other logs
+name it. If an error ends a program of several trials, all of them are "interrupted", to be trained
+one at a time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HELD = os.EX_TEMPFAIL
 
 
 def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> int:
-    """Train trials of a plan, each from where it is.
+    """Train trials of a plan, each from its last checkpoint.
 
     Returns:
       0: all done, or waiting for the others of a search's round, now or before; 1: one failed or
@@ -52,7 +52,7 @@ def run(directory: Path, trials: Sequence[Trial], slot: Slot | None = None) -> i
 
     Raises:
       UserError: a folder cannot be used.
-      Changed: code or data is not what the sweep was planned with; the trials are as they were, or
+      Changed: code or data has changed since the sweep was planned; the trials are unchanged or
         interrupted.
     """
     began = time.perf_counter()
@@ -93,7 +93,11 @@ def _trained(trials: Sequence[Trial], directory: Path, slot: Slot | None, began:
         for attempt in attempts:
             failed(error, attempt, "interrupted")
         raise
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # a user's own module may leave
+    except (
+        Exception,
+        SystemExit,
+        KeyboardInterrupt,
+    ) as error:  # a module of the user may call sys.exit
         state: State = "failed" if len(trials) == 1 else "interrupted"
         return max(failed(error, attempt, state) for attempt in attempts)
     ends = zip(trials, attempts, prepared, outcomes, strict=True)
@@ -181,7 +185,7 @@ def prepare(trials: Sequence[Trial], directory: Path) -> list[Prepared]:
     wanted = [configs.prepare(configs.from_dict(trial.config)) for trial in trials]
     code = [
         unchanged.check_code(trial) for trial in trials
-    ]  # what has just been imported is what was there before and is there now
+    ]  # the imported code is the same as before and after the import
     folders = [trial.workdir(directory) for trial in trials]
     first, splits = wanted[0], ("train", "valid")
     kind = TASKS.resolve(first.task)
@@ -220,9 +224,7 @@ def failed(error: BaseException, attempt: Attempt, state: State = "failed") -> i
         message = shortened(f"{type(error).__name__}: {error}", attempt.workdir)
         traceback.print_exception(error)
     state = "interrupted" if isinstance(error, KeyboardInterrupt) else state
-    with contextlib.suppress(
-        UserError, OSError
-    ):  # where the disk is full, the first error is the one to tell
+    with contextlib.suppress(UserError, OSError):  # if the disk is full, report the first error
         attempt.end(state, attempt.step, message)
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 

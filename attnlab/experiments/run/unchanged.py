@@ -1,9 +1,9 @@
-"""Whether a trial is about to be trained, or scored, with what its sweep was planned with: the
-user's own code, and the data of the others.
+"""Checks before a trial is trained or scored: the user's code is that of the plan, and the data is
+that of the other trials.
 
-Both may be edited while a sweep runs, and any process of it may be the first to see it. None of
-them goes on then, no trial counts as failed, and the launcher ends with one line: the same command
-goes on once it is put back, or accepted.
+Both may be edited while a sweep runs, and any of its processes may notice it first. Then all stop,
+no trial counts as failed, and the launcher ends with one line. The same command continues once the
+change is undone or accepted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_code(trial: Trial) -> Code:
     """The user's code of a trial as it is now, which is that of the plan; to be called before it is
     imported, and after.
 
-    What the plan says has been accepted, whatever the trial may have begun with.
+    The code of the plan counts, even if the trial began with other code.
 
     Raises:
       Changed: it is not that of the plan.

@@ -1,10 +1,9 @@
 """A worker: it takes one trial of the sweep after another, on any machine that sees the folder,
 until nothing is left.
 
-It runs the queue of `queue.py`. Several workers agree through the trials' own locks. When SLURM
-wants a node back, the trial saves, and SLURM queues the worker again; it, or another one, goes on
-with the trial. A worker never chooses: it evaluates on the test split what a launcher has chosen,
-and nothing before.
+It runs the queue of `queue.py`. Several workers coordinate through the locks of trials. When SLURM
+needs a node back, the trial saves, SLURM queues the worker again, and some worker continues the
+trial. A worker never makes the choice: it evaluates on the test split what a launcher has chosen.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ IDLE = 120.0  # seconds that it waits for something to do
 
 
 class Worker:
-    """What a job of the array runs; pickled by submitit.
+    """The function of a job of the array; pickled by submitit.
 
     Attributes:
       directory: the sweep's folder.
@@ -60,15 +59,14 @@ class Worker:
             leave.handler(signal.SIGUSR2, None)
 
     def checkpoint(self, number: int) -> Any:
-        """What submitit queues again: the same, for all that matters is on disk."""
+        """What submitit queues again: the same object, since all state is on disk."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self, number)
 
 
 class Leave(Stop):
-    """Signals to a worker. SLURM repeats them, and kills when its patience ends, so that only the
-    first of them counts.
+    """Signals to a worker. SLURM repeats them before it kills, so only the first counts.
 
     Attributes:
       handler: submitit's for SIGUSR2, which has the job queued again and ends this process.
@@ -101,10 +99,10 @@ class Leave(Stop):
 
 
 def preempted() -> bool:
-    """Whether this job, told to leave, still counts as running: its time of grace. One that ends in
-    it is not queued again by SLURM.
+    """Whether this job was told to leave but still counts as running (its grace period). If it ends
+    then, SLURM does not queue it again.
 
-    A job that somebody cancels or requeues is on its way out for SLURM before it gets the signal.
+    For SLURM, a job that is cancelled or requeued no longer runs when it gets the signal.
     """
     query = ["squeue", "--noheader", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}", "--format=%T"]
     try:
@@ -123,11 +121,11 @@ def work(
     part: Part = WHOLE,
     limit: float | None = None,
 ) -> None:
-    """Run trials and evaluations of the sweep that nobody else is at, until none is left or a
-    signal comes.
+    """Run trials and evaluations of the sweep that no other process works on, until none is left or
+    a signal comes.
 
-    While a launcher is at work in the folder, its next trials and its choice are waited for, for
-    `IDLE` seconds.
+    While a launcher works in the folder, wait up to `IDLE` seconds for its next trials and its
+    choice.
 
     Raises:
       UserError: no sweep there, or a pattern that fits nothing in it.
@@ -159,14 +157,12 @@ def work(
             }
         else:
             time.sleep(POLL)
-        since = (
-            time.monotonic() if jobs else since
-        )  # while others are at work they may leave something behind
+        since = time.monotonic() if jobs else since  # other workers may leave something to do
 
 
 def _advanced(plan: Plan, directory: Path, part: Part) -> bool:
-    """Whether a search without a launcher has got further trials; a part of it is not for a worker
-    to go on with.
+    """Whether a search without a launcher has new trials; a worker with a part does not advance a
+    search.
     """
     if plan.search is None or part != WHOLE:
         return False
@@ -176,7 +172,7 @@ def _advanced(plan: Plan, directory: Path, part: Part) -> bool:
 
 
 def due(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
-    """The jobs that are to be done as things stand."""
+    """The jobs that are due now."""
     return [
         *training(plan, choice, directory),
         *(finals(plan, choice, directory) if choice else []),
@@ -184,8 +180,8 @@ def due(plan: Plan, choice: Choice | None, directory: Path) -> list[Job]:
 
 
 def in_turn(jobs: list[Job], number: int, directory: Path) -> list[Job]:
-    """What was begun comes first; and workers that start together do not all reach for the same
-    trial.
+    """Jobs in the order for this worker: begun ones first; workers that start together begin with
+    different trials.
     """
     begun = [
         job for job in jobs if any(attempts.read(one.workdir(directory)) for one in job.trials)
