@@ -1,8 +1,8 @@
 """Decoding: greedy search, sampling and beam search over any step function, a driver over batches,
 and text metrics.
 
-Knows no model and no flax module: a model is a step function (`StepFn`) or a `bind(params)` that
-gives one (`Functions`).
+Nothing here imports a model or flax: a model is a step function (`StepFn`), or a `bind(params)`
+that returns one (`Functions`).
 """
 
 from attnlab.decoding.beam import beam_search

@@ -1,13 +1,13 @@
 """Beam search with the scores of GNMT: many sentences at once, static shapes, correct early
 stopping.
 
-Of every sentence K hypotheses are alive. One step scores their continuations and keeps the 2K best;
-those among the first K that end go to the pool of finished ones, the K best of the others live on
-(2K candidates hold K of these, since each hypothesis can end in one way only). Ending only from
-among the first K makes a beam of 1 without length penalty the greedy search.
+Every sentence has K live hypotheses. One step scores their continuations and keeps the 2K best.
+Those among the first K that end go to the pool of finished hypotheses; the K best of the others
+stay alive (2K candidates contain K of these, since each hypothesis can end in one way only). Since
+only the first K can end, a beam of 1 without length penalty is greedy search.
 
-The pool holds the `n_best` best finished hypotheses. A sentence is done when no living one can
-still enter it, so that a larger pool or a longer search would return the same.
+The pool holds the `n_best` best finished hypotheses. A sentence is done when no live hypothesis can
+still enter the pool, so a longer search would return the same.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from attnlab.errors import UserError
 SHRINK, LEAST_ROWS = (
     4,
     8,
-)  # a batch is cut to a quarter, unless that would be fewer sentences than are worth a program
+)  # a batch is cut to a quarter, but not below this number of sentences
 
 
 class _History(NamedTuple):
     """The past of [B,X] hypotheses: their tokens [B,X,L], and the beam slot [B,X,L] each was in
     when a token was predicted.
 
-    Slots find a hypothesis' attention weights in the buffer [L,N,S] afterwards, so that the weights
-    are never gathered while searching. None unless an alignment is wanted.
+    The slots find the attention weights of a hypothesis in the buffer [L,N,S] afterwards, so
+    weights are never gathered during the search. None if no alignment is requested.
     """
 
     tokens: jax.Array
@@ -66,7 +66,7 @@ class _Pool(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What the loop carries: the step, living hypotheses (log_probs and last tokens [B,K], past,
+    """The carry of the loop: the step, live hypotheses (log_probs and last tokens [B,K], past,
     coverage [B,K,S]), the pool, ...
     """
 
@@ -83,9 +83,7 @@ class _Search(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Terms:
-    """What stays the same from step to step: the penalties and limits that `beam_search`
-    describes.
-    """
+    """The constants of a search: the penalties and limits that `beam_search` describes."""
 
     alpha: float
     beta: float
@@ -126,9 +124,9 @@ def beam_search(
     """The `n_best` best hypotheses that a beam of width `beam` finds: score = log P / lp + cp (see
     `scoring`).
 
-    PAD and BOS are never emitted. A hypothesis cut at the length limit counts only where a sentence
-    has no finished one; where fewer than `n_best` have finished, the rest of the places stay free
-    (score -inf).
+    PAD and BOS are never emitted. A hypothesis cut at the length limit counts only if its sentence
+    has no finished one. If fewer than `n_best` have finished, the other places stay free (score
+    -inf).
 
     Args:
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows` and are repeated
@@ -140,7 +138,7 @@ def beam_search(
       coverage: beta >= 0 of the coverage penalty, which only finished hypotheses get; needs weights
         and `source_mask` [B,S].
       n_best: hypotheses returned for each sentence, at most `beam`.
-      rules: what may be written next.
+      rules: rules on the next token.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
       special: ids of the target's vocabulary.
@@ -171,8 +169,8 @@ def beam_search(
 def _begin(
     state: Any, terms: _Terms, weights: jax.Array | None, shape: tuple[int, int, int], n_best: int
 ) -> _Search:
-    """Before the first step: only slot 0 is alive, else all slots would hold the same hypothesis;
-    the pool is empty.
+    """Before the first step: only slot 0 is alive (otherwise all slots would hold the same
+    hypothesis), and the pool is empty.
     """
     rows, beam, max_length = shape
 
@@ -215,7 +213,7 @@ def _run(
     pool, maps = search.pool, _alignment(search)
     if not fewer:
         return pool, maps
-    keep = jnp.argsort(search.done)[:fewer]  # those at work come first
+    keep = jnp.argsort(search.done)[:fewer]  # unfinished ones come first
     inside = (keep[:, None] * beam + jnp.arange(beam)).reshape(-1)
     weights = None if search.weights is None else search.weights[:, inside]
     own = search._replace(state=None, weights=None)
@@ -232,7 +230,7 @@ def _run(
 
 
 def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Search:
-    """One token for every living hypothesis."""
+    """One token for every live hypothesis."""
     rows, beam = search.log_probs.shape
     logits, state, weights = step(search.state, memory, search.last.reshape(-1))
     found = _candidates(search, logits, terms)
@@ -244,12 +242,12 @@ def _advance(step: StepFn, memory: Any, terms: _Terms, search: _Search) -> _Sear
     ending = ends & (jnp.arange(2 * beam) < beam) & jnp.isfinite(found.log_probs)
     stuck = (
         at_limit & ~jnp.isfinite(search.pool.scores[:, 0]) & ~jnp.any(ending, axis=1)
-    )  # cut: nothing has ended, nor will
+    )  # cut: nothing has ended or will end
     pool = _finish(search, found, jnp.where(stuck[:, None], lives, ending), coverage, terms)
 
     log_probs, place = lax.top_k(jnp.where(lives, found.log_probs, NEVER), beam)
-    # log P only falls, lp only grows and cp is at most 0: so good can the best living hypothesis
-    # become, no better.
+    # log P only falls, lp only grows and cp is at most 0: an upper bound for the best live
+    # hypothesis.
     reach = log_probs[:, 0] / scoring.length_penalty(terms.limits, terms.alpha)
     done = search.done | at_limit | (reach <= pool.scores[:, -1])
     parent = pick(found.parent, place)
@@ -277,8 +275,8 @@ def _candidates(search: _Search, logits: jax.Array, terms: _Terms) -> _Candidate
     values, ids = largest(terms.rules(logits, tokens, search.t), width)
     gains = (values - jax.nn.logsumexp(logits, axis=1, keepdims=True)).reshape(rows, beam, width)
     total = (search.log_probs[:, :, None] + gains).reshape(rows, beam * width)
-    # A sentence that is done takes no more candidates: what it has found does not depend on the
-    # rest of the batch.
+    # A finished sentence takes no more candidates, so its result does not depend on the rest of the
+    # batch.
     log_probs, place = lax.top_k(jnp.where(search.done[:, None], NEVER, total), 2 * beam)
     parent, token = place // width, pick(ids.reshape(rows, beam * width), place)
     past = pick(search.history, parent)

@@ -24,7 +24,7 @@ from attnlab.errors import UserError
 
 
 class Functions(NamedTuple):
-    """A model with its parameters, as decoding needs it.
+    """A model with its parameters, in the form that decoding needs.
 
     Attributes:
       encode: `encode(source [B,S]) -> memory`, arrays with leading axis B.
@@ -39,7 +39,9 @@ class Functions(NamedTuple):
 
 
 Bind = Callable[[Any], Functions]
-"""`bind(params) -> Functions`, called while tracing: params stay an argument of the program and are not baked into it."""
+"""`bind(params) -> Functions`, called while tracing: params stay an argument of the program and are
+not baked into it.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Decoded:
 Ended = Callable[[np.ndarray], bool]
 """Whether a hypothesis, its ids so far [t], holds what stops it."""
 
-PIECE = 16  # tokens between two looks at what is written so far
+PIECE = 16  # tokens between two calls of `ended`
 
 
 class Decoder:
@@ -69,7 +71,7 @@ class Decoder:
       settings: from `settings.validate`.
       alignment: also return attention weights, where the model has them.
       special: ids of the target's vocabulary; sources are padded with the same id.
-      continues: what is written goes on from the source, so that rules count its tokens too.
+      continues: the output continues the source, so that rules count the tokens of the source too.
       ended: stops a hypothesis of greedy search or sampling, which is asked every `PIECE` tokens;
         beam search does not ask.
     """
@@ -129,10 +131,10 @@ class Decoder:
     def stream(
         self, params: Any, source: np.ndarray, index: int = 0, piece: int = 1
     ) -> Iterator[np.ndarray]:
-        """The tokens of one text as they are found, all so far after every `piece` of them; for
-        greedy search and sampling with one sample.
+        """The tokens of one text so far, after every `piece` tokens; for greedy search and sampling
+        with one sample.
 
-        The last ones are the first hypothesis of `__call__` for a text of this index.
+        The last value is the first hypothesis of `__call__` for a text with this index.
 
         Args:
           source: [S] int32.
@@ -153,8 +155,8 @@ class Decoder:
             yield tokens[tokens != self.special.pad]
 
     def _limits(self, indices: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The most tokens [B] for sources of these lengths. A row that fills up is done after one
-        token, so that it never keeps the others waiting.
+        """The most tokens [B] for sources of these lengths. A row that only fills the batch ends
+        after one token, so that it never delays the others.
         """
         pairs = zip(indices, lengths, strict=True)
         return np.array([self.settings.limit(n) if i >= 0 else 1 for i, n in pairs], np.int32)
@@ -162,7 +164,7 @@ class Decoder:
     def _in_pieces(
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Hypotheses:
-        """What `_search` finds, but that hypotheses that have `ended` are not gone on with."""
+        """As `_search`, but hypotheses that have `ended` are not continued."""
         *_, run = self._pieces(params, source, limits, indices, PIECE)
         found: Hypotheses = self._finish(run)
         return found
@@ -198,7 +200,7 @@ def decode(
 
 
 class _How(NamedTuple):
-    """What the programs of a decoder are made of; see `Decoder`."""
+    """The compiled programs of a decoder; see `Decoder`."""
 
     bind: Bind
     settings: Settings
@@ -277,7 +279,7 @@ class _How(NamedTuple):
         return self.settings.n_best if self.settings.method == "sample" else 1
 
     def rules(self, source: jax.Array) -> Rules:
-        """What may be written after a source."""
+        """The rules on the tokens after a source."""
         settings = self.settings
         return Rules(
             settings.min_length,
@@ -288,8 +290,8 @@ class _How(NamedTuple):
         )
 
     def choose(self, indices: jax.Array) -> Choose:
-        """How a token is chosen. Every text has a key of its own, so that samples do not depend on
-        the batch.
+        """The function that chooses a token. Every text has its own key, so samples do not depend
+        on the batch.
         """
         settings = self.settings
         if settings.method == "greedy":

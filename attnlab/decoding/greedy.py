@@ -28,8 +28,8 @@ Choose = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 class Run(NamedTuple):
-    """What the loop carries: the step, the last tokens [N], all tokens [N,L], their log-probability
-    [N], who is done [N].
+    """The carry of the loop: the step, the last tokens [N], all tokens [N,L], their log-probability
+    [N], which rows are done [N].
     """
 
     t: jax.Array
@@ -61,7 +61,7 @@ def greedy(
       step, state, memory: the model, see `StepFn`; arrays have leading axis `rows`.
       rows: B, the number of sentences.
       max_length: L, the most tokens emitted, EOS counted.
-      rules: what may be written next.
+      rules: rules on the next token.
       limits: [B] int32, a length limit for each sentence below `max_length`.
       alignment: also return the attention weights.
       special: ids of the target's vocabulary.
@@ -78,7 +78,7 @@ def greedy(
 
 
 def best_token(logits: jax.Array, t: jax.Array) -> jax.Array:
-    """The id [N] of the largest logit at whatever step, ties to the lowest id."""
+    """The id [N] of the largest logit, ties to the lowest id; `t` is not used."""
     del t
     return largest(logits, 1)[1][:, 0]
 

@@ -1,4 +1,4 @@
-"""What decoding returns, and the one function it needs from a model.
+"""The result of decoding, and the one function that it needs from a model.
 
 Axis letters: B sentences, K hypotheses of a sentence, N = B*K rows a model sees, L target length, S
 source length, V vocabulary.
@@ -15,8 +15,9 @@ from flax import struct
 StepFn = Callable[[Any, Any, jax.Array], tuple[jax.Array, Any, jax.Array | None]]
 """`step(state, memory, tokens [N]) -> (logits [N,V], state, weights [N,S] or None)`.
 
-`tokens` are the ids emitted last (BOS at first). `memory` is constant while decoding. Leaves of `state` of rank >= 1 have
-leading axis N and travel with their hypothesis; leaves of rank 0 are step counters that all rows share.
+`tokens` are the ids emitted last (BOS at first). `memory` is constant while decoding. Leaves of
+`state` of rank >= 1 have leading axis N and travel with their hypothesis; leaves of rank 0 are step
+counters that all rows share.
 """
 
 
@@ -33,7 +34,7 @@ class Hypotheses:
         probability 0.
       lengths: [B,K] int32, tokens emitted, EOS counted.
       alignment: [B,K,L,S] float32, row l the weights with which token l was predicted, 0 after the
-        end; None if not asked for, or where the step function has no weights.
+        end; None if not requested, or if the step function returns no weights.
     """
 
     tokens: jax.Array

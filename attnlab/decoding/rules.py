@@ -1,17 +1,17 @@
-"""Rules on what may be written next, given what is written so far.
+"""Rules on the next token, given the tokens so far.
 
     least length         no EOS before `min_length` tokens are out
     repetition penalty   a logit z of a token that occurred: z / r where z > 0, z r where z < 0 (r > 1 makes it rarer)
     no-repeat n-gram     a token that would complete n tokens that occurred in this order is impossible
 
-A rule restricts the search, not the model: it changes what is chosen, and the log-probability that
-is reported stays the model's own. EOS may always repeat, and is written where nothing else is
-possible. "Occurred" means in the tokens that were generated and, where a text is continued, in its
-beginning too.
+A rule restricts the search, not the model: it changes the chosen token, but the reported
+log-probability is that of the model. EOS may always repeat, and is chosen if nothing else is
+possible. "Occurred" means in the generated tokens, and in the beginning of a text that is
+continued.
 
 Source: N. S. Keskar et al., "CTRL: A Conditional Transformer Language Model for Controllable
-Generation", 2019, section 4.1 (repetition penalty; the sign rule is that of later code); R. Paulus, C.
-Xiong, R. Socher, "A Deep Reinforced Model for Abstractive Summarization", ICLR 2018, section 2.5
+Generation", 2019, section 4.1 (repetition penalty; the sign rule is that of later code); R. Paulus,
+C. Xiong, R. Socher, "A Deep Reinforced Model for Abstractive Summarization", ICLR 2018, section 2.5
 (no-repeat n-gram).
 
 Axis letters: N rows, P longest prompt, L target length, V vocabulary.
@@ -30,7 +30,7 @@ from attnlab.decoding.steps import NEVER
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What may be written next; the defaults allow everything.
+    """Rules on the next token; the defaults allow everything.
 
     Attributes:
       min_length: EOS is impossible before this many tokens are out.
@@ -47,8 +47,8 @@ class Rules:
     special: Special = OURS
 
     def __call__(self, logits: jax.Array, tokens: jax.Array, t: jax.Array) -> jax.Array:
-        """Logits [N,V] for choosing the token of step `t` (from 0), after tokens [N,L] of which
-        the first `t` are written.
+        """The logits [N,V] by which the token of step `t` (from 0) is chosen; the first `t` of
+        tokens [N,L] are written.
         """
         own, end = logits, jnp.arange(logits.shape[1]) == self.special.eos
         if self.min_length:
@@ -65,7 +65,7 @@ class Rules:
         return jnp.where(stuck & end, own, logits)
 
     def repeated(self, times: int) -> Rules:
-        """The same rules where every row stands `times` times in a row."""
+        """The same rules with every row repeated `times` times."""
         if self.prompt is None or times == 1:
             return self
         return dataclasses.replace(self, prompt=jnp.repeat(self.prompt, times, axis=0))
@@ -97,7 +97,7 @@ FREE = Rules()
 
 
 def penalised(logits: jax.Array, known: jax.Array, real: jax.Array, penalty: float) -> jax.Array:
-    """Logits [N,V], those of the tokens in `known` [N,M] where it is `real` made less likely."""
+    """Logits [N,V], with those of the tokens in `known` [N,M] (where `real`) made less likely."""
     rows = jnp.arange(len(logits))[:, None]
     beyond = jnp.where(real, known, logits.shape[1])  # an index that is dropped
     occurred = jnp.zeros(logits.shape, bool).at[rows, beyond].set(True, mode="drop")
@@ -110,15 +110,15 @@ def without_repeats(
 ) -> jax.Array:
     """Logits [N,V] with those that would complete an n-gram of `known` [N,M] a second time -inf.
 
-    The tokens that are real lie side by side and end `room - t` columns before the end.
+    The real tokens are consecutive and end `room - t` columns before the end.
     """
     width = known.shape[1]
     if n > width:
         return logits
-    end = width - room + t  # the column that is written next
+    end = width - room + t  # the next column to write
     starts = width - n + 1
     same = jnp.stack([real[:, n - 1 :]] + [real[:, i : i + starts] for i in range(n - 1)]).all(0)
-    for i in range(n - 1):  # are the n - 1 tokens from each column on the last n - 1?
+    for i in range(n - 1):  # whether the n - 1 tokens from each column on equal the last n - 1
         place = end - (n - 1) + i
         last = jnp.take(known, jnp.maximum(place, 0), axis=1)[:, None]
         here = jnp.take(real, jnp.maximum(place, 0), axis=1)[:, None] & (place >= 0)

@@ -40,8 +40,8 @@ def sample(
     Args:
       step, state, memory, rows, max_length, rules, limits, alignment, special: as for
         `greedy`.
-      key: one key, or [B] keys, one for each sentence, which makes its samples independent of the rest
-        of the batch.
+      key: one key, or [B] keys, one for each sentence, so that its samples do not depend on the
+        rest of the batch.
       temperature: 0 is greedy search.
       top_k: keep the k most probable tokens; 0 keeps all.
       top_p: keep the smallest set of most probable tokens that holds this probability; 1 keeps all.
@@ -83,7 +83,7 @@ def drawing(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Choose:
-    """How the tokens of `n` samples of each sentence are drawn; keys [B], the rest as for
+    """The function that draws the tokens of `n` samples of each sentence; keys [B], the rest as for
     `sample`.
     """
     if temperature == 0:

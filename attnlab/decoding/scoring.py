@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 LEAST_COVERAGE = (
-    1e-6  # a source position that got no attention would otherwise cost an infinite penalty
+    1e-6  # otherwise a source position without attention would have an infinite penalty
 )
 
 

@@ -1,5 +1,5 @@
-"""The config node `decoding` where sequences are made: how many tokens there may be, and what a
-system must give.
+"""The config node `decoding` for generated sequences: length limits, and what a system must
+provide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attnlab.config.schema import described
 from attnlab.errors import UserError
 
 METHODS = described(Decoding)["method"].choices
-TOKENS = 2**28  # places for tokens that a batch may have in decoding: 1 GiB of ids
+TOKENS = 2**28  # the most token places of a batch in decoding: 1 GiB of ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,24 +29,22 @@ class Settings(Decoding):
         return max(1, math.ceil(self.max_ratio * source_length) + self.max_extra)
 
     def stopped(self, text: str) -> bool:
-        """Whether a text holds one of those that end an answer."""
+        """Whether a text contains a text that ends an answer."""
         return any(one in text for one in self.stop)
 
     def cut(self, text: str, start: int = 0) -> str:
-        """A text up to the first of those that end an answer, which are looked for from `start`
-        on.
-        """
+        """A text up to the first text that ends an answer, searched from `start` on."""
         places = [text.find(one, start) for one in self.stop]
         return text[: min((place for place in places if place >= 0), default=None)]
 
     @property
     def rows(self) -> int:
-        """How many sequences grow at once."""
+        """How many sequences are decoded together."""
         return self.batch * {"beam": self.beam, "sample": self.n_best}.get(self.method, 1)
 
     def check_room(self, source_length: int) -> None:
-        """Raise `UserError` where the sequences that grow at once, from sources of this length,
-        have more than `TOKENS` places.
+        """Raise `UserError` if the sequences that are decoded together, from sources of this
+        length, have more than `TOKENS` places.
         """
         places = self.rows * self.limit(source_length)
         if places > TOKENS:
@@ -59,11 +57,12 @@ class Settings(Decoding):
 
 
 def validate(settings: Mapping[str, Any], *, weights: bool = True) -> Settings:
-    """The settings of a config node; what it leaves out has its default.
+    """The settings of a config node; missing settings have their defaults.
 
     Args:
       settings: the node `decoding`, a mapping of `Settings` fields.
-      weights: whether the system's step gives attention weights, which the coverage penalty needs.
+      weights: whether the step of the system returns attention weights, which the coverage penalty
+        needs.
 
     Raises:
       UserError: unknown field or method (with near names), a value of the wrong type or outside its

@@ -13,13 +13,13 @@ from jax import lax
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.decoding.hypotheses import StepFn
 
-NEVER = -jnp.inf  # the log-probability of what must not happen
+NEVER = -jnp.inf  # the log-probability of an impossible token
 CHUNK = 32
 Tree = TypeVar("Tree")
 
 
 def emittable(logits: jax.Array, special: Special = OURS) -> jax.Array:
-    """Logits [N,V] in float32 with what is never written made impossible, before any softmax."""
+    """Logits [N,V] in float32 with PAD and BOS made impossible, before any softmax."""
     ids = jnp.arange(logits.shape[-1])
     never = functools.reduce(
         operator.or_, (ids == one for one in special.unsayable), jnp.zeros_like(ids, bool)
@@ -87,11 +87,11 @@ def take_rows(tree: Any, rows: jax.Array) -> Any:
 
 
 def by_row(tree: Tree, rows: int) -> Tree:
-    """A state or a memory in which every number that all rows shared (how many tokens were fed, how
-    long a cache is) is [rows], one for each.
+    """A state or a memory whose shared numbers (tokens so far, length of a cache) become arrays
+    [rows], one number for each row.
 
-    Rows then go on by themselves: those of several such trees may stand together in one, each at a
-    step of its own, and every step is for each what it would be alone.
+    Rows are then independent: rows of several such trees can be joined in one, each at its own
+      step, and each row gets the result it would get alone.
     """
     spread: Tree = jax.tree.map(
         lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), tree
