@@ -179,7 +179,9 @@ def readings(
     }
     for pair, (weights, pieces) in zip(pairs, attention(task, params, texts, name), strict=True):
         source, target = (
-            alignment.membership(side, [vocabulary.normalize(word) for word in words])
+            alignment.membership(
+                side, [vocabulary.normalize(word) for word in words], vocabulary.marks
+            )
             for side, vocabulary, words in zip(pieces, task.vocabularies, pair[:2], strict=True)
         )
         found["attention, predicted"].append(

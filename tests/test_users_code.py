@@ -277,7 +277,10 @@ OTHERS = {
     "task": (
         "class Own:\n    pass\n",
         "task=own:Own",
-        "task 'own:Own': the class Own (own.py:1) declares no check",
+        (
+            "task 'own:Own': expected a class derived from attnlab.tasks.base.Task, this is the"
+            " class Own (own.py:1)"
+        ),
     ),
     "system": (
         (

@@ -19,12 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from attnlab.data.files import read_lines
-from attnlab.data.vocabulary import SPECIAL
+from attnlab.data.vocabulary import Marks
 from attnlab.errors import UserError
 
 Link = tuple[int, int]
 
-_PAD, _BOS, _EOS, _UNK = SPECIAL
 _BLANKS = (  # the signs for a blank in pieces: before a word, and alone (vocabularies of characters)
     "\u2581\u2423"
 )
@@ -151,7 +150,7 @@ def words(weights: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.nda
     return averaging.T @ weights @ source
 
 
-def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
+def membership(pieces: Sequence[str], words: Sequence[str], marks: Marks) -> np.ndarray:
     """Which words the pieces of a sentence belong to.
 
     Pieces and words are matched by their characters without blanks, so the text of the pieces may
@@ -162,6 +161,7 @@ def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     Args:
       pieces: as `Vocabulary.tokens` shows them.
       words: normalized as the vocabulary does (`Vocabulary.normalize`).
+      marks: the vocabulary's, see `Vocabulary.marks`.
 
     Returns:
       [P,W]; a row sums to 1, or to 0 for marks that belong to no word.
@@ -171,9 +171,11 @@ def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     """
     text = "".join(words)
     owner = np.repeat(np.arange(len(words)), [len(word) for word in words])
-    inside = [piece not in (_PAD, _BOS, _EOS) for piece in pieces]
+    inside = [piece not in marks.silent for piece in pieces]
     pattern = "".join(
-        _pattern(piece) for piece, counts in zip(pieces, inside, strict=True) if counts
+        _pattern(piece, marks.unknown)
+        for piece, counts in zip(pieces, inside, strict=True)
+        if counts
     )
     found = re.fullmatch(pattern, text)
     if found is None:
@@ -188,6 +190,6 @@ def membership(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
     return shares
 
 
-def _pattern(piece: str) -> str:
+def _pattern(piece: str, unknown: str | None) -> str:
     """A regular-expression group that matches a piece in a text without blanks."""
-    return "(.+?)" if piece == _UNK else f"({re.escape(piece.strip(_BLANKS))})"
+    return "(.+?)" if piece == unknown else f"({re.escape(piece.strip(_BLANKS))})"

@@ -318,7 +318,8 @@ def _check_declared(component: Any, attribute: str, hint: Any, begin: str) -> No
     """Raise `UserError` unless a component has the attribute, of the type that its base annotates
     it with.
     """
-    wanted = next(iter(typing.get_args(hint)), None)
+    of_class = typing.get_args(hint) if typing.get_origin(hint) is typing.ClassVar else ()
+    wanted = next(iter(of_class), None)
     name = f"{attribute} = {wanted.__name__}(...)" if isinstance(wanted, type) else attribute
     if not hasattr(component, attribute):
         raise UserError(f"{begin} declares no {attribute}; write {name}")

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from attnlab.config import read
 from attnlab.config.nodes import TwoVocabularies
@@ -66,6 +66,9 @@ class Corpus:
       source_vocabulary, target_vocabulary: one object where they are shared.
       fingerprints: split to the `fingerprint` of its pairs, for the manifest.
     """
+
+    kept: ClassVar[str] = "vocabulary"
+    things: ClassVar[str] = "pairs"
 
     pairs: Mapping[str, Sequence[Pair]]
     examples: Mapping[str, Examples]

@@ -16,7 +16,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class LabelledTexts:
       classes: the labels and how many texts an example has.
       fingerprints: split to the `fingerprint` of its rows, for the manifest.
     """
+
+    kept: ClassVar[str] = "vocabulary or labels"
+    things: ClassVar[str] = "examples"
 
     rows: Mapping[str, Sequence[Labelled]]
     examples: Mapping[str, Examples]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ class Texts:
         where the source does not tell.
       fingerprints: split to a hash of its texts, for the manifest.
     """
+
+    kept: ClassVar[str] = "vocabulary"
+    things: ClassVar[str] = "texts"
 
     texts: Mapping[str, Sequence[str]]
     ids: Mapping[str, Packed]

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -63,6 +63,18 @@ class Special:
     def unknown(self, ids: np.ndarray) -> int:
         """How many of the ids stand for what the vocabulary lacks."""
         return 0 if self.unk is None else int((ids == self.unk).sum())
+
+
+class Marks(NamedTuple):
+    """How `Vocabulary.tokens` shows the special ids.
+
+    Attributes:
+      silent: the pieces of ids that are no text.
+      unknown: the piece of what the vocabulary lacks; None where it lacks nothing.
+    """
+
+    silent: frozenset[str]
+    unknown: str | None
 
 
 OURS = Special()
@@ -243,6 +255,14 @@ class Vocabulary:
             "\u2423" if self._pieces[int(index)] == " " else self._pieces[int(index)]
             for index in ids
         ]
+
+    @property
+    def marks(self) -> Marks:
+        """The pieces of the special ids, as `tokens` shows them."""
+        special = self.special
+        ids = {special.pad, special.bos, special.eos} & set(range(self.size))
+        unknown = None if special.unk is None else self.tokens([special.unk])[0]
+        return Marks(frozenset(self.tokens(sorted(ids))), unknown)
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to `load` as one JSON file with its SHA-256; the file appears

@@ -10,6 +10,7 @@ TASKS = Table(
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
     },
+    base="attnlab.tasks.base:Task",
     given=("config", "data"),
     declares=("check", "load", "schema", "measures", "evaluated"),
 )

@@ -52,7 +52,6 @@ class Task(Generic[Data, Model]):
       schema: the class that describes its configs, see `attnlab.config.nodes`.
       reads: the method of a data source that it calls: "pairs", "texts", "labelled" or another.
       loads: the class of `data`.
-      kept: what `save` keeps, in words.
       columns: the arrays of a batch, by name.
       inputs: those that the system reads, in the order of its arguments.
       measures: the scores of a split, those of `evaluate` and `score` together, each with what is
@@ -63,7 +62,6 @@ class Task(Generic[Data, Model]):
       units: what stands beside a measure in a table; a measure without one may have its signature
         in the scores, as "<measure>_signature".
       examples: what the examples of a split are called in a table ("sentences").
-      things: what they are called where batches are told of ("pairs").
       outputs: the file for what `score` gives beside numbers ("translations.txt"), one line an
         example.
       at_once: rows of a batch that is not trained on.
@@ -78,14 +76,12 @@ class Task(Generic[Data, Model]):
     schema: ClassVar[type[Run]]
     reads: ClassVar[str]
     loads: ClassVar[type[Loaded]]
-    kept: ClassVar[str] = "vocabulary"
     columns: ClassVar[Mapping[str, Declared]]
     inputs: Sequence[str]
     measures: Mapping[str, Measure | str]
     evaluated: ClassVar[Sequence[str]]
     units: ClassVar[Mapping[str, str]] = {}
     examples: ClassVar[str] = "examples"
-    things: ClassVar[str] = "examples"
     outputs: ClassVar[str] = ""
     at_once: int = 64
 
@@ -160,7 +156,7 @@ class Task(Generic[Data, Model]):
         """
         if workdir is not None and not cls.saved(workdir):
             raise UserError(
-                f"{workdir} has lost its {cls.kept}; the 'train' command that made it learns that"
+                f"{workdir} has lost its {cls.loads.kept}; the 'train' command that made it learns that"
                 " again from the same data"
             )
         return cls(config, cls.read(config, workdir, splits))  # type: ignore[call-arg]
@@ -250,7 +246,11 @@ class Task(Generic[Data, Model]):
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Any:
         """The batches of training; `shared` has what all kinds of batches take."""
         return TrainBatches(
-            self.of_split("train"), **self.config.batch, seed=seed, things=self.things, **shared
+            self.of_split("train"),
+            **self.config.batch,
+            seed=seed,
+            things=self.data.things,
+            **shared,
         )
 
     def notes(self, batches: Any) -> list[str]:

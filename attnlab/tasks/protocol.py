@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from attnlab.systems.protocol import AttentionMap
 
@@ -91,7 +91,15 @@ class Maps:
 
 
 class Loaded(Protocol):
-    """The data of a run, of the splits that were asked for."""
+    """The data of a run, of the splits that were asked for.
+
+    Attributes:
+      kept: what `save` keeps, in words.
+      things: what the examples are called where batches are told of ("pairs").
+    """
+
+    kept: ClassVar[str]
+    things: ClassVar[str]
 
     @property
     def fingerprints(self) -> Mapping[str, str]:

@@ -94,7 +94,6 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
     schema: ClassVar[type[nodes.Run]] = nodes.Classification
     reads: ClassVar[str] = "labelled"
     loads = labelled.LabelledTexts
-    kept: ClassVar[str] = "vocabulary or labels"
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
         "target": Declared("int32", ("T",), optional=True),

@@ -103,7 +103,6 @@ class Translation(Task[corpus.Corpus, Seq2Seq]):
         "exact": "share of sentences right as a whole",
     }
     examples = "sentences"
-    things = "pairs"
     outputs = "translations.txt"
 
     def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:

@@ -130,23 +130,6 @@ def make_step(
       sums.
     """
 
-    def objective(
-        loss: Loss, params: Params, part: Part, key: jax.Array, total: jax.Array
-    ) -> tuple[jax.Array, tuple[Sums, Tree]]:
-        batch, remembered = part
-        lowered = (
-            jax.tree.map(lambda p: p.astype(compute), params) if compute != "float32" else params
-        )
-        summed, sums = (
-            loss(lowered, batch, key)
-            if remembered is None
-            else loss(lowered, batch, key, remembered=remembered)
-        )
-        after = jax.tree.map(
-            lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
-        )
-        return summed / total, ({"loss": summed / total, **sums}, after)
-
     def step(
         state: TrainState, batch: Batch, axis_name: str | None = None
     ) -> tuple[TrainState, Sums]:
@@ -156,7 +139,7 @@ def make_step(
             total = jax.lax.psum(total, axis_name)
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
-        differentiate = jax.grad(functools.partial(objective, carrying), has_aux=True)
+        differentiate = jax.grad(functools.partial(_objective, carrying, compute), has_aux=True)
         part = (dict(batch), state.remembered)
         grads, metrics, remembered = _gradients(
             differentiate, accumulate, state.params, part, key, jnp.maximum(total, 1)
@@ -166,22 +149,34 @@ def make_step(
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        average = (
-            None
-            if state.ema is None
-            else jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, state.ema, params)
+        average, carried = state.ema, state.carried
+        if average is not None:
+            average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, average, params)
+        if follow is not None and carried is not None:
+            carried = follow(carried, metrics.pop("tracked"))
+        after = TrainState(
+            state.step + 1, params, opt_state, average, carried, remembered, state.seed
         )
-        carried = (
-            state.carried
-            if follow is None or state.carried is None
-            else follow(state.carried, metrics.pop("tracked"))
-        )
-        return (
-            TrainState(state.step + 1, params, opt_state, average, carried, remembered, state.seed),
-            metrics,
-        )
+        return after, metrics
 
     return step
+
+
+def _objective(
+    loss: Loss, compute: str, params: Params, part: Part, key: jax.Array, total: jax.Array
+) -> tuple[jax.Array, tuple[Sums, Tree]]:
+    """The loss of some rows over the weight of the whole batch, in the precision `compute`; beside
+    it the sums to report and what the rows remember afterwards.
+    """
+    batch, remembered = part
+    if compute != "float32":
+        params = jax.tree.map(lambda p: p.astype(compute), params)
+    more = {} if remembered is None else {"remembered": remembered}
+    summed, sums = loss(params, batch, key, **more)
+    after = jax.tree.map(
+        lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
+    )
+    return summed / total, ({"loss": summed / total, **sums}, after)
 
 
 def _gradients(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 
 from attnlab.analysis import alignment
 from attnlab.analysis.alignment import Gold
-from attnlab.data.vocabulary import EOS, Vocabulary
+from attnlab.data.vocabulary import EOS, SPECIAL, UNK, Marks, Vocabulary
 from attnlab.errors import UserError
 
+membership = functools.partial(
+    alignment.membership, marks=Marks(frozenset(SPECIAL) - {SPECIAL[UNK]}, SPECIAL[UNK])
+)
 NOTHING: set[tuple[int, int]] = set()
 
 
@@ -88,20 +92,20 @@ def test_chance_is_the_mean_over_all_ways_to_link() -> None:
 
 
 def test_each_piece_belongs_to_the_word_whose_characters_it_holds() -> None:
-    shares = alignment.membership(["▁the", "▁hou", "se", ".", "</s>"], ["the", "house", "."])
+    shares = membership(["▁the", "▁hou", "se", ".", "</s>"], ["the", "house", "."])
     assert shares.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
 def test_words_may_be_cut_elsewhere_than_the_text_was() -> None:
-    shares = alignment.membership(["▁don", "'", "t"], ["do", "n't"])  # "don" reaches over both
+    shares = membership(["▁don", "'", "t"], ["do", "n't"])  # "don" reaches over both
     assert shares == pytest.approx(np.array([[2 / 3, 1 / 3], [0, 1], [0, 1]]))
-    joined = alignment.membership(["▁l", "'", "hom", "me"], ["l'", "homme"])
+    joined = membership(["▁l", "'", "hom", "me"], ["l'", "homme"])
     assert joined.tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
 
 
 def test_a_blank_of_its_own_belongs_to_the_word_it_precedes() -> None:
-    assert alignment.membership(["▁va", "▁", "!"], ["va", "!"]).tolist() == [[1, 0], [0, 1], [0, 1]]
-    assert alignment.membership(["v", "a", "␣", "!"], ["va", "!"]).tolist() == [
+    assert membership(["▁va", "▁", "!"], ["va", "!"]).tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert membership(["v", "a", "␣", "!"], ["va", "!"]).tolist() == [
         [1, 0],
         [1, 0],
         [0, 1],
@@ -110,22 +114,31 @@ def test_a_blank_of_its_own_belongs_to_the_word_it_precedes() -> None:
 
 
 def test_unknown_pieces_stand_for_what_the_others_leave() -> None:
-    assert alignment.membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"]).tolist() == [
-        [1, 0]
-    ] + 4 * [[0, 1]]
-    assert alignment.membership(["▁a", "<unk>", "▁b"], ["a", "unseen", "b"]).tolist() == [
+    assert membership(["▁a", "▁", "<unk>", "<unk>", "b"], ["a", "€€b"]).tolist() == [[1, 0]] + 4 * [
+        [0, 1]
+    ]
+    assert membership(["▁a", "<unk>", "▁b"], ["a", "unseen", "b"]).tolist() == [
         [1, 0, 0],
         [0, 1, 0],
         [0, 0, 1],
     ]
-    first = alignment.membership(
+    first = membership(
         ["<unk>", "▁b", "<unk>"], ["q", "b", "rbs"]
     )  # the first "b" is taken for the known piece
     assert first.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 
 
+def test_the_marks_are_those_of_the_vocabulary() -> None:
+    """A tokenizer from elsewhere has other marks, perhaps no unknown piece; ours are text there."""
+    marks = Marks(frozenset({"<|end|>"}), None)
+    shares = alignment.membership(["<unk>", "a", "<|end|>"], ["<unk>", "a"], marks)
+    assert shares.tolist() == [[1, 0], [0, 1], [0, 0]]
+    ours = Vocabulary.train(["let us go"], "word", 10, 1).marks
+    assert ours == Marks(frozenset({"<pad>", "<s>", "</s>"}), "<unk>")
+
+
 def test_punctuation_is_text_and_no_pattern() -> None:
-    assert alignment.membership(["▁(", "a", "?", "*", ")"], ["(a", "?*", ")"]).tolist() == [
+    assert membership(["▁(", "a", "?", "*", ")"], ["(a", "?*", ")"]).tolist() == [
         [1, 0, 0],
         [1, 0, 0],
         [0, 1, 0],
@@ -136,9 +149,9 @@ def test_punctuation_is_text_and_no_pattern() -> None:
 
 def test_pieces_of_another_text_are_refused() -> None:
     with pytest.raises(ValueError, match="do not spell"):
-        alignment.membership(["▁a", "b"], ["ac"])
+        membership(["▁a", "b"], ["ac"])
     with pytest.raises(ValueError, match="do not spell"):
-        alignment.membership(["▁a"], ["a", "b"])
+        membership(["▁a"], ["a", "b"])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "char"])
@@ -152,7 +165,9 @@ def test_every_vocabulary_spells_what_it_was_given(kind: str) -> None:
     gold = ["Let", "us", "o\u0302ter", ",", "l'", "homme", "№", "2", "!"]
     for text in ("Let us o\u0302ter , l' homme № 2 !", "Let us o\u0302ter, l'homme №2 !"):
         pieces = vocabulary.tokens([*vocabulary.encode_all([text])[0], EOS])
-        shares = alignment.membership(pieces, [vocabulary.normalize(word) for word in gold])
+        shares = alignment.membership(
+            pieces, [vocabulary.normalize(word) for word in gold], vocabulary.marks
+        )
         assert shares.shape == (len(pieces), len(gold))
         assert (
             shares[:-1].sum(axis=1) == pytest.approx(np.ones(len(pieces) - 1))
@@ -162,8 +177,8 @@ def test_every_vocabulary_spells_what_it_was_given(kind: str) -> None:
 
 
 def test_words_add_up_source_pieces_and_average_target_pieces() -> None:
-    source = alignment.membership(["▁a", "b", "▁c", "</s>"], ["ab", "c"])
-    target = alignment.membership(["▁x", "▁y", "z", "</s>"], ["x", "yz"])
+    source = membership(["▁a", "b", "▁c", "</s>"], ["ab", "c"])
+    target = membership(["▁x", "▁y", "z", "</s>"], ["x", "yz"])
     weights = np.array(
         [[0.3, 0.3, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.0, 0.8], [0.0, 0.0, 0.0, 1.0]]
     )

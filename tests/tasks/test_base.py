@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -63,6 +63,9 @@ class Pooled(System):
 class Images:
     """Dark images and bright ones."""
 
+    kept: ClassVar[str] = "levels"
+    things: ClassVar[str] = "images"
+
     examples: Mapping[str, Examples]
     fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -113,12 +116,10 @@ class Brightness(Task[Images, Pooled]):
     systems = Pooled
     reads = "images"
     loads = Images
-    kept = "levels"
     columns = {"image": Declared("uint8", (SIDE, SIDE)), "label": Declared("int32")}
     inputs = ("image",)
     measures = {"loss": "min", "accuracy": "max"}
     evaluated = ("loss", "accuracy")
-    things = "images"
 
     def __init__(self, config: ConfigDict, data: Images) -> None:
         super().__init__(config, data, Pooled())
