@@ -2,6 +2,7 @@
 source grows longer.
 
     python launch.py sweep experiments/bottleneck.py --dir=runs/bottleneck
+    python launch.py sweep experiments/bottleneck.py:widths --dir=runs/bottleneck-widths
     python launch.py sweep experiments/bottleneck.py:FOLDER --dir=runs/bottleneck-text
     python launch.py sweep experiments/bottleneck.py:FOLDER:fr-en --dir=runs/bottleneck-text
 
@@ -10,7 +11,8 @@ wrong with long sentences, and attend. Without an argument: made-up words to be 
 of them. With a folder of parallel text (train.de, train.en, valid.de, ...; other endings as the
 last word): its shortest and its longest third, by words of the source. Each system is trained and
 tested on sources of one length, and the fixed vector gets as many parameters as attention has. The
-claim is a difference of differences: what attention gains grows with the length.
+claim is a difference of differences: what attention gains grows with the length. With "widths":
+fixed vectors of 32, 64 and 128 numbers, for 4 and 8 words; these are not equally large.
 """
 
 from __future__ import annotations
@@ -20,16 +22,20 @@ from typing import Any
 
 from attnlab.data.files import ParallelFiles
 from attnlab.errors import UserError
-from attnlab.experiments import Axis, Budget, Claim, Contrast, Experiment, cross, rows
+from attnlab.experiments import Axis, Budget, Claim, Contrast, Experiment, better, cross, rows
 
 SYSTEM, SCORE = "configs/translation.py:rnnsearch", "system.attention.score.hidden"
 LONGEST = 50  # words of a sentence; longer ones are left out, as Bahdanau et al. do
 
 
 def get_experiment(argument: str = "") -> Experiment:
-    """The experiment on made-up words, or on the parallel files of the folder in the argument."""
+    """The experiment on made-up words, with one width or several, or on the parallel files of the
+    folder in the argument.
+    """
     if not argument:
         return of_words(4, 8, 12)
+    if argument == "widths":
+        return of_widths(32, 64, 128)
     folder, _, languages = argument.partition(":")
     return of_text(folder, languages or "de-en")
 
@@ -38,24 +44,45 @@ def of_words(*counts: int) -> Experiment:
     """Words to be copied; `counts` says how many, the smallest first. One width of batches for all:
     equal programs are compiled once.
     """
-    width = counts[-1] + 1  # with the end of the sentence
-    base = {
+    base = {**copying(counts[-1]), **sizes(32)}
+    lengths = rows(dict(map(words, counts)))
+    return experiment(base, 32, lengths, "exact", at_least=0.2, seeds=(0, 1, 2, 3, 4))
+
+
+def of_widths(*widths: int) -> Experiment:
+    """Fixed vectors of several widths, the smallest first, for 4 and 8 words."""
+    states = rows({f"{width} numbers": {"system.encoder": width} for width in widths})
+    narrow, wide = (f"{width} numbers, 8 words" for width in (widths[0], widths[-1]))
+    return Experiment(
+        question="How much fits into a vector of fixed size, as it grows wider?",
+        config="configs/translation.py:rnn_encoder_decoder",
+        base={**copying(8), **sizes(32)},
+        compare=cross(states, rows(dict(map(words, (4, 8))))),
+        seeds=(0, 1, 2, 3, 4),
+        baseline=narrow,
+        measure=("exact", "max"),
+        claim=Claim("A wider vector holds more of 8 words", (better(wide, narrow, by=0.1),)),
+    )
+
+
+def copying(longest: int) -> dict[str, Any]:
+    """Made-up words to be copied; one width of batches, with the end of the sentence."""
+    return {
         "data": "copying",
         "data.valid": 500,
         "data.symbols": 16,
         "vocabulary.kind": "word",
-        "batch.buckets": (width,),
-        "batch.max_length": width,
+        "batch.buckets": (longest + 1,),
+        "batch.max_length": longest + 1,
         "training.steps": 1000,
         "schedule.warmup": 50,
         "decoding.method": "greedy",
     }
-    lengths = {
-        f"{count} words": {"data.shortest": count, "data.longest": count} for count in counts
-    }
-    return experiment(
-        {**base, **sizes(32)}, 32, rows(lengths), "exact", at_least=0.2, seeds=(0, 1, 2, 3, 4)
-    )
+
+
+def words(count: int) -> tuple[str, dict[str, Any]]:
+    """The name and the settings of texts of so many words."""
+    return f"{count} words", {"data.shortest": count, "data.longest": count}
 
 
 def of_text(folder: str, languages: str) -> Experiment:

@@ -14,7 +14,7 @@ import math
 import random
 import string
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from attnlab.data.generated import Sized, split_of
 from attnlab.errors import UserError
@@ -31,6 +31,8 @@ class Lookup(Sized):
     Attributes:
       pairs: of a text; one of its keys is asked for.
       keys, values: different ones.
+      tested: which pair the texts of validation and test split ask for, "any", the "first" or the
+        "last"; those of training ask for any.
 
     Raises:
       UserError: a number out of range.
@@ -39,6 +41,7 @@ class Lookup(Sized):
     pairs: int = 16
     keys: int = 20
     values: int = 10
+    tested: Literal["any", "first", "last"] = "any"
 
     sentences: ClassVar[int] = 1
 
@@ -68,6 +71,8 @@ class Lookup(Sized):
             keys = draw.sample(string.ascii_lowercase[: self.keys], self.pairs)
             values = [string.digits[int(draw.random() * self.values)] for _ in keys]
             asked = int(draw.random() * self.pairs)
+            if split != "train":
+                asked = {"any": asked, "first": 0, "last": self.pairs - 1}[self.tested]
             text = " ".join(
                 [*(key + value for key, value in zip(keys, values, strict=True)), keys[asked]]
             )

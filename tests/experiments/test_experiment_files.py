@@ -98,7 +98,8 @@ def test_bottleneck_on_text_compares_its_shortest_with_its_longest_third(
     ("argument", "words"),
     [
         ("quickstart.py:fast", "experiments/quickstart.py:fast: it takes no argument"),
-        ("memory.py:8", "experiments/memory.py:8: it takes no argument"),
+        ("memory.py:ages", "experiments/memory.py:ages: 'ages'; did you mean 'age'?"),
+        ("depth.py:step", "experiments/depth.py:step: 'step'; did you mean 'steps'?"),
         ("order.py:window", "experiments/order.py:window: 'window'; did you mean 'windows'?"),
         (
             "bottleneck.py:{folder}:de",
