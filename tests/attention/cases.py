@@ -20,6 +20,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.protocol import Attention
 from attnlab.attention.scores import SCORES
+from attnlab.mixers import MIXERS
 from tests.attention.oracles import ORACLES, Oracle, part
 
 WIDTH = 12
@@ -229,8 +230,8 @@ def stepwise(config: dict[str, Any]) -> bool:
 
 
 def make(name: str, config: dict[str, Any]) -> Attention:
-    """The mechanism of a case, WIDTH wide."""
-    return MECHANISMS.resolve(name)(width=WIDTH, **config)
+    """The mechanism, or another mixer, of a case, WIDTH wide."""
+    return MIXERS.resolve(name)(width=WIDTH, **config)
 
 
 def parameters(module: Mixer, seed: int = 0) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import json
 from typing import Any
 
 import jax
@@ -14,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attnlab.attention import MECHANISMS
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention
 from attnlab.attention.view import CAUSAL
 from attnlab.errors import UserError
+from attnlab.experiments.plan.flops import work
+from attnlab.mixers import MIXERS
 from tests.attention.cases import (
     CASES,
     NAMES,
@@ -31,6 +33,7 @@ from tests.attention.cases import (
     stepwise,
     wide,
 )
+from tests.mixers.oracles import MIXER_ORACLES
 
 OWN = "tests.attention.running_mean:RunningMean"
 LENGTH = 7
@@ -43,13 +46,22 @@ def mixes(name: str, config: dict[str, Any]) -> bool:
     return "self" in can.roles and "causal" in can.directions and can.cache and stepwise(config)
 
 
+OTHERS = [
+    ("recurrent", {}),
+    ("recurrent", {"cell": "gru", "state": 5}),
+    ("recurrent", {"cell": "tanh"}),
+    ("convolution", {"kernel": 3}),
+    ("convolution", {"kernel": 1}),
+]
 GIVEN = [case for case in zip(CASES, NAMES, strict=True) if mixes(*case[0])]
 CHOSEN = any(":" in name for (name, _), _ in GIVEN)  # one of somebody's own alone
 if not CHOSEN:  # `mix` is one function for all attention: a few that differ in what they carry
     GIVEN = [case for case in GIVEN if case[1].startswith(ATTENTION)]
-MIXERS = [pytest.param(*case, id=label) for case, label in GIVEN]
-MIXERS += [] if CHOSEN else [pytest.param(OWN, {}, id="running_mean")]
-every = pytest.mark.parametrize(("name", "config"), MIXERS)
+EVERY = [pytest.param(*case, id=label) for case, label in GIVEN]
+if not CHOSEN:
+    EVERY += [pytest.param(*one, id=f"{one[0]}-{json.dumps(one[1])}") for one in OTHERS]
+    EVERY += [pytest.param(OWN, {}, id="running_mean")]
+every = pytest.mark.parametrize(("name", "config"), EVERY)
 
 
 def prepared(name: str, config: dict[str, Any]) -> tuple[Mixer, Any, Any, np.ndarray]:
@@ -145,7 +157,8 @@ def test_values_equal_the_oracle_in_float64(
         found = module.apply({"params": wide(params)}, wide(x), method="mix")[0]
         np.testing.assert_array_equal(found, whole)
         return
-    oracle = getattr(importlib.import_module(type(module).__module__), "oracle", None)
+    beside = importlib.import_module(type(module).__module__)
+    oracle = MIXER_ORACLES.get(name, getattr(beside, "oracle", None))
     if oracle is None:
         pytest.skip("compared with no oracle: put a function `oracle` beside the mixer")
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
@@ -157,7 +170,7 @@ def test_values_equal_the_oracle_in_float64(
 
 @every
 def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, Any]) -> None:
-    mechanism: Any = MECHANISMS.resolve(name)
+    mechanism: Any = MIXERS.resolve(name)
     slot = Need(role="self", direction="causal", cache=True, stepwise=True, so_far=True, maps=False)
     dataclasses.replace(slot, mixes=True).check(mechanism, "slot", config)
     if issubclass(mechanism, Attention):
@@ -165,3 +178,27 @@ def test_a_slot_that_reads_takes_attention_alone(name: str, config: dict[str, An
     else:
         with pytest.raises(UserError, match=f"slot: {mechanism.__name__} mixes a sequence"):
             slot.check(mechanism, "slot", config)
+
+
+@every
+def test_the_cost_is_that_of_the_program(name: str, config: dict[str, Any]) -> None:
+    """Of a mixer that is no attention: parameters and bytes of state exactly; FLOPs within a fifth,
+    for work on single numbers (gates, sums) is not counted, and one number is much of a small width.
+    """
+    module, params, _, x = prepared(name, config)
+    if isinstance(module, Attention) or type(module).cost is Mixer.cost:
+        pytest.skip("attention: test_costs.py; somebody's own may declare none")
+    cost = module.cost(LENGTH, LENGTH, WIDTH, WIDTH)
+    assert cost.parameters == sum(one.size for one in jax.tree.leaves(params))
+    state = module.apply({"params": params}, 1, 9, jnp.float32, method="begin")
+    assert cost.state_bytes == sum(one.nbytes for one in jax.tree.leaves(state))
+    counted = work(lambda x: module.apply({"params": params}, x, method="mix")[0], x[:1])
+    assert 0.6 * counted.flops <= cost.flops <= 1.02 * counted.flops
+
+
+def test_texts_that_share_a_row_are_refused() -> None:
+    for name, config in OTHERS:
+        module, params, _, x = prepared(name, config)
+        view = dataclasses.replace(CAUSAL, segments=jnp.zeros((3, LENGTH), jnp.int32))
+        with pytest.raises(UserError, match="would share its state"):
+            module.apply({"params": params}, x, view, method="mix")

@@ -1,0 +1,81 @@
+"""A causal gated convolution as a mixer: what is kept of a text are its last k - 1 tokens.
+
+    A_t, B_t = the halves of  b + sum_j x_{t-j} W_j          j = 0, ..., k - 1, over the real tokens; zeros before the first
+    y_t      = A_t * sigmoid(B_t)
+
+W is normalised and starts as in `layers.convolution`. Tokens of padding are passed over, so that a
+window holds the last k real tokens wherever padding stands; y is 0 there. Source: Y. Dauphin, A. Fan, M. Auli, D.
+Grangier, "Language Modeling with Gated Convolutional Networks", ICML 2017, equation 1.
+
+Axis letters: B batch, T tokens of a piece, d width, k window.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.view import CAUSAL, View
+from attnlab.layers.convolution import GatedConvolution, nothing_before
+from attnlab.layers.history import after, latest
+from attnlab.mixers.recurrent import PASSING, one_text
+
+
+class ConvolutionMixer(Mixer):
+    """A causal gated convolution (Dauphin et al. 2017).
+
+    Attributes:
+      kernel: k, tokens of a window, at least 1.
+      dropout: rate on x.
+    """
+
+    kernel: int = 4
+    dropout: float = 0.0
+
+    capabilities = PASSING
+    card = Card(
+        "convolution",
+        2017,
+        "Dauphin et al., Gated Convolutional Networks, ICML 2017",
+        "k T d^2",
+        "k d",
+    )
+
+    def setup(self) -> None:
+        self.convolution = GatedConvolution(self.width, self.kernel, self.dropout)
+
+    def begin(self, rows: int, room: int, dtype: Any) -> jax.Array:
+        """See `Mixer.begin`: the k - 1 tokens before the first are zeros."""
+        return nothing_before(rows, self.width, self.kernel, dtype)
+
+    def mix(
+        self, x: jax.Array, view: View = CAUSAL, state: Any = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `Mixer.mix`."""
+        one_text(self, view)
+        before = self.begin(len(x), 0, x.dtype) if state is None else state
+        if view.valid is None:
+            return self.convolution.causal(x, before)
+        # Real tokens first, in their order, so that every window is of real tokens; then back.
+        order = jnp.argsort(~view.valid, axis=1, stable=True)[..., None]
+        real = jnp.take_along_axis(x, order, axis=1)
+        y, _ = self.convolution.causal(real, before)
+        kept = after(before, real)
+        last = latest(kept, view.valid.sum(axis=1, dtype=jnp.int32), self.kernel - 1)
+        y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
+        return jnp.where(view.valid[..., None], y, 0), last
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`: the product of every window, and the normalising of W."""
+        size, outputs = self.kernel * query_width, 2 * self.width
+        return Cost(
+            size * outputs + 2 * outputs,
+            2 * queries * size * outputs,
+            FLOAT * (self.kernel - 1) * query_width,
+        )

@@ -1,0 +1,104 @@
+"""A recurrent layer as a mixer: what is kept of a text is one state, however long the text is.
+
+    h_t = cell(h_{t-1}, x_t)            cell: LSTM, GRU or tanh, see `layers.cells`
+    y_t = h_t W_o                       where the state has another width than y; else y_t = h_t
+
+A token of padding leaves the state as it is, wherever it stands. In a block with a residual
+connection this is the recurrent layer in the place of attention, as in M. X. Chen et al., "The Best
+of Both Worlds: Combining Recent Advances in Neural Machine Translation", ACL 2018.
+
+Axis letters: B batch, T tokens of a piece, d width, H state width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import FLOAT, Card, Cost, dense
+from attnlab.attention.mixer import Capabilities, Mixer
+from attnlab.attention.view import CAUSAL, View
+from attnlab.config.registry import Part, kind, made
+from attnlab.errors import UserError
+from attnlab.layers import CELLS
+from attnlab.layers.dense import Dense
+
+PASSING = Capabilities(
+    roles=frozenset({"self"}),
+    directions=frozenset({"causal"}),
+    dense=False,
+    maps="none",
+    positions=frozenset({"embedding"}),
+    state="constant",
+)
+"""What a mixer can do that reads from left to right and keeps as much of any text."""
+
+
+class RecurrentMixer(Mixer):
+    """A recurrent layer over the sequence, and a projection where its state has another width.
+
+    Attributes:
+      cell: "lstm", "gru" or "tanh", or a layer of your own.
+      state: H; 0 for the width of what comes out.
+    """
+
+    cell: Part = "lstm"
+    state: int = 0
+
+    parts = {"cell": CELLS}
+    capabilities = PASSING
+    card = Card(
+        "recurrent",
+        2018,
+        "Chen et al., The Best of Both Worlds, ACL 2018",
+        "T d H + T H^2",
+        "H",
+    )
+
+    def setup(self) -> None:
+        self.layer = made(CELLS, self.cell)(width=self.size, name="cell")
+        if self.size != self.width:
+            self.out = Dense(self.width, use_bias=False)
+
+    @property
+    @nn.nowrap
+    def size(self) -> int:
+        """H."""
+        return self.state or self.width
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Any:
+        """See `Mixer.begin`: zeros."""
+        return self.layer.State.zeros(rows, self.size, dtype)
+
+    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Any]:
+        """See `Mixer.mix`."""
+        one_text(self, view)
+        y, after = self.layer(x, view.valid, state)
+        return (y if self.size == self.width else self.out(y)), after
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Mixer.cost`: the products."""
+        cell, size = kind(made(CELLS, self.cell)), self.size
+        found = dense(queries, query_width, cell.gates * size, bias=True)
+        found += dense(queries, size, cell.gates * size)
+        if size != self.width:
+            found += dense(queries, size, self.width)
+        kept = jax.eval_shape(lambda: cell.State.zeros(1, size, jnp.float32))
+        return found + Cost(state_bytes=FLOAT * sum(one.size for one in jax.tree.leaves(kept)))
+
+
+def one_text(mixer: Mixer, view: View) -> None:
+    """Refuses texts that share a row: the state of one would go on in the next.
+
+    Raises:
+      UserError: `view` has segments.
+    """
+    if view.segments is not None:
+        raise UserError(
+            f"{type(mixer).__name__}: texts that share a row (segments) would share its state; put"
+            " one text in a row, or choose a mechanism of attention"
+        )
