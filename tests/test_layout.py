@@ -335,6 +335,8 @@ def test_tests_mirror_the_source() -> None:
         "attention/positions",
         "attention/visibility",  # one suite over all rules
         "attention/kernels",  # one suite, all kernels against plain: test_kernels*.py
+        "mixers/recurrent.py",  # attention/test_mixer.py, one suite for all mixers
+        "mixers/convolution.py",
         "systems",  # checks over all systems
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too

@@ -41,6 +41,11 @@ KINDS: Mapping[str, Kind] = {
         "--config.system.attention=NAME",
         (*ORIGIN, "capabilities", "time", "state"),
     ),
+    "mixers": Kind(
+        "attnlab.mixers:MIXERS",
+        "--config.system.decoder_attention=NAME",
+        (*ORIGIN, "time", "state"),
+    ),
     "scores": Kind(
         "attnlab.attention.scores:SCORES",
         "--config.system.attention.score=NAME",

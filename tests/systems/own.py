@@ -28,6 +28,7 @@ from attnlab.config.registry import build, fields
 from attnlab.config.schema import Node, setting
 from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
+from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
 from tests.systems import checks, classifiers, language_models
@@ -105,7 +106,9 @@ def _filled(system: Any, chosen: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Settings with every slot for a mechanism taken."""
     known = fields(system)
     slots = [
-        name for name, table in system.parts.items() if table is MECHANISMS and name not in chosen
+        name
+        for name, table in system.parts.items()
+        if table in (MECHANISMS, MIXERS) and name not in chosen
     ]
     slots = [
         name

@@ -15,6 +15,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import asking, at
 from attnlab.attention.view import EVERYTHING
+from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
 
 Note = Callable[[bool, str], None]
@@ -137,7 +138,7 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
     of_mechanisms = {
         name
         for name, table in factory.func.parts.items()
-        if table is MECHANISMS and factory.keywords.get(name)
+        if table in (MECHANISMS, MIXERS) and factory.keywords.get(name)
     }
     needs = dict(factory.func.asks(factory.keywords))
     assert of_mechanisms == set(needs), (

@@ -30,10 +30,10 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
+from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import Attention
 from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
@@ -42,9 +42,10 @@ from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed
+from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
 
-Factory = Callable[..., Attention]
+Factory = Callable[..., Mixer]
 
 
 class EncoderLayer(Block):
@@ -146,7 +147,7 @@ class Transformer(Seq2Seq):
 
     parts = {
         "encoder_attention": MECHANISMS,
-        "decoder_attention": MECHANISMS,
+        "decoder_attention": MIXERS,
         "cross_attention": MECHANISMS,
         "positions": POSITIONS,
         "encoder_visibility": VISIBILITIES,

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from tests.systems.checks import SPECS
+from tests.systems.checks import CHECKS, SPECS
 
 IDS = jnp.ones((1, 2), jnp.int32)
 
@@ -88,3 +88,15 @@ def test_heads_that_do_not_fit_are_refused(fields: dict[str, Any], message: str)
     spec = {**SPECS["transformer"], "encoder_attention": looks}
     with pytest.raises(UserError, match=message):
         shapes(spec, 17)
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+@pytest.mark.parametrize(
+    "mixer",
+    [{"name": "recurrent", "cell": "gru", "state": 5}, {"name": "convolution", "kernel": 2}],
+)
+def test_a_mixer_that_is_no_attention_in_the_decoder(mixer: dict[str, Any], check: Any) -> None:
+    """All that is promised of the Transformer holds: no look ahead, inert padding, stepwise
+    decoding, rows of different lengths, ...
+    """
+    check({**SPECS["transformer"], "decoder_attention": mixer})
