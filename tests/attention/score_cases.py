@@ -28,6 +28,8 @@ FIELDS: dict[str, list[dict[str, Any]]] = {
     "cosine": [{}, {"strength": "emitted"}, {"strength": "fixed", "beta": 2.0}],
     "gaussian": [{}, {"spread": "fixed", "tau": 3.0}],
     "qk_norm": [{"length": 9}],
+    "qk_rmsnorm": [{}, {"over": 20.0, "epsilon": 1e-2}],
+    "scaled_dot": [{}, {"over": 20.0}],
     "soft_capped": [
         {"cap": 2.0},
         {"cap": 1.5, "score": {"name": "additive", "hidden": 7}},

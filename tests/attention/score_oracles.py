@@ -65,8 +65,8 @@ def dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float
 
 
 def scaled_dot(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
-    """q . k / sqrt(D)."""
-    return dot(params, fields, q, k, j) / float(np.sqrt(len(q)))
+    """q . k / sqrt(D), or over the root of `over`."""
+    return dot(params, fields, q, k, j) / float(np.sqrt(fields.get("over") or len(q)))
 
 
 def additive(params: Any, fields: Any, q: np.ndarray, k: np.ndarray, j: int) -> float:
@@ -217,12 +217,12 @@ def layernorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
     return norm
 
 
-def rmsnorm(side: str) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
-    """Of the query or the key: s x / sqrt(mean(x^2) + epsilon)."""
+def rmsnorm(side: str, added: float = 0.0) -> Callable[[Any, Any, np.ndarray], np.ndarray]:
+    """Of the query or the key: (s + added) x / sqrt(mean(x^2) + epsilon)."""
 
     def norm(params: Any, fields: Any, x: np.ndarray) -> np.ndarray:
         return (
-            params[f"{side}_norm"]["scale"]
+            (params[f"{side}_norm"]["scale"] + added)
             * x
             / math.sqrt(sum(a * a for a in x) / len(x) + fields.get("epsilon", 1e-6))
         )
@@ -279,5 +279,8 @@ SCORES: dict[str, Oracle] = {
     ),
     "qk_layernorm": Oracle(scaled_dot, query=layernorm("query"), key=layernorm("key")),
     "qk_rmsnorm": Oracle(scaled_dot, query=rmsnorm("query"), key=rmsnorm("key")),
+    "qk_rmsnorm_plus_one": Oracle(
+        scaled_dot, query=rmsnorm("query", 1.0), key=rmsnorm("key", 1.0)
+    ),
     "soft_capped": Oracle(capped, query=inside_query, key=inside_key),
 }

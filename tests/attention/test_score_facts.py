@@ -392,6 +392,10 @@ def test_starts() -> None:
             "score qk_rmsnorm: epsilon=0.0, must be a number above 0",
         ),
         (
+            {"name": "scaled_dot", "over": -1.0},
+            "score scaled_dot: over=-1.0, must be a number of at least 0",
+        ),
+        (
             {"name": "soft_capped", "cap": 0.0},
             "score soft_capped: cap=0.0, must be a number above 0",
         ),

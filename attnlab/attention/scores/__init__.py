@@ -25,6 +25,7 @@ SCORES = Table(
         "qk_norm": "attnlab.attention.scores.qk_norm:QKNorm",
         "qk_layernorm": "attnlab.attention.scores.qk_norm:QKLayerNorm",
         "qk_rmsnorm": "attnlab.attention.scores.qk_norm:QKRMSNorm",
+        "qk_rmsnorm_plus_one": "attnlab.attention.scores.qk_norm:QKRMSNormPlusOne",
         "soft_capped": "attnlab.attention.scores.soft_capped:SoftCapped",
     },
     base="attnlab.attention.scores.protocol:Score",

@@ -9,12 +9,15 @@ al., "Attention Is All You Need", NeurIPS 2017, equation 1.
 
 from __future__ import annotations
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores.protocol import Score, same_width
+from attnlab.errors import UserError
 from attnlab.layers.precision import inner_dtype
 
 
@@ -47,15 +50,24 @@ class Dot(Score):
 
 
 class ScaledDot(Dot):
-    """e_ij = q_i . k_j / sqrt(D), D the width of both."""
+    """e_ij = q_i . k_j / sqrt(D), D the width of both.
+
+    Attributes:
+      over: what stands below the root in the place of D; 0 for D. Gemma 2 and 3 have a number of
+        their own there (`query_pre_attn_scalar` in their configs).
+    """
+
+    over: float = 0.0
 
     card = Card(
         "product", 2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017", "T^2 D", "T D"
     )
 
     def scale(self, width: int) -> float:
-        """1 / sqrt(D)."""
-        return width**-0.5
+        """1 / sqrt(D), or what is set."""
+        if not 0.0 <= self.over < math.inf:
+            raise UserError(f"score scaled_dot: over={self.over}, must be a number of at least 0")
+        return float((self.over or width) ** -0.5)
 
 
 def inner(q: jax.Array, k: jax.Array) -> jax.Array:

@@ -2,7 +2,8 @@
 
     qk_norm       e_ij = g (q_i / |q_i|) . (k_j / |k_j|)                        Henry et al. 2020
     qk_layernorm  e_ij = LN_q(q_i) . LN_k(k_j) / sqrt(D)                        Dehghani et al. 2023
-    qk_rmsnorm    e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D)                      Qwen3, Gemma 3
+    qk_rmsnorm    e_ij = RMS_q(q_i) . RMS_k(k_j) / sqrt(D)                      Qwen3
+    qk_rmsnorm_plus_one                                                         Gemma 3: s = 1 + w, w from 0
 
     LN(x) = s (x - mean(x)) / sqrt(var(x) + epsilon)        RMS(x) = s x / sqrt(mean(x^2) + epsilon)        over the D of a head
 
@@ -14,14 +15,15 @@ Cost: 2 D FLOPs for each pair, 3 D, 7 D and 4 D for each query and key. Paramete
 A. Henry, P. R. Dachapally, S. Pawar, Y. Chen, "Query-Key Normalization for Transformers", Findings
 of EMNLP 2020 (arXiv 2010.04245): no 1/sqrt(D), g starts at log2(n^2 - n), n the 97.5th percentile
 of the lengths of the training sequences; M. Dehghani et al., "Scaling Vision Transformers to 22
-Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma writes its
-scale as 1 + w with w = 0 at the start: the same function, weights carry over by adding 1. Another
-function is the norm of OLMo 2, whose statistics run over all heads together.
+Billion Parameters", ICML 2023; the technical reports of Qwen3 and Gemma 3, 2025. Gemma's
+1 + w is the same function until weights decay, and its files hold w. Another function is the norm of
+OLMo 2, whose statistics run over all heads together.
 """
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -30,6 +32,7 @@ from attnlab.attention.cards import Card, Cost, Sizes
 from attnlab.attention.scores.cosine import unit
 from attnlab.attention.scores.products import Dot, ScaledDot
 from attnlab.attention.scores.protocol import above_zero, at_least, same_width
+from attnlab.layers.norms import RMSNorm, RMSNormPlusOne
 
 
 class QKNorm(Dot):
@@ -127,11 +130,12 @@ class QKRMSNorm(ScaledDot):
     card = Card(
         "normalised product", 2025, "technical reports of Qwen3 and Gemma 3, 2025", "T^2 D", "T D"
     )
+    norm: ClassVar[type[RMSNorm]] = RMSNorm
 
     def setup(self) -> None:
         above_zero("qk_rmsnorm", "epsilon", self.epsilon)
-        self.query_norm = nn.RMSNorm(epsilon=self.epsilon, param_dtype=float)
-        self.key_norm = nn.RMSNorm(epsilon=self.epsilon, param_dtype=float)
+        self.query_norm = self.norm(epsilon=self.epsilon)
+        self.key_norm = self.norm(epsilon=self.epsilon)
 
     def of_query(self, q: jax.Array, key_width: int) -> jax.Array:
         """See `Score.of_query`: RMS_q(q)."""
@@ -146,6 +150,12 @@ class QKRMSNorm(ScaledDot):
     def cost(self, at: Sizes) -> Cost:
         """See `Score.cost`."""
         return super().cost(at) + Cost(at.query_width + at.key_width, 4 * normed(at))
+
+
+class QKRMSNormPlusOne(QKRMSNorm):
+    """As qk_rmsnorm with s = 1 + w, w from 0 (Gemma 3). The fields are those of `QKRMSNorm`."""
+
+    norm = RMSNormPlusOne
 
 
 def normed(at: Sizes) -> int:
