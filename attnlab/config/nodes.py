@@ -52,10 +52,14 @@ LIMITS: Mapping[str, Range] = {
 class Vocabulary(Node):
     """What texts are cut into."""
 
-    kind: Literal["bpe", "word", "spaced", "char"] = setting(
+    kind: Literal["bpe", "word", "spaced", "char", "tokenizer"] = setting(
         "the pieces: learned by byte-pair encoding, words and signs, what stands between spaces,"
-        " or characters",
+        " characters, or those of the tokenizer in `file`",
         "bpe",
+    )
+    file: str = setting(
+        "of kind 'tokenizer': a tokenizer.json, or the folder of a pretrained model that has one",
+        "",
     )
     size: int = setting("most pieces, specials included", 8000, within=whole(1, 10**7))
     min_frequency: int = setting("pieces seen less often are left out", 2, within=COUNT)

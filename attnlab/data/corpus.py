@@ -16,7 +16,7 @@ from attnlab.config.nodes import TwoVocabularies
 from attnlab.config.registry import build
 from attnlab.data import SOURCES, SPLITS
 from attnlab.data.columns import Examples
-from attnlab.data.vocabulary import Vocabulary
+from attnlab.data.vocabulary import TOKENIZER, Vocabulary
 from attnlab.errors import UserError
 
 Pair = tuple[str, str]
@@ -48,6 +48,7 @@ class VocabularySettings(TwoVocabularies):
             "size": self.size,
             "min_frequency": self.min_frequency,
             "lowercase": self.lowercase,
+            **({"file": self.file} if self.kind == TOKENIZER else {}),
         }
 
     @property

@@ -27,6 +27,8 @@ from attnlab.records.json_kinds import Damaged, read
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")  # at their ids, in a vocabulary of ours
 KINDS = ("bpe", "word", "spaced", "char")
+TOKENIZER = "tokenizer"  # the kind of one from elsewhere, see `attnlab.data.tokenizer`
+CHUNK = 8192  # texts encoded at once
 
 _MARK = "\u2581"
 _FORMAT = "attnlab vocabulary 1"
@@ -34,7 +36,6 @@ _REMEDY = (
     "put back a good copy, or delete it and run the 'train' command of this workdir again, which"
     " learns it from the same data"
 )
-_CHUNK = 8192  # texts encoded at once
 _REMEMBERED = 200_000  # different words whose ids are kept, some 50 MB
 
 
@@ -99,6 +100,7 @@ class Vocabulary:
       word: whole words and single punctuation marks; what is rarer than `min_frequency` is `UNK`.
       spaced: the same, but cut at blanks and nowhere else: for text that is tokenised already.
       char: single code points, blanks included.
+      tokenizer: that of a model from elsewhere, see `attnlab.data.tokenizer`.
 
     Texts are brought to Unicode NFC and lower-cased if so trained. Ids 0..3 are PAD, BOS, EOS, UNK;
     a text that spells "</s>" is ordinary text and never yields these ids.
@@ -126,9 +128,10 @@ class Vocabulary:
         size: int = 8000,
         min_frequency: int = 2,
         lowercase: bool = False,
+        file: str = "",
     ) -> Vocabulary:
         """Learn a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
-        from `texts`.
+        from `texts`; of kind "tokenizer" the one in `file`, whatever the texts.
 
         Deterministic: equal texts in equal order give equal files, byte for byte.
 
@@ -136,9 +139,14 @@ class Vocabulary:
           UserError: unknown kind, a size that cannot hold the alphabet, or texts that leave no
             piece at all.
         """
+        if kind == TOKENIZER:
+            from attnlab.data.tokenizer import Adopted
+
+            settings = {"kind": kind, "size": size, "min_frequency": min_frequency}
+            return Adopted.adopt(file, {**settings, "lowercase": lowercase, "file": file})
         if kind not in KINDS:
             raise UserError(
-                f"config.vocabulary.kind={kind!r} is unknown; {nearest(str(kind), KINDS)}"
+                f"config.vocabulary.kind={kind!r} is unknown; {nearest(str(kind), (*KINDS, TOKENIZER))}"
             )
         if size <= len(SPECIAL):
             raise UserError(
@@ -189,7 +197,7 @@ class Vocabulary:
         """
         remaining = iter(texts)
         known: dict[str, list[int]] = {}
-        while chunk := [self._units(text) for text in islice(remaining, _CHUNK)]:
+        while chunk := [self._units(text) for text in islice(remaining, CHUNK)]:
             if len(known) > _REMEMBERED:
                 known.clear()
             new = list(set(chain.from_iterable(chunk)) - known.keys())
@@ -264,6 +272,11 @@ class Vocabulary:
         unknown = None if special.unk is None else self.tokens([special.unk])[0]
         return Marks(frozenset(self.tokens(sorted(ids))), unknown)
 
+    def kept(self) -> dict[str, Any]:
+        """What `save` writes beside the settings."""
+        found: dict[str, Any] = json.loads(self._tokenizer.to_str())
+        return found
+
     def save(self, path: str | Path) -> None:
         """Write everything needed to `load` as one JSON file with its SHA-256; the file appears
         whole or not at all.
@@ -271,7 +284,7 @@ class Vocabulary:
         Raises:
           UserError: the folder cannot be written.
         """
-        body = {"settings": self.settings, "tokenizer": json.loads(self._tokenizer.to_str())}
+        body = {"settings": self.settings, "tokenizer": self.kept()}
         text = json.dumps({"format": _FORMAT, "sha256": _digest(body), **body}, ensure_ascii=False)
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -303,6 +316,10 @@ class Vocabulary:
             raise UserError(
                 f"the vocabulary {path} is damaged (its checksum does not match); {_REMEDY}"
             )
+        if body["settings"].get("kind") == TOKENIZER:
+            from attnlab.data.tokenizer import Adopted
+
+            return Adopted.restored(body["tokenizer"], body["settings"])
         try:
             return cls(Tokenizer.from_str(json.dumps(body["tokenizer"])), body["settings"])
         # the library raises a bare Exception where it cannot read another version's file

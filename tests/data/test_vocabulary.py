@@ -130,7 +130,7 @@ def test_word_by_word_encoding_equals_the_library_on_whole_texts() -> None:
 def test_end_is_appended_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary = train("bpe")
     plain = vocabulary.encode_all(TEXTS)
-    monkeypatch.setattr("attnlab.data.vocabulary._CHUNK", 2)
+    monkeypatch.setattr("attnlab.data.vocabulary.CHUNK", 2)
     monkeypatch.setattr("attnlab.data.vocabulary._REMEMBERED", 0)
     ended = list(vocabulary.encode_stream(iter(TEXTS), end=(EOS,)))
     assert [ids.tolist() for ids in ended] == [[*ids.tolist(), EOS] for ids in plain]

@@ -1,0 +1,209 @@
+"""Tables of names: which tensor of a file is which parameter of ours, and how one becomes the other.
+
+A table is a tuple of `Name`s, in the order in which a file has its tensors. A line counts where the
+system has the parameters of its right side: a table lists whatever a family of models may have, and
+says nowhere when. `{i}` stands for the number of a layer.
+
+    transposed    W [out,in] of torch's Linear, kernel W^T [in,out] here
+    split         one tensor for several parameters, cut along its last axis after transposing
+
+Both only move numbers, so that what was read and is written again is equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import flax.traverse_util
+import numpy as np
+
+from attnlab.errors import UserError
+from attnlab.weights import folder
+from attnlab.weights.folder import few
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """A tensor and the parameters that it holds.
+
+    Attributes:
+      theirs: the tensor's name in a file.
+      ours: the path of the parameter, or of several side by side.
+      transposed: whether the axes of a matrix change places.
+    """
+
+    theirs: str
+    ours: str | tuple[str, ...]
+    transposed: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The parameters' paths."""
+        return (self.ours,) if isinstance(self.ours, str) else self.ours
+
+    def into(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+        """The parameters that a tensor holds."""
+        tensor = tensor.T if self.transposed else tensor
+        ends = np.cumsum([shape[-1] for shape in shapes])[:-1]
+        return np.split(tensor, ends, axis=-1) if len(shapes) > 1 else [tensor]
+
+    def back(self, parameters: Sequence[np.ndarray]) -> np.ndarray:
+        """The tensor of these parameters."""
+        joined = np.concatenate(parameters, axis=-1) if len(parameters) > 1 else parameters[0]
+        return joined.T if self.transposed else joined
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """That of the tensor, given those of the parameters."""
+        *rest, _ = shapes[0]
+        joined = (*rest, sum(shape[-1] for shape in shapes))
+        return joined[::-1] if self.transposed else joined
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The table of a family of models.
+
+    Attributes:
+      names: its lines.
+      prefix: what all tensors of the model but its head begin with, where a file was saved with the
+        head.
+      dropped: regular expressions of tensors that a file may have and that are no parameters.
+      tied: a tensor that may be there beside another, by name, whose copy it is.
+    """
+
+    names: tuple[Name, ...]
+    prefix: str
+    dropped: tuple[str, ...] = ()
+    tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def lines(self, shapes: Shapes) -> Iterator[Name]:
+        """The lines of a system whose parameters have these shapes, each with its layer's number.
+
+        Raises:
+          UserError: parameters that the table has no name for.
+        """
+        left = set(shapes)
+        found = []
+        for name in self.names:
+            for number in _numbers(name.paths[0], shapes):
+                one = dataclasses.replace(
+                    name,
+                    theirs=name.theirs.replace("{i}", number),
+                    ours=tuple(path.replace("{i}", number) for path in name.paths),
+                )
+                if set(one.paths) <= left:
+                    left -= set(one.paths)
+                    found.append(one)
+        if left:
+            raise UserError(
+                f"a model of this kind has no place for {few(sorted(left))}; it stands for another"
+                " system than this one"
+            )
+        yield from found
+
+    def read(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, np.ndarray]:
+        """The parameters of a system from files, by path, float32.
+
+        Args:
+          where: names of tensors and their files.
+          shapes: of every parameter of the system.
+
+        Raises:
+          UserError: tensors that are missing, too many or of another shape, by name.
+        """
+        where = self._prefixed(where)
+        lines = {line.theirs: line for line in self.lines(shapes)}
+        wanted = {
+            name: line.shape([shapes[path] for path in line.paths]) for name, line in lines.items()
+        }
+        self._check(where, wanted)
+        found: dict[str, np.ndarray] = {}
+        for name, tensor in folder.tensors({name: where[name] for name in lines}):
+            line = lines[name]
+            parts = line.into(tensor, [shapes[path] for path in line.paths])
+            for path, part in zip(line.paths, parts, strict=True):
+                found[path] = np.ascontiguousarray(part, np.float32)
+        return found
+
+    def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
+        """The tensors of a file, by name, of parameters by path.
+
+        Raises:
+          UserError: parameters that the table has no name for.
+        """
+        shapes = {path: one.shape for path, one in parameters.items()}
+        return {
+            line.theirs: line.back([parameters[path] for path in line.paths]).astype(dtype)
+            for line in self.lines(shapes)
+        }
+
+    def _prefixed(self, where: Mapping[str, Path]) -> dict[str, Path]:
+        """The tensors with the prefix that a file saved without the head lacks, what is no
+        parameter left out.
+        """
+        bare = self.prefix and not any(name.startswith(self.prefix) for name in where)
+        named = {f"{self.prefix if bare else ''}{name}": file for name, file in where.items()}
+        return {
+            name: file
+            for name, file in named.items()
+            if not any(re.fullmatch(pattern, name) for pattern in self.dropped)
+        }
+
+    def _check(self, where: Mapping[str, Path], wanted: Shapes) -> None:
+        """Raise `UserError` unless the files have exactly what is wanted."""
+        there = folder.shapes(where)
+        extra = sorted(set(there) - set(wanted))
+        for name in [name for name in extra if self.tied.get(name) in where]:
+            one, other = (
+                dict(folder.tensors({key: where[key]}))[key] for key in (name, self.tied[name])
+            )
+            if np.array_equal(one, other):
+                extra.remove(name)
+        misshapen = [
+            f"{name} {list(there[name])} instead of {list(shape)}"
+            for name, shape in wanted.items()
+            if name in there and there[name] != shape
+        ]
+        missing = [name for name in wanted if name not in there]
+        wrong = [
+            f"{len(names)} {what}: {few(names)}"
+            for what, names in (
+                ("missing", missing),
+                ("that the config does not have", extra),
+                ("of another shape", misshapen),
+            )
+            if names
+        ]
+        if wrong:
+            files = sorted({str(file) for file in where.values()})
+            raise UserError(
+                f"the tensors of {few(files)} are not those that config.json tells of; "
+                + "; ".join(wrong)
+            )
+
+
+def flat(params: Any) -> dict[str, Any]:
+    """A tree of parameters by path, "layer_0/attention/out/kernel"."""
+    found: dict[str, Any] = flax.traverse_util.flatten_dict(dict(params), sep="/")
+    return found
+
+
+def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of parameters by path."""
+    found: dict[str, Any] = flax.traverse_util.unflatten_dict(dict(parameters), sep="/")
+    return found
+
+
+def _numbers(path: str, shapes: Shapes) -> list[str]:
+    """The numbers that stand for `{i}` in a path of these parameters, in order; "" without."""
+    if "{i}" not in path:
+        return [""]
+    pattern = re.escape(path).replace(re.escape("{i}"), "([0-9]+)")
+    matches = (re.fullmatch(pattern, one) for one in shapes)
+    return sorted({match[1] for match in matches if match}, key=int)
