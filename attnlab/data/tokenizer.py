@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from attnlab.data.vocabulary import CHUNK, TOKENIZER, Special, Vocabulary
+from attnlab.data.vocabulary import CHUNK, Special, Vocabulary
 from attnlab.errors import UserError
 
 FILE = "tokenizer.json"
@@ -174,7 +174,7 @@ def _special(
     eos = of("eos")
     if eos is None:
         raise UserError(
-            f"{path}: nothing says which token ends a text; put \"eos_token\" into"
+            f'{path}: nothing says which token ends a text; put "eos_token" into'
             " tokenizer_config.json beside it"
         )
     bos, pad = of("bos"), of("pad")

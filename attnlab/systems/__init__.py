@@ -17,6 +17,7 @@ SYSTEMS = Table(
         "pointer_generator": "attnlab.systems.recurrent.pointer_generator:PointerGenerator",
         "convs2s": "attnlab.systems.convolutional.convs2s:ConvS2S",
         "transformer": "attnlab.systems.transformers.transformer:Transformer",
+        "decoder": "attnlab.systems.transformers.decoder:Decoder",
         "lstm_lm": "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel",
         "attention_lm": "attnlab.systems.recurrent.attention_lm:AttentionLanguageModel",
         "ngram_rnn": "attnlab.systems.recurrent.ngram_rnn:NgramRNN",

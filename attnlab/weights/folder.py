@@ -71,9 +71,7 @@ def files(folder: Path) -> dict[str, Path]:
                 raise UserError(f"{folder / INDEX} names {file}, which is not in the folder")
             found |= dict.fromkeys(_names(folder / file), folder / file)
         if lost := sorted(set(listed) - set(found)):
-            raise UserError(
-                f"{folder / INDEX} names {few(lost)}, which no file of the folder has"
-            )
+            raise UserError(f"{folder / INDEX} names {few(lost)}, which no file of the folder has")
         return found
     if (folder / WEIGHTS).is_file():
         return dict.fromkeys(_names(folder / WEIGHTS), folder / WEIGHTS)

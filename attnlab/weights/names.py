@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import flax.traverse_util
 import numpy as np
 
 from attnlab.errors import UserError
@@ -190,13 +189,22 @@ class Names:
 
 def flat(params: Any) -> dict[str, Any]:
     """A tree of parameters by path, "layer_0/attention/out/kernel"."""
-    found: dict[str, Any] = flax.traverse_util.flatten_dict(dict(params), sep="/")
+    found: dict[str, Any] = {}
+    for key, value in params.items():
+        below = flat(value) if isinstance(value, Mapping) else {"": value}
+        found |= {f"{key}/{path}".removesuffix("/"): leaf for path, leaf in below.items()}
     return found
 
 
 def nested(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The tree of parameters by path."""
-    found: dict[str, Any] = flax.traverse_util.unflatten_dict(dict(parameters), sep="/")
+    found: dict[str, Any] = {}
+    for path, leaf in parameters.items():
+        *above, last = path.split("/")
+        node = found
+        for key in above:
+            node = node.setdefault(key, {})
+        node[last] = leaf
     return found
 
 

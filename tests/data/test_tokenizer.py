@@ -14,7 +14,13 @@ from attnlab.data.tokenizer import Adopted
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 
-TEXTS = ["A dog, a cat; two dogs!", " it's  the cat's\tbird", "Grüße aus Köln …", "<|end|> is text", ""]
+TEXTS = [
+    "A dog, a cat; two dogs!",
+    " it's  the cat's\tbird",
+    "Grüße aus Köln …",
+    "<|end|> is text",
+    "",
+]
 
 
 def byte_level(folder: Path, **config: Any) -> Path:

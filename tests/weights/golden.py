@@ -1,10 +1,10 @@
 """Golden numbers of `transformers`: what its models compute from tiny configs and from parameters
 that both sides draw by `rule.py`.
 
-It runs where torch and transformers are installed, beside nothing of attnlab:
+It runs where torch and transformers are installed, without attnlab:
 
-    python tests/weights/golden.py write [NAME ...]      golden/NAME.json and golden/NAME.npz anew
-    python tests/weights/golden.py check FOLDER NAME     does transformers load a folder that attnlab has written, whole, and does
+    python -m tests.weights.golden write [NAME ...]      golden/NAME.json and golden/NAME.npz anew
+    python -m tests.weights.golden check FOLDER NAME     does transformers load a folder that attnlab has written, whole, and does
                                                          it compute the golden logits from it?
 
 NAME.json has the config as `transformers` saves it, and name and shape of every tensor of the file; NAME.npz
@@ -23,8 +23,7 @@ import numpy as np
 import torch
 import transformers
 
-sys.path.insert(0, str(Path(__file__).parent))
-import rule
+from tests.weights import rule
 
 GOLDEN = Path(__file__).parent / "golden"
 SPECIAL = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2}
@@ -161,7 +160,12 @@ def built(name: str) -> Any:
     family, settings = CONFIGS[name]
     text = "Text" if family == "Gemma3" else ""
     config = getattr(transformers, f"{family}{text}Config")(**settings)
-    kind = getattr(transformers, f"{family}{'LMHead' * (family == 'GPT2')}Model" if family == "GPT2" else f"{family}ForCausalLM")
+    kind = getattr(
+        transformers,
+        f"{family}{'LMHead' * (family == 'GPT2')}Model"
+        if family == "GPT2"
+        else f"{family}ForCausalLM",
+    )
     model = kind._from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
         for key, tensor in model.named_parameters():
@@ -212,7 +216,9 @@ def write(name: str) -> None:
     )
     np.savez_compressed(GOLDEN / f"{name}.npz", **found)
     spread, different = found["logits"].std(), len(set(found["greedy"].tolist()))
-    print(f"{name:14} loss {found['loss']:.4f}, logits' deviation {spread:.3f}, {different} different of 100 greedy tokens")
+    print(
+        f"{name:14} loss {found['loss']:.4f}, logits' deviation {spread:.3f}, {different} different of 100 greedy tokens"
+    )
 
 
 def check(folder: str, name: str) -> None:

@@ -1,0 +1,175 @@
+"""The Transformer's decoder alone, a language model: an embedding, n blocks around one mixer, a head.
+
+    x_0      = dropout(s embedding + positions)            s = sqrt(d) if scaled
+    x        = sub(x, causal mixer);  x = sub(x, feed-forward)              n times, `layers/block.py`
+    logits   = N(x) E^T, E the embedding (or an own matrix);  c tanh(logits / c) if capped
+
+GPT-2, Llama and those after them are settings of it: `weights/` has the settings of each.
+
+Source: A. Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018, after
+P. Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018, section 4.2.3.
+
+Axis letters: B batch, T length, V vocabulary, d model width.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention import MECHANISMS
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.needs import Need
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import CAUSAL, View, standing
+from attnlab.attention.visibility import VISIBILITIES
+from attnlab.config.registry import Part, made
+from attnlab.layers import FEED_FORWARDS, NORMS
+from attnlab.layers.block import TOPPED, Block, Placement
+from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.initial import Embed
+from attnlab.systems.protocol import Card, LanguageModel
+from attnlab.systems.transformers.transformer import _rule
+
+
+@flax.struct.dataclass
+class Reading:
+    """Tokens read so far, [] int32, and each layer's state."""
+
+    read: jax.Array
+    layers: list[Any]
+
+
+class Decoder(LanguageModel):
+    """Decoder-only Transformer.
+
+    Attributes:
+      attention: the mixer of every layer; called with the model's width.
+      local_attention: that of the local layers; None for the same.
+      visibility, local_visibility: who sees whom, beside causality.
+      pattern: which layers are local, from the first on, again and again.
+      positions: of embeddings.
+      width: d. layers: n. hidden: of the feed-forward layers.
+      norm, normalisation, feed_forward: as in `Transformer`.
+      scaled_embedding: whether embeddings are multiplied with sqrt(d).
+      dropout: on embeddings, sub-layer outputs and inside feed-forward layers.
+      share: "output": logits are products with the embedding; "none": with an own matrix.
+      logit_cap: c; 0 for none.
+    """
+
+    attention: Callable[..., Mixer]
+    positions: Callable[..., PositionScheme]
+    local_attention: Part | None = None
+    visibility: Part = "full"
+    local_visibility: Part = "full"
+    pattern: tuple[Literal["global", "local"], ...] = ("global",)
+    width: int = 128
+    layers: int = 2
+    hidden: int = 512
+    norm: Placement = "pre"
+    normalisation: Part = "layer_norm"
+    feed_forward: Part = "gelu_tanh"
+    scaled_embedding: bool = False
+    dropout: float = 0.1
+    share: Literal["output", "none"] = "output"
+    logit_cap: float = 0.0
+
+    parts = {
+        "attention": MECHANISMS,
+        "local_attention": MECHANISMS,
+        "positions": POSITIONS,
+        "visibility": VISIBILITIES,
+        "local_visibility": VISIBILITIES,
+        "normalisation": NORMS,
+        "feed_forward": FEED_FORWARDS,
+    }
+    needs = {
+        "attention": Need(
+            role="self", direction="causal", cache=True, stepwise=True, so_far=True, mixes=True
+        )
+    }
+    card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
+
+    def setup(self) -> None:
+        normal = nn.initializers.normal(0.02)
+        self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)
+        if self.share == "none":
+            self.out = Dense(self.vocabulary, use_bias=False)
+        self.scheme = self.positions(name="positions")
+        self.drop = Dropout(self.dropout)
+        make = made(FEED_FORWARDS, self.feed_forward)
+        norm = made(NORMS, self.normalisation)
+        block: dict[str, Any] = {
+            "feed_forward_factory": functools.partial(make, self.hidden, self.dropout),
+            "norm": norm,
+            "placement": self.norm,
+            "dropout": self.dropout,
+        }
+        local = self.attention if self.local_attention is None else self.local_attention
+        local = made(MECHANISMS, local)
+        self.layer = [
+            Block(
+                self.width,
+                (("attention", local if self.local(number) else self.attention),),
+                **block,
+            )
+            for number in range(self.layers)
+        ]
+        if self.norm in TOPPED:
+            self.top = norm()
+
+    @nn.nowrap
+    def local(self, number: int) -> bool:
+        """Whether a layer is local."""
+        return self.pattern[number % len(self.pattern)] == "local"
+
+    def start(self, rows: int, room: int = 0) -> Reading:
+        """See `LanguageModel.start`."""
+        dtype = jnp.asarray(self.embed.embedding).dtype
+        return Reading(
+            jnp.zeros((), jnp.int32),
+            [block.attention.begin(rows, room, dtype) for block in self.layer],
+        )
+
+    def read(self, state: Reading, tokens: jax.Array) -> tuple[jax.Array, Reading]:
+        """See `LanguageModel.read`."""
+        logits, states = self._run(tokens, state.read, list(state.layers))
+        return logits, Reading(state.read + tokens.shape[1], states)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """See `LanguageModel.__call__`."""
+        return self._run(tokens, 0, [None] * self.layers)[0]
+
+    def _run(self, tokens: jax.Array, first: Any, states: list[Any]) -> tuple[jax.Array, list[Any]]:
+        x = self.embed(tokens)
+        x = x * math.sqrt(self.width) if self.scaled_embedding else x
+        x = self.drop(self.scheme.embed(x, standing(first, tokens.shape[1])))
+        after = []
+        for number, block in enumerate(self.layer):
+            rule = _rule(self.local_visibility if self.local(number) else self.visibility)
+            x, state = _through(block, x, CAUSAL & rule, states[number])
+            after.append(state)
+        x = self.top(x) if self.norm in TOPPED else x
+        logits = self.out(x) if self.share == "none" else matmul(x, self.embed.embedding.T)
+        if self.logit_cap:
+            logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
+        return logits, after
+
+
+def _through(block: Block, x: jax.Array, view: View, state: Any) -> tuple[jax.Array, Any]:
+    grown: list[Any] = []
+
+    def itself(x: jax.Array) -> jax.Array:
+        y, after = block.attention.mix(x, view, state)
+        grown.append(after)
+        return y
+
+    return block(x, itself), grown[0]

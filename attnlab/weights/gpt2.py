@@ -1,0 +1,106 @@
+"""GPT-2 (Radford et al. 2019) in the files of `transformers`: `Conv1D` layers, whose matrices are
+[in,out] as ours are, and one for queries, keys and values together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.weights.names import Name, Names
+from attnlab.weights.told import Told
+
+ARCHITECTURES = {"gpt2": "GPT2LMHeadModel"}
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+_H, _L = "transformer.h.{i}", "layer_{i}"
+_QKV = tuple(f"{_L}/attention/w_{name}" for name in ("query", "key", "value"))
+_NAMES = Names(
+    (
+        Name("transformer.wte.weight", "embed/embedding"),
+        Name("transformer.wpe.weight", "positions/table"),
+        Name(f"{_H}.ln_1.weight", f"{_L}/around_attention/normalisation/scale"),
+        Name(f"{_H}.ln_1.bias", f"{_L}/around_attention/normalisation/bias"),
+        Name(f"{_H}.attn.c_attn.weight", tuple(f"{one}/kernel" for one in _QKV)),
+        Name(f"{_H}.attn.c_attn.bias", tuple(f"{one}/bias" for one in _QKV)),
+        Name(f"{_H}.attn.c_proj.weight", f"{_L}/attention/out/kernel"),
+        Name(f"{_H}.attn.c_proj.bias", f"{_L}/attention/out/bias"),
+        Name(f"{_H}.ln_2.weight", f"{_L}/around_feed_forward/normalisation/scale"),
+        Name(f"{_H}.ln_2.bias", f"{_L}/around_feed_forward/normalisation/bias"),
+        Name(f"{_H}.mlp.c_fc.weight", f"{_L}/feed_forward/inner/kernel"),
+        Name(f"{_H}.mlp.c_fc.bias", f"{_L}/feed_forward/inner/bias"),
+        Name(f"{_H}.mlp.c_proj.weight", f"{_L}/feed_forward/outer/kernel"),
+        Name(f"{_H}.mlp.c_proj.bias", f"{_L}/feed_forward/outer/bias"),
+        Name("transformer.ln_f.weight", "top/scale"),
+        Name("transformer.ln_f.bias", "top/bias"),
+        Name("lm_head.weight", "out/kernel", transposed=True),
+    ),
+    prefix="transformer.",
+    dropped=(r".*\.attn\.(bias|masked_bias)",),  # the causal mask of old files
+    tied={"lm_head.weight": "transformer.wte.weight"},
+)
+
+
+def names(kind: str) -> Names:
+    """The table."""
+    return _NAMES
+
+
+def system(told: Told) -> dict[str, Any]:
+    """The system of a config."""
+    told.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    width, heads = told.count("n_embd", 768), told.count("n_head", 12)
+    scaled = told.flag("scale_attn_weights", True)
+    return {
+        "name": "decoder",
+        "width": width,
+        "layers": told.count("n_layer", 12),
+        "hidden": told.count("n_inner", 4 * width),
+        "norm": "pre",
+        "normalisation": {
+            "name": "layer_norm",
+            "epsilon": float(told.number("layer_norm_epsilon", 1e-5)),
+        },
+        "feed_forward": {"name": told.one_of("activation_function", ACTIVATIONS, "gelu_new")},
+        "positions": {"name": "learned", "length": told.count("n_positions", 1024)},
+        "attention": {
+            "name": "multihead",
+            "heads": heads,
+            "bias": True,
+            "score": {"name": "scaled_dot" if scaled else "dot"},
+            "dropout": float(told.number("attn_pdrop", 0.1)),
+        },
+        "dropout": float(told.number("resid_pdrop", 0.1)),
+        "share": "output" if told.flag("tie_word_embeddings", True) else "none",
+    }
+
+
+def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a system, whole; what it cannot say, reading it back shows."""
+    if of["positions"]["name"] != "learned":
+        raise UserError("it has learned positions")
+    attention, width = of["attention"], of["width"]
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    return {
+        "model_type": "gpt2",
+        "n_embd": width,
+        "n_head": attention.get("heads", 1),
+        "n_layer": of["layers"],
+        "n_inner": None if of["hidden"] == 4 * width else of["hidden"],
+        "n_positions": of["positions"]["length"],
+        "layer_norm_epsilon": of["normalisation"].get("epsilon", 1e-5),
+        "activation_function": names.get(of["feed_forward"]["name"], "gelu_new"),
+        "scale_attn_weights": attention.get("score", {}).get("name") != "dot",
+        "attn_pdrop": attention.get("dropout", 0.0),
+        "resid_pdrop": of["dropout"],
+        "embd_pdrop": of["dropout"],
+        "tie_word_embeddings": of["share"] == "output",
+    }

@@ -1,0 +1,300 @@
+"""Llama (Touvron et al. 2023) and its family in the files of `transformers`: Mistral, Qwen 2 and 3,
+Gemma 1 to 3 (text). RoPE is in halves there, as the files' matrices already are.
+
+    family     projections with a bias       what else is its own
+    llama      none, or all four             scaled RoPE
+    mistral    none                          a window in all layers
+    qwen2      query, key, value             a window in some layers
+    qwen3      none, or all four             QK norm, head width; a window in some layers
+    gemma      none, or all four             norms by 1 + g, sqrt(d) embeddings, GeGLU
+    gemma2     the same                      two norms around each function, soft caps, every other layer local, a score scale of its own
+    gemma3     the same                      QK norm by 1 + g; local layers have a RoPE of their own
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.weights import rope
+from attnlab.weights.names import Name, Names
+from attnlab.weights.told import Told
+
+ACTIVATIONS = {
+    "silu": "swiglu",
+    "swish": "swiglu",
+    "gelu_pytorch_tanh": "geglu_tanh",
+    "gelu_new": "geglu_tanh",
+    "gelu": "geglu",
+    "relu": "reglu",
+}
+KINDS = {"full_attention": "global", "sliding_attention": "local"}
+QKV = ("query", "key", "value")
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What the models of one `model_type` have of their own.
+
+    Attributes:
+      architecture: the class of `transformers`.
+      biased: the projections that have a bias whatever the config says; None where it says.
+      qk_norm: whether queries and keys are normalised.
+      gemma: norms by 1 + g, scaled embeddings, tied unless said otherwise.
+      sandwich: two norms around each function.
+      windows: which layers are local where `layer_types` is not given: "" none can be, "all",
+        "late" (from max_window_layers on), "every" (of so many all but the last).
+    """
+
+    architecture: str
+    biased: tuple[str, ...] | None = None
+    qk_norm: bool = False
+    gemma: bool = False
+    sandwich: bool = False
+    windows: str = ""
+
+
+FAMILIES = {
+    "llama": Family("LlamaForCausalLM"),
+    "mistral": Family("MistralForCausalLM", biased=(), windows="all"),
+    "qwen2": Family("Qwen2ForCausalLM", biased=QKV, windows="late"),
+    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True, windows="late"),
+    "gemma": Family("GemmaForCausalLM", gemma=True),
+    "gemma2": Family("Gemma2ForCausalLM", gemma=True, sandwich=True, windows="every"),
+    "gemma3_text": Family(
+        "Gemma3ForCausalLM", qk_norm=True, gemma=True, sandwich=True, windows="every"
+    ),
+}
+ARCHITECTURES = {kind: family.architecture for kind, family in FAMILIES.items()}
+
+_H, _L = "model.layers.{i}", "layer_{i}"
+
+
+def names(kind: str) -> Names:
+    """The table of a model type."""
+    attention = (("q", "w_query"), ("k", "w_key"), ("v", "w_value"), ("o", "out"))
+    inside, after = "around_feed_forward/normalisation", "post_attention_layernorm"
+    around = [
+        ("input_layernorm", "around_attention/normalisation"),
+        (after, inside),
+        ("pre_feedforward_layernorm", inside),
+        ("post_feedforward_layernorm", "around_feed_forward/normalisation_out"),
+    ]
+    if FAMILIES[kind].sandwich:
+        around[1] = (after, "around_attention/normalisation_out")
+    else:
+        del around[2:]
+    both = [
+        *((f"self_attn.{one}_proj", f"attention/{other}") for one, other in attention),
+        *((f"mlp.{one}_proj", f"feed_forward/{other}") for one, other in
+          (("gate", "gate"), ("up", "inner"), ("down", "outer"))),
+    ]  # fmt: skip
+    scores = ("attention/score", "attention/score/score")  # the second where scores are capped
+    return Names(
+        (
+            Name("model.embed_tokens.weight", "embed/embedding"),
+            *(
+                Name(f"{_H}.{one}.{end}", f"{_L}/{other}/{ours}", transposed=end == "weight")
+                for one, other in both
+                for end, ours in (("weight", "kernel"), ("bias", "bias"))
+            ),
+            *(
+                Name(f"{_H}.self_attn.{one}_norm.weight", f"{_L}/{score}/{other}_norm/scale")
+                for score in scores
+                for one, other in (("q", "query"), ("k", "key"))
+            ),
+            *(Name(f"{_H}.{one}.weight", f"{_L}/{other}/scale") for one, other in around),
+            Name("model.norm.weight", "top/scale"),
+            Name("lm_head.weight", "out/kernel", transposed=True),
+        ),
+        prefix="model.",
+        dropped=(r".*\.rotary_emb\.inv_freq",),
+        tied={"lm_head.weight": "model.embed_tokens.weight"},
+    )
+
+
+def system(told: Told) -> dict[str, Any]:
+    """The system of a config."""
+    kind = told.text("model_type")
+    family = FAMILIES[kind]
+    told.only(use_bidirectional_attention=False, pretraining_tp=1)
+    epsilon = float(told.number("rms_norm_eps", 1e-6))
+    layers, window = told.count("num_hidden_layers"), _window(told, family)
+    local = _local(told, family, layers) if window else (False,) * layers
+    full = _attention(told, family, epsilon, rope.read(told, "full_attention"))
+    found = {
+        "name": "decoder",
+        "width": told.count("hidden_size"),
+        "layers": layers,
+        "hidden": told.count("intermediate_size"),
+        "norm": "sandwich" if family.sandwich else "pre",
+        "normalisation": {
+            "name": "rms_norm_plus_one" if family.gemma else "rms_norm",
+            "epsilon": epsilon,
+        },
+        "feed_forward": {
+            "name": _activation(told, family),
+            "bias": told.flag("mlp_bias", False),
+        },
+        "positions": {"name": "none"},
+        "scaled_embedding": family.gemma,
+        "attention": full,
+        "dropout": 0.0,
+        "logit_cap": float(told.number("final_logit_softcapping", 0.0)),
+        "share": "output" if told.flag("tie_word_embeddings", family.gemma) else "none",
+    }
+    near = {"name": "window", "width": window}
+    turned = rope.read(told, "sliding_attention")
+    if all(local):
+        attention = _attention(told, family, epsilon, turned)
+        return {**found, "attention": attention, "visibility": near}
+    if any(local):
+        found |= {
+            "pattern": tuple("local" if one else "global" for one in local),
+            "local_visibility": near,
+        }
+        if turned != full["positions"]:
+            found["local_attention"] = _attention(told, family, epsilon, turned)
+    return found
+
+
+def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a system, whole; what it cannot say, reading it back shows."""
+    family, attention = FAMILIES[kind], of["attention"]
+    if attention["name"] != "multihead" or attention["positions"]["name"] != "rope":
+        raise UserError("it has multihead attention with rope positions")
+    heads, epsilon = attention["heads"], of["normalisation"].get("epsilon", 1e-6)
+    capped = attention["score"]["name"] == "soft_capped"
+    score = attention["score"]["score"] if capped else attention["score"]
+    theirs = {ours: one for one, ours in reversed(ACTIVATIONS.items())}
+    activation = theirs.get(of["feed_forward"]["name"], "silu")
+    found: dict[str, Any] = {
+        "model_type": kind,
+        "hidden_size": of["width"],
+        "intermediate_size": of["hidden"],
+        "num_hidden_layers": of["layers"],
+        "num_attention_heads": heads,
+        "num_key_value_heads": attention["key_heads"] or heads,
+        "head_dim": attention["head_width"] or of["width"] // heads,
+        "rms_norm_eps": epsilon,
+        "attention_dropout": attention["dropout"],
+        "tie_word_embeddings": of["share"] == "output",
+        "hidden_activation" if family.gemma else "hidden_act": activation,
+        **rope.written(attention["positions"], _local_rope(of), kind),
+        **_windows(of, family),
+    }
+    if family.biased is None:
+        found["attention_bias"] = bool(attention["bias"])
+    if kind == "llama":
+        found["mlp_bias"] = of["feed_forward"].get("bias", False)
+    if family.sandwich:
+        found |= {
+            "query_pre_attn_scalar": _whole(score.get("over") or found["head_dim"]),
+            "attn_logit_softcapping": attention["score"]["cap"] if capped else None,
+            "final_logit_softcapping": of["logit_cap"] or None,
+        }
+    return found
+
+
+def _attention(
+    told: Told, family: Family, epsilon: float, positions: dict[str, Any]
+) -> dict[str, Any]:
+    width, heads = told.count("hidden_size"), told.count("num_attention_heads")
+    name = "qk_rmsnorm" + "_plus_one" * family.gemma if family.qk_norm else "scaled_dot"
+    score: dict[str, Any] = {"name": name}
+    if family.qk_norm:
+        score["epsilon"] = epsilon
+    if family.sandwich:
+        score["over"] = float(told.number("query_pre_attn_scalar", 256))
+    if cap := float(told.number("attn_logit_softcapping", 0.0)):
+        score = {"name": "soft_capped", "cap": cap, "score": score}
+    biased: Any = family.biased
+    if biased is None:
+        biased = told.flag("attention_bias", False)
+    return {
+        "name": "multihead",
+        "heads": heads,
+        "key_heads": told.count("num_key_value_heads", heads),
+        "head_width": told.count("head_dim", _head_width(told, family, width, heads)),
+        "bias": biased or False,
+        "score": score,
+        "positions": positions,
+        "dropout": float(told.number("attention_dropout", 0.0)),
+    }
+
+
+def _head_width(told: Told, family: Family, width: int, heads: int) -> int:
+    """What `transformers` takes where the config does not say."""
+    if family.gemma:
+        return 256
+    return 128 if told.text("model_type") == "qwen3" else width // heads
+
+
+def _activation(told: Told, family: Family) -> str:
+    if family.gemma:  # `hidden_act` of old files means the same; transformers takes the tanh form
+        return told.one_of("hidden_activation", ACTIVATIONS, "gelu_pytorch_tanh")
+    return told.one_of("hidden_act", ACTIVATIONS, "silu")
+
+
+def _window(told: Told, family: Family) -> int:
+    """Keys that a query of a local layer sees, itself among them; 0 where no layer is local."""
+    if not family.windows or (
+        family.windows == "late" and not told.flag("use_sliding_window", False)
+    ):
+        return 0
+    return told.count("sliding_window", 4096 if family.windows == "every" else 0)
+
+
+def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
+    """Which layers are local."""
+    kinds = told.content.get("layer_types")
+    if kinds is not None:
+        if len(kinds) != layers or not set(kinds) <= set(KINDS):
+            raise UserError(
+                f"{told.where}: layer_types={kinds!r}; expected {layers} of {', '.join(KINDS)}"
+            )
+        return tuple(KINDS[kind] == "local" for kind in kinds)
+    if family.windows == "all":
+        return (True,) * layers
+    if family.windows == "late":
+        return tuple(number >= told.count("max_window_layers", 28) for number in range(layers))
+    period = told.count("sliding_window_pattern", 6 if family.qk_norm else 2)
+    return tuple(bool((number + 1) % period) for number in range(layers))
+
+
+def _locals(of: Mapping[str, Any]) -> list[bool]:
+    pattern = of["pattern"]
+    return [pattern[number % len(pattern)] == "local" for number in range(of["layers"])]
+
+
+def _local_rope(of: Mapping[str, Any]) -> Mapping[str, Any]:
+    local = of.get("local_attention") if any(_locals(of)) else None
+    found: Mapping[str, Any] = (local or of["attention"])["positions"]
+    return found
+
+
+def _windows(of: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """The keys that say which layers are local."""
+    everywhere = of["visibility"]["name"] == "window"
+    local = [True] * of["layers"] if everywhere else _locals(of)
+    if not family.windows:
+        return {}
+    node = of["visibility"] if everywhere else of["local_visibility"]
+    width = node.get("width") if any(local) else None
+    if family.windows == "all":
+        return {"sliding_window": width if all(local) else None}
+    found: dict[str, Any] = {"sliding_window": width}
+    if family.windows == "late":
+        found |= {
+            "use_sliding_window": any(local),
+            "max_window_layers": local.index(True) if any(local) else of["layers"],
+        }
+    kinds = {ours: theirs for theirs, ours in KINDS.items()}
+    found["layer_types"] = [kinds["local" if one else "global"] for one in local]
+    return found
+
+
+def _whole(number: float) -> float | int:
+    return int(number) if float(number).is_integer() else number

@@ -1,0 +1,70 @@
+"""What a `config.json` says, read with care: a value of another type than it must have, or one that
+asks for something that the systems here do not compute, is an error that names the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from attnlab.errors import UserError, nearest
+
+T = TypeVar("T", bool, int, float, str)
+
+
+class Told:
+    """A config of `transformers`.
+
+    Args:
+      content: its keys.
+      where: the file, for messages.
+    """
+
+    def __init__(self, content: Mapping[str, Any], where: str) -> None:
+        self.content, self.where = content, where
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A number; None counts as absent."""
+        return self._of(key, (int, float), "a number", default)
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number; None counts as absent."""
+        return int(self._of(key, (int,), "a whole number", default))
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        """true or false; None counts as absent."""
+        return bool(self._of(key, (bool,), "true or false", default))
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text; None counts as absent."""
+        return str(self._of(key, (str,), "a text", default))
+
+    def one_of(self, key: str, choices: Mapping[str, T], default: str | None = None) -> T:
+        """What a text stands for."""
+        name = self.text(key, default)
+        if name not in choices:
+            raise UserError(f"{self.where}: {key}={name!r}; {nearest(name, choices)}")
+        return choices[name]
+
+    def below(self, key: str) -> Told:
+        """The object at a key; an empty one where there is none."""
+        found = self.content.get(key)
+        if found is not None and not isinstance(found, Mapping):
+            raise UserError(f"{self.where}: {key}={found!r}; expected an object")
+        return Told(found or {}, f"{self.where}: {key}")
+
+    def only(self, **values: Any) -> None:
+        """Raise `UserError` where a key has another value than the one that is computed here."""
+        for key, value in values.items():
+            if (found := self.content.get(key, value)) not in (value, None):
+                raise UserError(f"{self.where}: {key}={found!r} is not computed here, {value!r} is")
+
+    def _of(self, key: str, kinds: tuple[type, ...], what: str, default: Any) -> Any:
+        value = self.content.get(key)
+        value = default if value is None else value
+        if value is None:
+            raise UserError(f"{self.where} lacks {key!r}")
+        right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        if not right:
+            raise UserError(f"{self.where}: {key}={value!r}; expected {what}")
+        return value

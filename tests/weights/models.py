@@ -1,0 +1,41 @@
+"""Folders of golden models, made anew from `golden/` and `rule.py`, and what they compute."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from tests.weights import rule
+
+GOLDEN = Path(__file__).parent / "golden"
+NAMES = sorted(file.stem for file in GOLDEN.glob("*.json"))
+
+
+def described(name: str) -> dict[str, Any]:
+    """ "config" and "shapes" of a golden model."""
+    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
+    return found
+
+
+def numbers(name: str) -> dict[str, np.ndarray]:
+    """What `transformers` has computed, see `golden.py`."""
+    with np.load(GOLDEN / f"{name}.npz") as found:
+        return dict(found)
+
+
+def tensors(name: str) -> dict[str, np.ndarray]:
+    """The tensors of its file."""
+    return {key: rule.parameter(key, shape) for key, shape in described(name)["shapes"].items()}
+
+
+def folder(name: str, path: Path, **changes: Any) -> Path:
+    """The folder as `save_pretrained` writes it; `changes` of its config."""
+    path.mkdir(parents=True, exist_ok=True)
+    config = {**described(name)["config"], **changes}
+    (path / "config.json").write_text(json.dumps(config))
+    save_file(tensors(name), path / "model.safetensors", metadata={"format": "pt"})
+    return path
