@@ -14,15 +14,26 @@ from attnlab.errors import UserError
 
 if TYPE_CHECKING:
     from attnlab.api.arrays import mechanism
+    from attnlab.api.pretrained import load_pretrained, save_pretrained
     from attnlab.api.trained import Map, Run, load
 
 __version__ = "0.1.0"
-__all__ = ["Map", "Run", "UserError", "load", "mechanism"]
+__all__ = [
+    "Map",
+    "Run",
+    "UserError",
+    "load",
+    "load_pretrained",
+    "mechanism",
+    "save_pretrained",
+]
 
 _FOUND_IN = {
     "Map": "trained",
     "Run": "trained",
     "load": "trained",
+    "load_pretrained": "pretrained",
+    "save_pretrained": "pretrained",
     "mechanism": "arrays",
 }  # imported on first use: these need jax
 

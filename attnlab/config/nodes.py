@@ -283,6 +283,15 @@ class Decoding(Node):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretrained(Node):
+    """Weights of a model from elsewhere to begin with."""
+
+    folder: str = setting(
+        "a folder of transformers, with config.json and safetensors; '': weights are drawn", ""
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Run(Node):
     """What every config has."""
 
@@ -296,6 +305,7 @@ class Run(Node):
     schedule: str = setting(
         "of the learning rate; 'list schedules' shows all", table=TABLES["schedule"]
     )
+    pretrained: Pretrained
     training: Training
     checkpoint: Checkpoint
     parallel: Parallel

@@ -219,7 +219,7 @@ def build(table: Table, spec: Mapping[str, Any], where: str) -> Callable[..., An
             raise UserError(
                 f"{where}: {spec['name']} has no field {field!r} to set; {nearest(field, settable)}"
             )
-        if field in parts:
+        if field in parts and value is not None:
             values[field] = build(
                 parts[field],
                 {"name": value} if isinstance(value, str) else value,

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab import weights
 from attnlab.attention.protocol import MAPS
 from attnlab.config.nodes import Run
 from attnlab.data import columns
@@ -177,6 +178,34 @@ class Task(Generic[Data, Model]):
         params = self.system.init(key, *self.stand_ins())["params"]
         found = self.predicted()
         return params if found is None else with_output_bias(self.config, params, *found)
+
+    @property
+    def pretrained(self) -> Path | None:
+        """The folder of weights that training begins with; None where they are drawn. Configs of
+        earlier versions do not say.
+        """
+        folder = self.config.get("pretrained", {}).get("folder", "")
+        return Path(folder).expanduser() if folder else None
+
+    def check_pretrained(self) -> dict[str, str]:
+        """Whether the tensors that training begins with are those that the system needs, by their
+        names and shapes; their fingerprint, {} where weights are drawn or the folder has gone.
+
+        Raises:
+          UserError: a folder of which nothing is known, tensors that are missing, too many or of
+            another shape.
+        """
+        if self.pretrained is None or not self.pretrained.exists():
+            return {}
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        weights.check(self.pretrained, shapes)
+        return {"pretrained": weights.fingerprint(self.pretrained)}
+
+    def begun(self, params: Params) -> Params:
+        """What training begins with, given drawn parameters: those of `pretrained`, if there is
+        one; `UserError` as `check_pretrained`.
+        """
+        return params if self.pretrained is None else weights.parameters(self.pretrained, params)
 
     def stand_ins(self) -> list[jax.Array]:
         """Ones for what the system reads: a row, and two of whatever has no fixed size."""

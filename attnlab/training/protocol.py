@@ -70,6 +70,21 @@ class Remembering(Protocol):
         """
 
 
+@runtime_checkable
+class Beginning(Protocol):
+    """A task whose training may begin with the weights of a model from elsewhere."""
+
+    @property
+    def pretrained(self) -> Path | None:
+        """Where they are; None where weights are drawn."""
+
+    def check_pretrained(self) -> dict[str, str]:
+        """Whether they fit, and their fingerprint by name; `UserError`."""
+
+    def begun(self, params: Params) -> Params:
+        """What training begins with, given drawn parameters."""
+
+
 class Stackable(Task, Protocol):
     """A task that several models can learn at once."""
 

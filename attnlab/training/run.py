@@ -30,7 +30,7 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.protocol import Batches, Runnable
+from attnlab.training.protocol import Batches, Beginning, Runnable
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
@@ -145,6 +145,8 @@ class Prepared:
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         check_scores(task)
+        if not begun and isinstance(task, Beginning):
+            task.check_pretrained()
         return cls(
             config,
             workdir,
@@ -250,10 +252,11 @@ class Prepared:
             "processes": jax.process_count(),
             **self.place.about,
         }
+        weights = self.task.check_pretrained() if isinstance(self.task, Beginning) else {}
         manifest = Manifest.build(
             self.config,
             devices=devices,
-            data=dict(self.task.data.fingerprints),
+            data={**self.task.data.fingerprints, **weights},
             own_code=code.record(),
         )
         changes = self._resumed(previous, manifest, code, progress) if previous is not None else []

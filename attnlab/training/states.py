@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
-from attnlab.training.protocol import Remembering, Task
+from attnlab.training.protocol import Beginning, Remembering, Task
 from attnlab.training.step import Params, TrainState, first_state, seed_array
 
 
@@ -26,8 +26,19 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
     optimizer, _ = build_optimizer(
         config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
     )
-    start = jax.jit(lambda key: _first_state(config, task, optimizer, key))
-    return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(seed=seed_array(seed))
+    if not isinstance(task, Beginning) or task.pretrained is None:
+        start = jax.jit(lambda key: _first_state(config, task, optimizer, task.init(key)))
+        return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(
+            seed=seed_array(seed)
+        )
+    drawn = jax.jit(task.init)
+    after = jax.jit(lambda params: _first_state(config, task, optimizer, params))
+
+    def from_elsewhere(seed: int) -> TrainState:
+        params = task.begun(jax.device_get(drawn(jax.random.key(seed))))
+        return jax.device_get(after(params)).replace(seed=seed_array(seed))
+
+    return from_elsewhere
 
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:
@@ -35,7 +46,9 @@ def state_like(config: ConfigDict, task: Task) -> TrainState:
     optimizer, _ = build_optimizer(
         config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
     )
-    return jax.eval_shape(lambda: _first_state(config, task, optimizer, jax.random.key(0)))
+    return jax.eval_shape(
+        lambda: _first_state(config, task, optimizer, task.init(jax.random.key(0)))
+    )
 
 
 def remembered(task: Task) -> Any:
@@ -44,10 +57,10 @@ def remembered(task: Task) -> Any:
 
 
 def _first_state(
-    config: ConfigDict, task: Task, optimizer: optax.GradientTransformation, key: jax.Array
+    config: ConfigDict, task: Task, optimizer: optax.GradientTransformation, params: Params
 ) -> TrainState:
     return first_state(
-        task.init(key), optimizer, config.training.ema, task.carried(), remembered=remembered(task)
+        params, optimizer, config.training.ema, task.carried(), remembered=remembered(task)
     )
 
 

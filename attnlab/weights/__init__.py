@@ -10,6 +10,7 @@ A new family is one file with `ARCHITECTURES`, `names`, `system` and `config`, a
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import folder as folders
-from attnlab.weights.names import Names
+from attnlab.weights.names import Names, flat, nested
 from attnlab.weights.told import Told
 
 MODELS: Mapping[str, str] = {
@@ -38,6 +39,42 @@ def names_of(kind: str) -> Names:
     """The table of a model type."""
     found: Names = family(kind).names(kind)
     return found
+
+
+def parameters(folder: Path, params: Any) -> dict[str, Any]:
+    """The weights in a folder as the parameters of a system, NumPy float32.
+
+    Args:
+      folder: as `transformers` writes it.
+      params: the tree of the system's parameters, arrays or their shapes.
+
+    Raises:
+      UserError: a folder that cannot be read, a model of a kind that is not known here, tensors
+        that are missing, too many or of another shape than the system has them.
+    """
+    names, shapes = _met(folder, params)
+    return nested(names.read(folders.files(folder), shapes))
+
+
+def check(folder: Path, params: Any) -> None:
+    """Raise what `parameters` would; reads headers only."""
+    names, shapes = _met(folder, params)
+    names.check(folders.files(folder), shapes)
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of the files of weights, in the order of their names."""
+    digest = hashlib.sha256()
+    for file in sorted(set(folders.files(folder).values())):
+        with file.open("rb") as source:
+            digest.update(hashlib.file_digest(source, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _met(folder: Path, params: Any) -> tuple[Names, dict[str, tuple[int, ...]]]:
+    content = folders.settings(folder)
+    kind = kind_of(content, str(folder / folders.CONFIG))
+    return names_of(kind), {path: tuple(one.shape) for path, one in flat(params).items()}
 
 
 def kind_of(content: Mapping[str, Any], where: str) -> str:
@@ -64,3 +101,24 @@ def system(folder: Path) -> dict[str, Any]:
     kind_of(content, where)
     found: dict[str, Any] = family(content["model_type"]).system(Told(content, where))
     return found
+
+
+def run_config(folder: Path) -> dict[str, Any]:
+    """A config for the model in a folder, which says only what differs from the defaults: its
+    system, its tokenizer, its weights, and a schedule for tuning it.
+
+    Raises:
+      UserError: see `system`.
+    """
+    return {
+        "task": "language_modelling",
+        "system": system(folder),
+        "pretrained": {"folder": str(folder)},
+        "vocabulary": {"kind": "tokenizer", "file": str(folder)},
+        "data": "associations",
+        "batch": {"size": 16, "texts": "joined", "max_length": 128},
+        "optimizer": "adamw",
+        "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
+        "training": {"steps": 1000, "evaluate_every": 100},
+        "decoding": {"method": "sample", "max_ratio": 0.0, "max_extra": 50, "batch": 16},
+    }

@@ -116,19 +116,34 @@ class Names:
         Raises:
           UserError: tensors that are missing, too many or of another shape, by name.
         """
-        where = self._prefixed(where)
-        lines = {line.theirs: line for line in self.lines(shapes)}
-        wanted = {
-            name: line.shape([shapes[path] for path in line.paths]) for name, line in lines.items()
-        }
-        self._check(where, wanted)
-        found: dict[str, np.ndarray] = {}
+        lines, found = self.check(where, shapes), dict[str, np.ndarray]()
         for name, tensor in folder.tensors({name: where[name] for name in lines}):
             line = lines[name]
             parts = line.into(tensor, [shapes[path] for path in line.paths])
             for path, part in zip(line.paths, parts, strict=True):
                 found[path] = np.ascontiguousarray(part, np.float32)
         return found
+
+    def check(self, where: Mapping[str, Path], shapes: Shapes) -> dict[str, Name]:
+        """The lines of a system by the tensors of these files, once they are seen to have those and
+        no others; reads headers only. Arguments and errors are those of `read`.
+        """
+        bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
+        own = {f"{self.prefix if bare else ''}{name}": name for name in where}
+        lines = {own.get(line.theirs, line.theirs): line for line in self.lines(shapes)}
+        dropped = {
+            name
+            for whole, name in own.items()
+            if any(re.fullmatch(pattern, whole) for pattern in self.dropped)
+        }
+        self._compare(
+            {name: file for name, file in where.items() if name not in dropped},
+            {
+                name: line.shape([shapes[path] for path in line.paths])
+                for name, line in lines.items()
+            },
+        )
+        return lines
 
     def write(self, parameters: Mapping[str, np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
         """The tensors of a file, by name, of parameters by path.
@@ -142,19 +157,7 @@ class Names:
             for line in self.lines(shapes)
         }
 
-    def _prefixed(self, where: Mapping[str, Path]) -> dict[str, Path]:
-        """The tensors with the prefix that a file saved without the head lacks, what is no
-        parameter left out.
-        """
-        bare = self.prefix and not any(name.startswith(self.prefix) for name in where)
-        named = {f"{self.prefix if bare else ''}{name}": file for name, file in where.items()}
-        return {
-            name: file
-            for name, file in named.items()
-            if not any(re.fullmatch(pattern, name) for pattern in self.dropped)
-        }
-
-    def _check(self, where: Mapping[str, Path], wanted: Shapes) -> None:
+    def _compare(self, where: Mapping[str, Path], wanted: Shapes) -> None:
         """Raise `UserError` unless the files have exactly what is wanted."""
         there = folder.shapes(where)
         extra = sorted(set(there) - set(wanted))

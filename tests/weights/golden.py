@@ -4,8 +4,8 @@ that both sides draw by `rule.py`.
 It runs where torch and transformers are installed, without attnlab:
 
     python -m tests.weights.golden write [NAME ...]      golden/NAME.json and golden/NAME.npz anew
-    python -m tests.weights.golden check FOLDER NAME     does transformers load a folder that attnlab has written, whole, and does
-                                                         it compute the golden logits from it?
+    python -m tests.weights.golden check FOLDER          does transformers load each folder FOLDER/NAME that attnlab has written from
+                                                         the golden model NAME, whole, and compute the same logits to the last bit?
 
 NAME.json has the config as `transformers` saves it, and name and shape of every tensor of the file; NAME.npz
     ids [2,13], logits [2,13,V], loss (mean over 2 x 12 next tokens), greedy [100] after ids[0,:5],
@@ -25,6 +25,7 @@ import transformers
 
 from tests.weights import rule
 
+torch.set_num_threads(1)
 GOLDEN = Path(__file__).parent / "golden"
 SPECIAL = {"pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -221,24 +222,25 @@ def write(name: str) -> None:
     )
 
 
-def check(folder: str, name: str) -> None:
+def check(folder: Path) -> bool:
     """Does transformers load a folder whole, and compute from it what it computed before?"""
+    name = folder.name
     model, told = transformers.AutoModelForCausalLM.from_pretrained(
         folder, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
     )
     left = {key: sorted(value) for key, value in told.items() if value}
-    found, golden = computed(model.eval()), np.load(GOLDEN / f"{name}.npz")
+    found, golden = computed(model.eval()), computed(built(name))
     same = {key: bool(np.array_equal(found[key], golden[key])) for key in ("logits", "greedy")}
     off = float(np.abs(found["logits"] - golden["logits"]).max())
     print(f"{name:14} left over {left or 'nothing'}; equal {same}; largest difference {off:.1e}")
-    if left or not all(same.values()):
-        sys.exit(1)
+    return not left and all(same.values())
 
 
 if __name__ == "__main__":
     command, *rest = sys.argv[1:]
     if command == "check":
-        check(*rest)
+        good = [check(one) for one in sorted(Path(rest[0]).iterdir())]
+        sys.exit(0 if good and all(good) else 1)
     else:
         GOLDEN.mkdir(exist_ok=True)
         for one in rest or CONFIGS:

@@ -1,0 +1,160 @@
+"""Models from elsewhere in Python: `run = attnlab.load_pretrained("folder")`, and a run written as a
+folder that `transformers` loads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from attnlab import config as configs
+from attnlab import weights
+from attnlab.api.stored import Stored
+from attnlab.api.trained import Run
+from attnlab.data.tokenizer import FILE, Adopted
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.experiments.define import flattened, text
+from attnlab.records.files import write_atomic
+from attnlab.tasks import TASKS
+from attnlab.weights import folder as folders
+from attnlab.weights.names import flat
+from attnlab.weights.writing import config_of
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+DTYPES: Mapping[str, Any] = {
+    "float32": np.float32,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Foreign(Stored):
+    """A model that no run of ours has trained: nothing is recorded that could have changed."""
+
+    def check_splits(self, splits: Sequence[str]) -> None:
+        """Nothing is sealed."""
+
+    def check_data(self, found: Mapping[str, str]) -> None:
+        """It was not made from data that is known here."""
+
+
+def load_pretrained(
+    folder: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None
+) -> Run:
+    """The model in a folder of `transformers`, ready to generate, to be looked into and scored.
+
+    Args:
+      folder: with config.json, safetensors and tokenizer.json.
+      overrides: {"decoding.beam": 8, "data": "text", "data.directory": ...}, settings of its
+        config, which is that of `configs/pretrained.py`.
+
+    Raises:
+      UserError: what is wrong with the folder, by name; a setting that is wrong.
+    """
+    changes = [
+        f"{key}={text(value)}" for key, value in flattened(overrides or {}, "overrides").items()
+    ]
+    path = Path(folder).expanduser()
+    config = configs.prepare(configs.from_dict(weights.run_config(path)), changes)
+    task = TASKS.resolve(config.task).load(config, None, ())
+    task.check_pretrained()
+    params = weights.parameters(path, jax.eval_shape(task.init, jax.random.key(0)))
+    return Run(Foreign(config, path, {}, {}), task, params, 0)
+
+
+def save_pretrained(
+    run: Run,
+    folder: str | os.PathLike[str],
+    dtype: Dtype = "float32",
+    model_type: str | None = None,
+    shard: int = folders.SHARD,
+) -> list[Path]:
+    """Write a run as a folder that `transformers` loads: config, weights, tokenizer.
+
+    Args:
+      run: of a system that is a setting of `decoder`.
+      folder: is made; must be empty if it is there.
+      dtype: of the tensors.
+      model_type: as "llama"; by default the first that can say the system.
+      shard: bytes of a file at most.
+
+    Returns:
+      The files.
+
+    Raises:
+      UserError: a system that no known model is, a folder that is not empty, an unknown dtype.
+    """
+    if dtype not in DTYPES:
+        raise UserError(f"dtype {dtype!r}; expected one of: {', '.join(DTYPES)}")
+    path = Path(folder).expanduser()
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} is there and not an empty folder; name another")
+    if run.stored.members:
+        raise UserError("an ensemble is several models; write one run at a time")
+    found = config_of(run.config.system, model_type or _type_of(run))
+    vocabulary: Vocabulary = run.task.data.vocabulary
+    arrays = weights.names_of(found["model_type"]).write(
+        flat(jax.device_get(run.params)), DTYPES[dtype]
+    )
+    config = {**_origin(run), **found, **_ids(vocabulary), "torch_dtype": dtype}
+    config.setdefault("max_position_embeddings", run.config.batch.max_length)
+    return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path)]
+
+
+def _origin(run: Run) -> dict[str, Any]:
+    """Of the config of the folder that a run began with, what no system of ours has: the longest
+    text, say; {} where it has gone.
+    """
+    folder = run.config.pretrained.folder
+    if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
+        return {}
+    told = folders.settings(Path(folder).expanduser())
+    return {key: told[key] for key in ("max_position_embeddings", "n_ctx") if key in told}
+
+
+def _type_of(run: Run) -> str | None:
+    """The model type of the folder that a run began with, as long as it can say its system."""
+    folder = Path(run.config.pretrained.folder).expanduser()
+    if not run.config.pretrained.folder or not (folder / folders.CONFIG).is_file():
+        return None
+    kind = folders.settings(folder).get("model_type")
+    try:
+        config_of(run.config.system, kind)
+    except UserError:
+        return None
+    return str(kind)
+
+
+def _ids(vocabulary: Vocabulary) -> dict[str, Any]:
+    special = vocabulary.special
+    return {
+        "vocab_size": vocabulary.size,
+        "bos_token_id": special.bos,
+        "eos_token_id": special.eos,
+        "pad_token_id": special.pad if 0 <= special.pad < vocabulary.size else None,
+    }
+
+
+def _tokenizer(vocabulary: Vocabulary, folder: Path) -> list[Path]:
+    """Writes `tokenizer.json`, that of elsewhere as it stands, and which tokens are special."""
+    content = vocabulary.content if isinstance(vocabulary, Adopted) else vocabulary.kept()
+    pieces = vocabulary.tokens(range(vocabulary.size))
+    named = {
+        f"{name}_token": pieces[index]
+        for name in ("bos", "eos", "pad", "unk")
+        if (index := getattr(vocabulary.special, name)) is not None and 0 <= index < len(pieces)
+    }
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
+    for file, one in ((FILE, content), ("tokenizer_config.json", told)):
+        write_atomic(folder / file, json.dumps(one, ensure_ascii=False, indent=1) + "\n")
+    return [folder / FILE, folder / "tokenizer_config.json"]

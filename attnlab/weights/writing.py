@@ -1,0 +1,101 @@
+"""A system of ours as a model of `transformers`: its config, found by saying it and reading it back.
+
+Each model type is asked for the config that says a system best. What is read from that config must be the
+system again, setting by setting; else the type cannot say it, and the error names the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.config.nodes import Run
+from attnlab.config.tree import Place, complete, flat, from_dict, to_dict
+from attnlab.errors import UserError, nearest
+from attnlab.weights import MODELS, family
+from attnlab.weights.told import Told
+
+FREE = ("dropout", "kernel", "stddev")
+"""Last parts of settings that change neither parameters nor what is computed with them."""
+_QKVO = {"query", "key", "value", "out"}
+
+
+def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, Any]:
+    """The config of a system, without its vocabulary; the first of the model types that can say it.
+
+    Args:
+      system: a config node, complete.
+      kind: the only model type to try; None for all.
+
+    Raises:
+      UserError: none can, with what the nearest one cannot say.
+    """
+    if kind is not None and kind not in MODELS:
+        raise UserError(f"model type {kind!r}; {nearest(kind, MODELS)}")
+    if system["name"] != "decoder":
+        raise UserError(
+            f"system={system['name']} has no counterpart among the models of transformers that are"
+            f" known here: {', '.join(MODELS)}; 'decoder' has"
+        )
+    wanted = canonical(system)
+    wrong: dict[str, list[str]] = {}
+    for one in MODELS if kind is None else [kind]:
+        try:
+            found = family(one).config(to_dict(completed(system)), one)
+            back = canonical(family(one).system(Told(found, "config.json")))
+        except UserError as error:
+            wrong.setdefault(one, [str(error)] * len(wanted))
+            continue
+        differing = [key for key in {**wanted, **back} if wanted.get(key) != back.get(key)]
+        if not differing:
+            return {**found, "architectures": [family(one).ARCHITECTURES[one]]}
+        wrong[one] = [
+            f"system.{key}={wanted.get(key)!r}, it has {back.get(key)!r}" for key in differing
+        ]
+    nearest_one = min(wrong, key=lambda one: len(wrong[one]))
+    reasons = list(dict.fromkeys(wrong[nearest_one]))
+    more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    raise UserError(
+        f"no model of transformers that is known here is this system; nearest is {nearest_one!r}:"
+        f" {'; '.join(reasons[:3])}{more}"
+    )
+
+
+def completed(system: Mapping[str, Any]) -> ConfigDict:
+    """The node with the defaults that it leaves out."""
+    root = ConfigDict({"system": from_dict(system)})
+    complete(Place(root, "", Run))
+    found: ConfigDict = root.system
+    return found
+
+
+def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting that parameters and results depend on by its dotted name, such that two nodes
+    that mean the same are equal.
+    """
+    node = to_dict(completed(system))
+    for slot in ("attention", "local_attention"):
+        if isinstance(node.get(slot), dict):
+            node[slot] = _attention(node[slot], node["width"])
+    kinds = [node["pattern"][number % len(node["pattern"])] for number in range(node["layers"])]
+    local, everywhere = node.pop("local_attention"), node.pop("local_visibility")
+    node["pattern"] = tuple(kinds)
+    if "local" in kinds:
+        node["local_attention"] = node["attention"] if local is None else local
+        node["local_visibility"] = everywhere
+    return {key: value for key, value in flat(node).items() if key.rpartition(".")[2] not in FREE}
+
+
+def _attention(node: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """The usual numbers of heads and widths as if nobody had said them."""
+    found, heads = dict(node), node.get("heads", 1)
+    if found.get("key_heads") == heads:
+        found["key_heads"] = 0
+    if found.get("head_width", 0) * heads == width:
+        found["head_width"] = 0
+    if isinstance(found.get("bias"), tuple):
+        biased = set(found["bias"])
+        found["bias"] = biased == _QKVO or (tuple(sorted(biased)) if biased else False)
+    return found

@@ -1,0 +1,23 @@
+"""A language model that begins with the weights of another: the folder of it is the argument.
+
+    python launch.py train --config=configs/pretrained.py:FOLDER --workdir=runs/tuned --config.data=text --config.data.directory=my/folder
+
+FOLDER is as `transformers` of Hugging Face writes it (`save_pretrained`): config.json, safetensors, tokenizer.json; GPT-2, Llama,
+Mistral, Qwen 2 and 3, Gemma 1 to 3. The system is the model's, the vocabulary its tokenizer. `import` makes a run of it that has
+not been trained, for `generate`, `evaluate` and `inspect`; `export RUN --to=transformers` writes a run as such a folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attnlab import weights
+from attnlab.errors import UserError
+
+
+def get_config(folder: str = "") -> dict[str, Any]:
+    """The configuration of the model in a folder."""
+    if not folder:
+        raise UserError("configs/pretrained.py:FOLDER needs the folder of a model behind the colon")
+    return weights.run_config(Path(folder).expanduser())
