@@ -38,6 +38,7 @@ ROOMS = (
     "mixers",
     "systems",
     "data",
+    "weights",
     "decoding",
     "tasks",
     "training",
@@ -57,8 +58,9 @@ ALLOWED = {
     "mixers": {"config", "layers", "attention"},
     "systems": {"config"} | _MODELS,
     "data": {"config", "records"},
+    "weights": {"config", "records"},
     "decoding": {"config", "records", "data"},
-    "tasks": {"config", "records", "data", "decoding", "systems"} | _MODELS,
+    "tasks": {"config", "records", "data", "weights", "decoding", "systems"} | _MODELS,
     "training": {"config", "records"},
     "analysis": {"config", "records", "data", "training"},
     "pages": {"records"},
@@ -338,6 +340,7 @@ def test_tests_mirror_the_source() -> None:
         "mixers/recurrent.py",  # attention/test_mixer.py, one suite for all mixers
         "mixers/convolution.py",
         "systems",  # checks over all systems
+        "weights",  # one suite over the models of others: test_parity.py, test_folder.py, test_writing.py
         "decoding/hypotheses.py",  # a record
         "config",  # test_resolve.py tests checks and tree too
     }

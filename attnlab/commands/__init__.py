@@ -80,9 +80,15 @@ COMMANDS: Mapping[str, Command] = {
         "two sweeps side by side, and what differs between them",
         on_run=False,
     ),
+    "import": Command(
+        "attnlab.commands.import_model",
+        "a run from a folder of transformers (GPT-2, Llama, ...), not yet trained here",
+        on_run=False,
+        overrides=True,
+    ),
     "export": Command(
         "attnlab.commands.export",
-        "a sweep's trials as runs of W&B, MLflow or TensorBoard, without a network",
+        "a run as a folder of transformers; a sweep's trials for W&B, MLflow or TensorBoard",
         on_run=False,
     ),
     "verify": Command(
@@ -102,7 +108,8 @@ COMMANDS: Mapping[str, Command] = {
         on_run=False,
     ),
 }
-"""All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package."""
+"""All commands. Their modules are not called `list` or `inspect`: a submodule's name hides the builtin in this package.
+Nor is one called `import`, which is no name."""
 
 CONFIGS = """\
 configs:

@@ -1,5 +1,6 @@
 """`export DIR --to=TRACKER`: the trials of a sweep as runs of Weights & Biases, MLflow or
-TensorBoard, on this disk; reads records only.
+TensorBoard, on this disk; reads records only. `export RUN --to=transformers`: a trained run as a
+folder that `transformers` of Hugging Face loads.
 """
 
 from __future__ import annotations
@@ -7,35 +8,60 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from attnlab.errors import UserError
+
 TRACKERS = ("wandb", "mlflow", "tensorboard")
+MODELS = "transformers"
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, for whom, and where to."""
     parser.add_argument(
-        "directory", metavar="DIR", type=Path, help="the folder of a sweep, finished or not"
+        "directory",
+        metavar="DIR",
+        type=Path,
+        help="the folder of a sweep, finished or not; of a run for --to=transformers",
     )
     parser.add_argument(
         "--to",
-        choices=TRACKERS,
+        choices=(*TRACKERS, MODELS),
         required=True,
         help="who shall read it; tensorboard's HParams page needs nothing else",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="where to write (default: DIR/exports)"
     )
+    parser.add_argument(
+        "--dtype", choices=DTYPES, help="of the tensors, for --to=transformers (default: float32)"
+    )
+    parser.add_argument(
+        "--model-type",
+        metavar="NAME",
+        help=(
+            "as what kind of model, for --to=transformers: gpt2, llama, ... (default: the first"
+            " that the run is)"
+        ),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write what is new or has changed since the last time, and say how many runs that were.
+    """Write what is new or has changed since the last time, and say how many runs that were; or the
+    one model.
 
     Returns:
       0.
 
     Raises:
       UserError: the folder holds no sweep, a damaged record; the tracker's package is not
-        installed.
+        installed; no run, or one that no model of transformers is.
     """
+    if arguments.to == MODELS:
+        return _model(arguments)
+    if arguments.dtype or arguments.model_type:
+        raise UserError(
+            f"export: --dtype and --model-type go with --to={MODELS}, not --to={arguments.to}"
+        )
     from attnlab.experiments import report
 
     done = report.export(
@@ -44,4 +70,21 @@ def run(arguments: argparse.Namespace) -> int:
     changed = f"{done.replaced} replaced because their records have changed"
     print(f"export: {done.written} runs written, {changed}, {done.kept} left as they were")
     print(f"look:   {done.hint}")
+    return 0
+
+
+def _model(arguments: argparse.Namespace) -> int:
+    """A run as a folder of transformers."""
+    from attnlab.api.stored import Stored
+    from attnlab.commands import session
+
+    run = session.opened(Stored.find(arguments.directory))
+    from attnlab.api.pretrained import save_pretrained
+
+    out = arguments.out or arguments.directory / "exports" / MODELS
+    files = save_pretrained(run, out, arguments.dtype or "float32", arguments.model_type)
+    print(f"export: step {run.step} of {arguments.directory} in {out}: " + ", ".join(
+        file.name for file in files
+    ))  # fmt: skip
+    print(f"look:   transformers.AutoModelForCausalLM.from_pretrained('{out}')")
     return 0

@@ -189,13 +189,21 @@ class LanguageModel(System):
 
     Attributes:
       vocabulary: V.
+      carries: whether a text may be read over any number of batches, its state going on from one
+        to the next. Where that would grow with the text, each piece is read from its beginning.
     """
 
     vocabulary: int
 
-    def start(self, rows: int) -> Any:
+    carries: ClassVar[bool] = True
+
+    def start(self, rows: int, room: int) -> Any:
         """The state before the first token of `rows` texts, the same for each; every array leads
         with that axis.
+
+        Args:
+          rows: B.
+          room: how many tokens may follow; a state of one size is the same for any.
         """
         raise NotImplementedError
 
@@ -220,7 +228,7 @@ class LanguageModel(System):
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Logits [B,T,V] of texts from their beginning, tokens [B,T]."""
-        return self.read(self.start(len(tokens)), tokens)[0]
+        return self.read(self.start(*tokens.shape), tokens)[0]
 
 
 class Classifier(System):

@@ -76,7 +76,8 @@ def continuing(
 
         def read(call: Any, tokens: jax.Array) -> Any:
             rows, width = tokens.shape
-            state, piece = call(rows, method="start"), settings.prefill
+            room = width + -width % settings.prefill + settings.limit(width)
+            state, piece = call(rows, room, method="start"), settings.prefill
             if width <= piece:
                 return call(state, tokens, method="read")[1]
             fill = ((0, 0), (0, -width % piece))

@@ -383,7 +383,7 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
 
     def _before(self, rows: int) -> Any:
         """A state of so many rows where there are lanes."""
-        if self._apart:
+        if self._apart or not self.system.carries:
             return None
         return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
 

@@ -22,7 +22,9 @@ def state_before(system: LanguageModel, params: Params, rows: int) -> Any:
     """A state of so many rows, all zeros. Nothing in it is ever read, for every row of a first
     batch is fresh; `params` may be shapes.
     """
-    shapes = jax.eval_shape(lambda one: system.apply({"params": one}, rows, method="start"), params)
+    shapes = jax.eval_shape(
+        lambda one: system.apply({"params": one}, rows, 0, method="start"), params
+    )
     return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
 
 
@@ -52,12 +54,15 @@ def of_tokens(
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
-    state = apply(len(source), method="start")
-    if remembered is not None:
+    if remembered is None:
+        logits, after = apply(source), None
+    else:
         state = jax.tree.map(
-            functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0), state, remembered
+            functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
+            apply(len(source), 0, method="start"),
+            remembered,
         )
-    logits, after = apply(state, source, method="read")
+        logits, after = apply(state, source, method="read")
     real, logits = system.real(target), logits.astype(jnp.float32)
     losses = jnp.where(real, cross_entropy(logits, target, smoothing), 0.0)
     guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(
@@ -68,7 +73,7 @@ def of_tokens(
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
-    return each, None if remembered is None else after
+    return each, after
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

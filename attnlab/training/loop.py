@@ -63,7 +63,7 @@ def train(
       interrupt: entered; a remembered signal makes the loop save and leave.
       began: `time.perf_counter()` at the start of the command, for the time to the first step.
       until: save and leave after this step, as at a signal; at once where the run is as far as
-        that.
+        that. 0: save the state before the first step.
       attempt: this process's at the run, told how far it is; its end is for the caller to record.
 
     Returns:
@@ -90,6 +90,8 @@ def train(
         programs: dict[Shapes, Program] = {}
         state, batch = place.place(host), batches(begin)
         if until is not None and until <= begin < last:
+            if until == 0:  # before the first step nothing has been saved
+                journal.save(0, host, False)
             return stopped(interrupt, interrupt.signal, begin, None)
         progress.update(begin)
         journal.running(begin)

@@ -22,11 +22,21 @@ from attnlab.systems.protocol import LanguageModel
 from tests.systems.checks import TIED, alone, heard, wide
 
 VOCABULARY = 13
+ROOM = 7  # tokens that a state has room for
 LENGTHS = (6, 3, 1, 0)  # of the texts of `batch`; the last one is nothing but padding
 _SCORE = {"name": "additive", "hidden": 4}
 _SINGLE = {"name": "single", "score": _SCORE}
 _HEADS = {"name": "multihead", "heads": 2}
 _DANILUK = {"name": "attention_lm", "embedding": 5, "width": 4, "layers": 1, "window": 2}
+_DECODER = {
+    "name": "decoder",
+    "attention": {**_HEADS, "bias": True},
+    "positions": {"name": "learned", "length": 9},
+    "width": 8,
+    "layers": 2,
+    "hidden": 12,
+    "share": "output",
+}
 _LSTMN = {
     "name": "lstmn_lm",
     "attention": _SINGLE,
@@ -57,6 +67,26 @@ SPECS: dict[str, dict[str, Any]] = {
     "attention_lm-multihead": {**_DANILUK, "attention": _HEADS, "state": 6},
     "ngram_rnn": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 4},
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
+    "decoder": _DECODER,
+    "decoder-llama": {
+        **_DECODER,
+        "attention": {
+            **_HEADS,
+            "key_heads": 1,
+            "head_width": 4,
+            "score": {"name": "soft_capped", "cap": 3.0, "score": {"name": "qk_rmsnorm"}},
+            "positions": {"name": "rope", "layout": "half"},
+        },
+        "positions": {"name": "none"},
+        "norm": "sandwich",
+        "normalisation": {"name": "rms_norm", "epsilon": 1e-5},
+        "feed_forward": {"name": "swiglu"},
+        "scaled_embedding": True,
+        "share": "none",
+        "logit_cap": 5.0,
+        "pattern": ("local", "global"),
+        "local_visibility": {"name": "window", "width": 2},
+    },
     "lstmn_lm": _LSTMN,
     "lstmn_lm-word": {**_LSTMN, "layers": 1, "origin": "none", "question": "word"},
     "lstmn_lm-multihead": {
@@ -146,7 +176,7 @@ def forget() -> None:
 
 def begun(system: Any, rows: int) -> Any:
     """The state before anything was read."""
-    return system.apply({}, rows, method="start")
+    return system.apply({"params": parameters(system)}, rows, ROOM, method="start")
 
 
 def same_states(found: Any, expected: Any) -> None:

@@ -229,7 +229,7 @@ def _continues(system: Any, stepping: list[bool]) -> None:
     variables = {"params": _parameters(system, _ids(1, 2))}
 
     def run(variables: Any, tokens: jax.Array) -> Any:
-        begun = system.apply(variables, ROWS, method="start")
+        begun = system.apply(variables, ROWS, 9, method="start")
         full, after = system.apply(variables, begun, tokens, method="read")
         stepping[0] = True
         logits, stepped = system.apply(variables, after, tokens[:, 0], method="step")

@@ -91,8 +91,8 @@ class Forgetting(Luong):
 class Turned(LSTMLanguageModel):
     """A state whose rows come second."""
 
-    def start(self, rows: int) -> Any:
-        return {"known": super().start(rows), "turned": jnp.zeros((2, rows))}
+    def start(self, rows: int, room: int) -> Any:
+        return {"known": super().start(rows, room), "turned": jnp.zeros((2, rows))}
 
     def read(self, state: Any, tokens: jax.Array) -> tuple[jax.Array, Any]:
         logits, known = super().read(state["known"], tokens)

@@ -298,7 +298,7 @@ def test_label_smoothing_weight_and_a_batch_of_nothing() -> None:
     )
     logits, _ = task.system.apply(
         {"params": params},
-        task.system.apply({"params": params}, 8, method="start"),
+        task.system.apply({"params": params}, 8, 0, method="start"),
         batch["source"],
         method="read",
     )

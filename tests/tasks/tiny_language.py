@@ -46,7 +46,7 @@ class Plain(LanguageModel):
         self.out = Dense(self.vocabulary)
         self.drop = Dropout(self.dropout)
 
-    def start(self, rows: int) -> Any:
+    def start(self, rows: int, room: int) -> Any:
         """See `LanguageModel.start`."""
         return {"h": jnp.zeros((rows, self.width)), "count": jnp.zeros(rows, jnp.int32)}
 

@@ -143,7 +143,7 @@ class AttentionLanguageModel(LanguageModel):
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
-    def start(self, rows: int) -> Past:
+    def start(self, rows: int, room: int) -> Past:
         """See `LanguageModel.start`."""
         return Past(
             no_states(rows, self.state, self.layers, made(CELLS, self.cell)), *self._nothing(rows)

@@ -89,7 +89,7 @@ class LSTMLanguageModel(LanguageModel):
         )
         self.drop = Dropout(self.dropout)
 
-    def start(self, rows: int) -> States:
+    def start(self, rows: int, room: int) -> States:
         """See `LanguageModel.start`; the state is that of every layer."""
         return no_states(rows, self.width, self.layers, made(CELLS, self.cell))
 

@@ -150,7 +150,7 @@ class LSTMNLanguageModel(LanguageModel):
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
-    def start(self, rows: int) -> tuple[Past, ...]:
+    def start(self, rows: int, room: int) -> tuple[Past, ...]:
         """See `LanguageModel.start`."""
         return tuple(
             Past(Slots.empty(rows, self.span, self.width), jnp.zeros((rows, self.width)))

@@ -82,7 +82,7 @@ class NgramRNN(LanguageModel):
         self.out = Dense(self.vocabulary, kernel_init=initial.output())
         self.drop = Dropout(self.dropout)
 
-    def start(self, rows: int) -> Past:
+    def start(self, rows: int, room: int) -> Past:
         """See `LanguageModel.start`."""
         none = tuple(jnp.zeros((rows, number, self.width)) for number in range(1, self.order - 1))
         return Past(no_states(rows, (self.order - 1) * self.width, self.layers), none)

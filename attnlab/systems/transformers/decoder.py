@@ -42,7 +42,7 @@ from attnlab.systems.transformers.transformer import _rule
 
 @flax.struct.dataclass
 class Reading:
-    """Tokens read so far, [] int32, and each layer's state."""
+    """Tokens read so far of each row, [B] int32, and each layer's state."""
 
     read: jax.Array
     layers: list[Any]
@@ -96,6 +96,7 @@ class Decoder(LanguageModel):
             role="self", direction="causal", cache=True, stepwise=True, so_far=True, mixes=True
         )
     }
+    carries = False
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
     def setup(self) -> None:
@@ -131,37 +132,51 @@ class Decoder(LanguageModel):
         """Whether a layer is local."""
         return self.pattern[number % len(self.pattern)] == "local"
 
-    def start(self, rows: int, room: int = 0) -> Reading:
+    def start(self, rows: int, room: int) -> Reading:
         """See `LanguageModel.start`."""
         dtype = jnp.asarray(self.embed.embedding).dtype
-        return Reading(
-            jnp.zeros((), jnp.int32),
-            [block.attention.begin(rows, room, dtype) for block in self.layer],
-        )
+        states = [block.attention.begin(rows, room, dtype) for block in self.layer]
+        return Reading(jnp.zeros(rows, jnp.int32), [_by_row(state, rows) for state in states])
 
     def read(self, state: Reading, tokens: jax.Array) -> tuple[jax.Array, Reading]:
         """See `LanguageModel.read`."""
-        logits, states = self._run(tokens, state.read, list(state.layers))
-        return logits, Reading(state.read + tokens.shape[1], states)
+        real = self.real(tokens)
+        logits, states = self._run(tokens, state.read, list(state.layers), real)
+        return logits, Reading(state.read + real.sum(axis=1, dtype=jnp.int32), states)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        """See `LanguageModel.__call__`."""
+        """See `LanguageModel.__call__`; in one pass without a cache. What is real sees no padding,
+        which stands behind it.
+        """
         return self._run(tokens, 0, [None] * self.layers)[0]
 
-    def _run(self, tokens: jax.Array, first: Any, states: list[Any]) -> tuple[jax.Array, list[Any]]:
+    def _run(
+        self, tokens: jax.Array, first: Any, states: list[Any], real: jax.Array | None = None
+    ) -> tuple[jax.Array, list[Any]]:
+        """tokens [B,T] from position `first` on to logits [B,T,V], and the layers' states."""
         x = self.embed(tokens)
         x = x * math.sqrt(self.width) if self.scaled_embedding else x
         x = self.drop(self.scheme.embed(x, standing(first, tokens.shape[1])))
         after = []
         for number, block in enumerate(self.layer):
             rule = _rule(self.local_visibility if self.local(number) else self.visibility)
-            x, state = _through(block, x, CAUSAL & rule, states[number])
+            seen = View(CAUSAL.rule & rule, first if states[number] is not None else None, real)
+            x, state = _through(block, x, seen, states[number])
             after.append(state)
         x = self.top(x) if self.norm in TOPPED else x
         logits = self.out(x) if self.share == "none" else matmul(x, self.embed.embedding.T)
         if self.logit_cap:
             logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
         return logits, after
+
+
+def _by_row(state: Any, rows: int) -> Any:
+    """A state in which every number that all rows share is [rows], one for each: rows of different
+    lengths go on together, and padding is written nowhere.
+    """
+    return jax.tree.map(
+        lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), state
+    )
 
 
 def _through(block: Block, x: jax.Array, view: View, state: Any) -> tuple[jax.Array, Any]:

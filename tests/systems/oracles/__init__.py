@@ -13,6 +13,7 @@ from tests.systems.oracles.attention_pooling import attention_pooling
 from tests.systems.oracles.bilstm_pooling import bilstm_pooling
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
+from tests.systems.oracles.decoder import decoder
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
@@ -37,6 +38,7 @@ ORACLES = {
     "pointer_generator": pointer_generator,
     "convs2s": convs2s,
     "transformer": transformer,
+    "decoder": decoder,
     "lstm_lm": lstm_lm,
     "attention_lm": attention_lm,
     "ngram_rnn": ngram_rnn,

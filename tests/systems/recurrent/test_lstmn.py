@@ -284,7 +284,7 @@ def test_a_long_text_is_read_in_pieces_as_in_one(dtype: str) -> None:
     tokens = np.random.default_rng(0).integers(4, 11, (3, 21))
     tokens[1, 13:], tokens[2] = PAD, PAD
     params = jax.tree.map(lambda leaf: leaf.astype(dtype), parameters(system, tokens[:, :2]))
-    state = system.apply({"params": params}, 3, method="start")
+    state = system.apply({"params": params}, 3, 0, method="start")
 
     def both(params: Any, watched: bool) -> Any:
         found = system.apply(

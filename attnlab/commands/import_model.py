@@ -1,0 +1,72 @@
+"""`import --from=FOLDER --workdir=DIR`: a run that begins with the weights in a folder as
+`transformers` writes it, saved before its first step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from attnlab.api.stored import check_folder
+from attnlab.commands import session
+from attnlab.errors import UserError
+from attnlab.progress import Progress
+from attnlab.records.sealed import check_no_trial
+from attnlab.records.stream import RunLock
+from attnlab.training.interrupt import Interrupt
+from attnlab.training.run import Prepared, start_jax
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where from, and where to."""
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        metavar="FOLDER",
+        type=Path,
+        required=True,
+        help="config.json, safetensors and tokenizer.json, as save_pretrained writes them",
+    )
+    parser.add_argument(
+        "--workdir",
+        metavar="FOLDER",
+        type=Path,
+        required=True,
+        help="where the run is kept; must be new or empty",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the run, and say what can be done with it.
+
+    Returns:
+      0.
+
+    Raises:
+      UserError: a folder that is not such a one, a workdir that is in use, a setting that is wrong.
+    """
+    from attnlab import config as configs
+    from attnlab import weights
+
+    began, workdir = time.perf_counter(), arguments.workdir
+    check_folder("--workdir", workdir)
+    check_no_trial(workdir)
+    folder = arguments.folder.expanduser().absolute()
+    stated = configs.from_dict(weights.run_config(folder))
+    config = configs.prepare(stated, arguments.overrides)
+    if session.existing_run(workdir) is not None:
+        raise UserError(f"--workdir={workdir} holds a run already; name another")
+    start_jax()
+    from attnlab.tasks import TASKS
+
+    splits = ("train", "valid", "test")
+    prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, splits)
+    with RunLock(workdir), Interrupt() as interrupt, Progress(config.training.steps) as progress:
+        prepared.fit(progress, interrupt, began, until=0)
+    print(f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;")
+    settings = " ".join(f"--config.{one}" for one in arguments.overrides)
+    print(
+        f"to train it: train --config=configs/pretrained.py:{folder} --workdir={workdir} {settings}"
+    )
+    return 0

@@ -1,0 +1,68 @@
+"""The decoder-only Transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.attention.oracles import ORACLES as MECHANISMS
+from tests.attention.oracles import part
+from tests.layers.oracles import feed_forward, norm_of
+from tests.systems.oracles.parts import Tree
+
+
+def decoder(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
+    """GPT-2 and Llama: `settings` are the system's; its placement is "pre" or "sandwich", local
+    layers have a window.
+    """
+    table = params["embed"]["embedding"]
+    final = table.T if settings.get("share", "output") == "output" else params["out"]["kernel"]
+    logits = np.zeros((*tokens.shape, len(table)))
+    for b in range(len(tokens)):
+        read = tokens[b][tokens[b] != 0]
+        if len(read):
+            logits[b, : len(read)] = _hidden(params, settings, table[read]) @ final
+    cap = settings.get("logit_cap", 0.0)
+    return cap * np.tanh(logits / cap) if cap else logits
+
+
+def _hidden(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    """Embeddings [T,d] of a text to what the head gets [T,d]."""
+    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
+    if "positions" in params:
+        x = x + params["positions"]["table"][: len(x)]
+    for number in range(settings["layers"]):
+        own = params[f"layer_{number}"]
+        mask = np.tril(np.ones((len(x), len(x)), bool))
+        pattern = settings.get("pattern", ("global",))
+        if pattern[number % len(pattern)] == "local":
+            mask = np.triu(mask, 1 - settings["local_visibility"]["width"])
+        name, fields = part(settings, "attention", "multihead")
+
+        def attend(y: np.ndarray) -> np.ndarray:
+            found = MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None], True)  # noqa: B023
+            return found[0][0]
+
+        forward = part(settings, "feed_forward", "gelu_tanh")[0]
+        x = _around(own["around_attention"], settings, x, attend)
+        x = _around(
+            own["around_feed_forward"],
+            settings,
+            x,
+            lambda y: feed_forward(forward, own["feed_forward"], y),  # noqa: B023
+        )
+    return _normed(params["top"], settings, x)
+
+
+def _around(params: Tree, settings: dict[str, Any], x: np.ndarray, function: Any) -> np.ndarray:
+    """x + f(N(x)), or x + N'(f(N(x)))."""
+    found = function(_normed(params["normalisation"], settings, x))
+    if settings.get("norm") == "sandwich":
+        found = _normed(params["normalisation_out"], settings, found)
+    return x + found
+
+
+def _normed(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    name, fields = part(settings, "normalisation", "layer_norm")
+    return norm_of(name, params, x, fields.get("epsilon", 1e-6))
