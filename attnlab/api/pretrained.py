@@ -41,6 +41,11 @@ DTYPES: Mapping[str, Any] = {
 class Foreign(Stored):
     """A model that no run of ours has trained: nothing is recorded that could have changed."""
 
+    @property
+    def kept(self) -> None:
+        """Its folder has a tokenizer, which the config names."""
+        return None
+
     def check_splits(self, splits: Sequence[str]) -> None:
         """Nothing is sealed."""
 
@@ -107,7 +112,8 @@ def save_pretrained(
         flat(jax.device_get(run.params)), DTYPES[dtype]
     )
     config = {**_origin(run), **found, **_ids(vocabulary), "torch_dtype": dtype}
-    config.setdefault("max_position_embeddings", run.config.batch.max_length)
+    if "n_positions" not in config:  # which is GPT-2's name of it, and the length of a table
+        config.setdefault("max_position_embeddings", run.config.batch.max_length)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path)]
 
 
@@ -119,7 +125,7 @@ def _origin(run: Run) -> dict[str, Any]:
     if not folder or not (Path(folder).expanduser() / folders.CONFIG).is_file():
         return {}
     told = folders.settings(Path(folder).expanduser())
-    return {key: told[key] for key in ("max_position_embeddings", "n_ctx") if key in told}
+    return {key: told[key] for key in ("max_position_embeddings",) if key in told}
 
 
 def _type_of(run: Run) -> str | None:

@@ -117,6 +117,11 @@ class Stored:
         }  # the user's own file may no longer exist
         return cls(configs.prepare(configs.from_dict(stored), overrides), workdir, members, origins)
 
+    @property
+    def kept(self) -> Path | None:
+        """The folder that has the run's vocabulary; None where its config alone says it."""
+        return self.workdir
+
     def check_splits(self, splits: Sequence[str]) -> None:
         """Raise `UserError` if one of these splits is the test split of a sweep's trial and
         still closed.

@@ -100,7 +100,7 @@ def _task(stored: Stored, splits: Sequence[str]) -> Task[Any, Any]:
     """The task of a run, with the data of these splits."""
     stored.check_splits(splits)
     kind: type[Task[Any, Any]] = TASKS.resolve(stored.config.task)
-    task = kind.load(stored.config, stored.workdir, splits)
+    task = kind.load(stored.config, stored.kept, splits)
     stored.check_data(dict(task.data.fingerprints))
     return task
 

@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     prepared = Prepared.prepare(TASKS.resolve(config.task), config, workdir, splits)
     with RunLock(workdir), Interrupt() as interrupt, Progress(config.training.steps) as progress:
         prepared.fit(progress, interrupt, began, until=0)
-    print(f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;")
+    print(
+        f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
+    )
     settings = " ".join(f"--config.{one}" for one in arguments.overrides)
     print(
         f"to train it: train --config=configs/pretrained.py:{folder} --workdir={workdir} {settings}"

@@ -54,6 +54,7 @@ def of_tokens(
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
+    logits: Any
     if remembered is None:
         logits, after = apply(source), None
     else:

@@ -115,7 +115,7 @@ def run_config(folder: Path) -> dict[str, Any]:
         "system": system(folder),
         "pretrained": {"folder": str(folder)},
         "vocabulary": {"kind": "tokenizer", "file": str(folder)},
-        "data": "associations",
+        "data": "one_side",
         "batch": {"size": 16, "texts": "joined", "max_length": 128},
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},

@@ -1,0 +1,134 @@
+"""Models of others in Python: loaded, used, trained on, written back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import attnlab
+from attnlab.commands import main
+from attnlab.errors import UserError
+from tests.data.test_tokenizer import byte_level
+from tests.weights import models, rule
+
+SIZE = 290  # ids of the tokenizer
+
+
+def with_tokenizer(folder: Path, name: str = "gpt2") -> Path:
+    """A golden model with a table of as many rows as a tokenizer has ids, and that tokenizer."""
+    byte_level(folder)
+    told = models.described(name)
+    ids = {"vocab_size": SIZE, "bos_token_id": 0, "eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps({**told["config"], **ids}))
+    rows = told["config"]["vocab_size"]
+    shapes = {
+        key: [SIZE if one == rows else one for one in shape]
+        for key, shape in told["shapes"].items()
+    }
+    tensors = {key: rule.parameter(key, shape) for key, shape in shapes.items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    for split in ("train", "valid", "test"):
+        lines = "A dog, a cat; two dogs!\nit's the cat's bird\n" * 4
+        (folder / f"{split}.txt").write_text(lines)
+    return folder
+
+
+def test_a_folder_is_a_run_that_writes_scores_and_shows(tmp_path: Path, text: Path) -> None:
+    changes = {"decoding.method": "greedy", "decoding.max_extra": 5, "data": "text"}
+    run = attnlab.load_pretrained(
+        with_tokenizer(tmp_path), {**changes, "data.directory": str(text)}
+    )
+    assert run.step == 0 and run.parameters == sum(
+        one.size for one in load_file(tmp_path / "model.safetensors").values()
+    )
+    (written,) = run.generate(["A dog"])
+    assert written.startswith("A dog") and run.generate(["A dog"]) == [written]
+    assert {one.weights.shape for one in run.maps("A dog").values()} == {(4, 3, 3)}
+    assert run.evaluate("valid")["loss"] > 1.0
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> None:
+    folder = with_tokenizer(tmp_path / "in", name)
+    run = attnlab.load_pretrained(folder)
+    files = attnlab.save_pretrained(run, tmp_path / "out")
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} == {
+        file.name for file in files
+    }
+    before, after = (load_file(one / "model.safetensors") for one in (folder, tmp_path / "out"))
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+    config, tokenizer = (
+        json.loads((tmp_path / "out" / one).read_text())
+        for one in ("config.json", "tokenizer.json")
+    )
+    told = json.loads((folder / "config.json").read_text())
+    same = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id", "architectures")
+    assert {key: config[key] for key in same} == {key: told[key] for key in same}
+    if name == "llama":
+        assert config["max_position_embeddings"] == 128
+    else:
+        assert "max_position_embeddings" not in config and config["n_positions"] == 128
+    assert tokenizer == json.loads((folder / "tokenizer.json").read_text())
+    attnlab.save_pretrained(run, tmp_path / "half", dtype="bfloat16")
+    half = load_file(tmp_path / "half" / "model.safetensors")
+    assert all(np.array_equal(half[key], before[key].astype(ml_dtypes.bfloat16)) for key in before)
+    with pytest.raises(UserError, match="is there and not an empty folder"):
+        attnlab.save_pretrained(run, tmp_path / "out")
+    with pytest.raises(UserError, match="dtype 'int8'; expected one of: float32"):
+        attnlab.save_pretrained(run, tmp_path / "new", dtype="int8")  # type: ignore[arg-type]
+
+
+def test_import_train_export(
+    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An imported run begins with the weights; training goes on from there, and moves them."""
+    folder, workdir = with_tokenizer(tmp_path / "model"), tmp_path / "run"
+    settings = ["data=text", f"data.directory={text}", "training.steps=3", "batch.size=4"]
+    settings += ["batch.max_length=8", "schedule.warmup=1", "checkpoint.keep=5"]
+    flags = [f"--config.{one}" for one in settings]
+    assert main(["import", f"--from={folder}", f"--workdir={workdir}", *flags]) == 0
+    assert f"train --config=configs/pretrained.py:{folder}" in capsys.readouterr().out
+    imported = attnlab.load(workdir)
+    assert imported.step == 0
+    export = ["export", str(workdir), "--to=transformers"]
+    assert main([*export, f"--out={tmp_path / 'before'}"]) == 0
+    given, before = (load_file(one / "model.safetensors") for one in (folder, tmp_path / "before"))
+    assert all(np.array_equal(given[key], before[key]) for key in given)
+    train = ["train", f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}", *flags]
+    assert main(train) == 0
+    assert attnlab.load(workdir).step == 3
+    assert main([*export, f"--out={tmp_path / 'after'}", "--model-type=gpt2"]) == 0
+    after = load_file(tmp_path / "after" / "model.safetensors")
+    moved = [np.abs(after[key] - given[key]).max() for key in given]
+    assert after.keys() == given.keys() and 0 < max(moved) < 1e-2
+    capsys.readouterr()
+    assert main(["import", f"--from={folder}", f"--workdir={workdir}", *flags]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert main(["export", str(workdir), "--to=wandb", "--dtype=float16"]) == 2
+    assert "--dtype and --model-type go with --to=transformers" in capsys.readouterr().err
+
+
+def test_a_model_that_does_not_fit_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = with_tokenizer(tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["transformer.ln_f.bias"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert main(["import", f"--from={folder}", f"--workdir={tmp_path / 'run'}"]) == 2
+    assert "1 missing: transformer.ln_f.bias" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    with pytest.raises(UserError, match="1 missing"):
+        attnlab.load_pretrained(folder)
