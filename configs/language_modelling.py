@@ -3,9 +3,10 @@
     python launch.py train --config=configs/language_modelling.py:lstm --workdir=runs/lstm
 
 Arguments: lstm, attention, key_value, key_value_predict, ngram, lstmn (small, for two CPU cores),
-each of them with _paper behind it (published sizes). The built-in texts can be foretold only by
-looking back: `recall` is the share of values that are right where their key has occurred. Your own
-text, a line a text (train.txt, valid.txt, test.txt, plain or .gz), as one stream with truncated
+each of them with _paper behind it (published sizes), and decoder (small; `configs/pretrained.py`
+takes the sizes and weights of GPT-2, Llama, ...). The built-in texts can be foretold only by looking
+back: `recall` is the share of values that are right where their key has occurred. Your own text, a
+line a text (train.txt, valid.txt, test.txt, plain or .gz), as one stream with truncated
 back-propagation:
 
     --config.data=text --config.data.directory=my/folder --config.batch.texts=joined --config.batch.max_length=35
@@ -102,6 +103,20 @@ def _daniluk(mechanism: str, width: int, parts: int) -> dict[str, Any]:
         "state": parts * width,
         "width": width,
         "merge": "tanh" if parts == 1 else "none",
+    }
+
+
+def _decoder() -> dict[str, Any]:
+    """Radford et al. 2018 with norms in front, as GPT-2 has them."""
+    return {
+        "training": {"output_bias": "zeros"},
+        "system": {
+            "name": "decoder",
+            "attention": {"name": "multihead", "heads": 4, "bias": True},
+            "positions": {"name": "learned", "length": 41},
+            "width": 48,
+            "hidden": 192,
+        }
     }
 
 
@@ -203,6 +218,7 @@ _SYSTEMS = {
     "key_value_predict": _key_value_predict,
     "ngram": _ngram,
     "lstmn": _lstmn,
+    "decoder": _decoder,
     "lstm_paper": _lstm_paper,
     "attention_paper": _attention_paper,
     "key_value_paper": _key_value_paper,

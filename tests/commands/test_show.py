@@ -17,7 +17,7 @@ FILES = (
     "configs/tatoeba.py:rnnsearch",
 )
 GROUPS = ("vocabulary", "batch", "training", "checkpoint", "parallel", "auxiliary", "reinforce")
-GROUPS += ("decoding",)
+GROUPS += ("decoding", "pretrained")
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -155,6 +155,7 @@ class QKRMSNorm(ScaledDot):
 class QKRMSNormPlusOne(QKRMSNorm):
     """As qk_rmsnorm with s = 1 + w, w from 0 (Gemma 3). The fields are those of `QKRMSNorm`."""
 
+    card = Card("normalised product", 2025, "technical report of Gemma 3, 2025", "T^2 D", "T D")
     norm = RMSNormPlusOne
 
 
