@@ -217,7 +217,7 @@ def test_only_mechanisms_that_can_are_let_in() -> None:
         (
             "attention_lm",
             {"name": "single", "score": {"name": "location"}},
-            "attention.score: Location looks at positions",
+            "attention.score: Location depends on positions",
         ),
         (
             "lstmn_lm",
