@@ -68,6 +68,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "ngram_rnn": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 4},
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "decoder": _DECODER,
+    "decoder-recurrent": {**_DECODER, "attention": {"name": "recurrent", "cell": "gru"}},
     "decoder-llama": {
         **_DECODER,
         "attention": {

@@ -24,7 +24,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention import MECHANISMS
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
@@ -36,6 +35,7 @@ from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.dense import Dense, Dropout, matmul
 from attnlab.layers.initial import Embed
+from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
 from attnlab.systems.transformers.transformer import _rule
 
@@ -83,8 +83,8 @@ class Decoder(LanguageModel):
     logit_cap: float = 0.0
 
     parts = {
-        "attention": MECHANISMS,
-        "local_attention": MECHANISMS,
+        "attention": MIXERS,
+        "local_attention": MIXERS,
         "positions": POSITIONS,
         "visibility": VISIBILITIES,
         "local_visibility": VISIBILITIES,
@@ -115,7 +115,7 @@ class Decoder(LanguageModel):
             "dropout": self.dropout,
         }
         local = self.attention if self.local_attention is None else self.local_attention
-        local = made(MECHANISMS, local)
+        local = made(MIXERS, local)
         self.layer = [
             Block(
                 self.width,
