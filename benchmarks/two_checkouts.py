@@ -5,12 +5,13 @@
 
 Three processes take turns on one core: one of the earlier checkout, one of the later, and a second
 of the earlier, a control whose difference to the first is what the machine does. Each compiles a
-case once and then runs it whenever it is its turn; who begins changes with every round, and all
-three are started anew `--starts` times, since where a process happens to lie in memory matters too.
-What is compared is processor time, which waiting for a busy machine does not lengthen. Prints for
-each case the least milliseconds of both, and of the later and of the control the ratio of the least
-and the median ratio of the rounds to the earlier. Random numbers of the earlier checkout are drawn
-under today's names (tests/training/renamed.py); both must compute the same, so both do equal work.
+case once and then runs it whenever it is its turn, never twice in a row, for then it would find its
+data in the caches. Who begins moves on with every round, and all three are started anew `--starts`
+times, since where a process happens to lie in memory matters too. What is compared is processor
+time, which waiting for a busy machine does not lengthen. Prints for each case the least
+milliseconds of both, and of the later and of the control the ratio of the least and the median
+ratio of the rounds to the earlier. Random numbers of the earlier checkout are drawn under today's
+names (tests/training/renamed.py); both must compute the same, so both do equal work.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benchmarks import rounds
 
 RENAMED = Path(__file__).resolve().parents[1] / "tests/training/renamed.py"
 SMALL = ["data.examples=640", "data.valid=64", "data.test=64", "decoding.method=greedy"]
+BEAM = ["decoding.method=beam", "decoding.beam=5"]
 AGREE = 1e-4  # relative: what rounding may have grown to
 WHO = ("before", "after", "control")
 
@@ -61,18 +63,23 @@ def step(config: str, *settings: str) -> Run:
     return lambda: stepped(start, batch)[1]["loss"]
 
 
-def decoding(config: str) -> Run:
-    """Translating 64 dates greedily, untrained: as many steps as are allowed."""
+def decoding(config: str, *settings: str) -> Run:
+    """Translating 64 dates, untrained: as many steps as are allowed."""
     import jax
 
     from attnlab import config as configs
     from attnlab.tasks import TASKS
 
-    given = configs.load(f"configs/{config}", SMALL)
+    given = configs.load(f"configs/{config}", [*SMALL, *settings])
     task = TASKS.resolve(given.task).load(given, None, ("train", "test"))
     params = task.init(jax.random.key(0))
     sources = [source for source, _ in task.data.pairs["test"]]
-    return lambda: float(sum(sum(best[0].tokens) for best in task.translate(params, sources)))
+
+    def run() -> list[float]:
+        best = [found[0] for found in task.translate(params, sources)]
+        return [float(sum(one.tokens)) for one in best] + [one.log_prob for one in best]
+
+    return run
 
 
 def kernel(name: str, **how: Any) -> Run:
@@ -101,6 +108,8 @@ CASES: dict[str, Callable[[], Run]] = {
     "step: attention, language model": partial(step, "language_modelling.py:attention"),
     "decoding: rnnsearch": partial(decoding, "translation.py:rnnsearch"),
     "decoding: transformer": partial(decoding, "translation.py:transformer"),
+    "decoding: rnnsearch, beam": partial(decoding, "translation.py:rnnsearch", *BEAM),
+    "decoding: transformer, beam": partial(decoding, "translation.py:transformer", *BEAM),
     "kernel: plain": partial(kernel, "plain"),
     "kernel: blockwise": partial(kernel, "blockwise"),
     "kernel: blockwise, causal": partial(kernel, "blockwise", causal=True),
@@ -176,8 +185,8 @@ def measured(folders: list[str], name: str, count: int, seconds: float) -> list[
         taken: list[list[float]] = [[] for _ in folders]
         stop = time.monotonic() + seconds
         while len(taken[0]) < count and (len(taken[0]) < 5 or time.monotonic() < stop):
-            order = list(range(len(checkouts)))
-            for place in order if len(taken[0]) % 2 == 0 else order[::-1]:
+            turn = len(taken[0]) % len(checkouts)
+            for place in [*range(turn, len(checkouts)), *range(turn)]:
                 taken[place].append(checkouts[place].ask(name)[0])
         return taken
     finally:
