@@ -24,7 +24,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.layers.dense import Dense
+from attnlab.layers.dense import matmul
 from attnlab.layers.initial import Initial
 from attnlab.layers.recurrent import GRUCell
 
@@ -58,7 +58,7 @@ class CellInputs(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [...,E] to [..., gates H]."""
         size, initializer = self.gates * self.width, self.initial.kernel(self.gates)
-        product = Dense(size, use_bias=False, kernel_init=initializer, name="kernel")(x)
+        product = matmul(x, self.param("kernel", initializer, (x.shape[-1], size), float))
         return product + self.param("bias", self.initial.bias(), (size,), float)
 
 
@@ -81,14 +81,20 @@ class Recurrent(nn.Module):
     gates: ClassVar[int] = 1
     State: ClassVar[Any] = HiddenState
 
+    @nn.nowrap
     def make_cell(self) -> Any:
         """The module of one step: the state and the input's contribution [B, gates H] to the next
         state.
         """
         raise NotImplementedError
 
+    @nn.nowrap
+    def make_inputs(self) -> Any:
+        """The module of what inputs give to the cell: x [...,E] to [..., gates H]."""
+        return CellInputs(self.width, self.gates, self.initial)
+
     def setup(self) -> None:
-        self.of_input: nn.Module = CellInputs(self.width, self.gates, self.initial)
+        self.of_input: Any = self.make_inputs()
         self.cell: Any = self.make_cell()
 
     def __call__(
@@ -155,6 +161,7 @@ class TanhCell(nn.Module):
 class TanhLayer(Recurrent):
     """The simple recurrent network, h' = tanh(p + h U) (Elman 1990)."""
 
+    @nn.nowrap
     def make_cell(self) -> TanhCell:
         """See `Recurrent.make_cell`."""
         return TanhCell(self.width, self.initial)
@@ -175,6 +182,7 @@ class GRULayer(Recurrent):
 
     gates = 3
 
+    @nn.nowrap
     def make_cell(self) -> StatefulGRUCell:
         """See `Recurrent.make_cell`."""
         return StatefulGRUCell(self.width)

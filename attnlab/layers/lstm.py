@@ -234,9 +234,15 @@ class LSTMLayer(Recurrent):
     gates = GATES
     State = LSTMState
 
-    def setup(self) -> None:
-        self.of_input = GateInputs(self.width, self.initial)
-        self.cell = LSTMCell(self.width, self.initial)
+    @nn.nowrap
+    def make_inputs(self) -> GateInputs:
+        """See `Recurrent.make_inputs`; the forget gates start open."""
+        return GateInputs(self.width, self.initial)
+
+    @nn.nowrap
+    def make_cell(self) -> LSTMCell:
+        """See `Recurrent.make_cell`."""
+        return LSTMCell(self.width, self.initial)
 
     def __call__(
         self,

@@ -121,6 +121,13 @@ def test_batching_changes_nothing(node: dict[str, Any]) -> None:
         np.testing.assert_allclose([h.score for h in first], [h.score for h in second], rtol=1e-5)
 
 
+def test_equal_texts_have_samples_of_their_own() -> None:
+    settings = validate({"method": "sample"})
+    many = np.tile(np.array([[5, 5, 5, 5, EOS]], np.int32), (8, 1))
+    found = decode(Copier(), {"sharpness": 1.0}, [(np.arange(8), {"source": many})], settings)
+    assert len({tuple(best[0].tokens.tolist()) for best in found}) > 1
+
+
 def test_each_sentence_has_its_own_limit() -> None:
     settings = validate({"method": "greedy", "max_ratio": 0.5, "max_extra": 1})
     found = decode(Copier(), {"sharpness": 30.0}, batches([[0, 1, 2, 3, 4]], 5, 4), settings)

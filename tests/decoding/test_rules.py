@@ -70,6 +70,13 @@ def test_the_end_is_what_is_left() -> None:
     assert rules(logits, tokens, jnp.int32(1)).argmax() == 4
 
 
+def test_the_end_of_a_text_before_is_no_reason_not_to_end() -> None:
+    """A stream begins with the end of the text before: the end may be written all the same."""
+    rules = Rules(no_repeat_ngram=1, prompt=jnp.array([[EOS, 3]]))
+    found = np.asarray(rules(jnp.zeros((1, 5)), jnp.zeros((1, 3), int), jnp.int32(0)))
+    assert np.isfinite(found[0]).tolist() == [True, True, True, False, True]
+
+
 def test_other_special_ids() -> None:
     """A vocabulary with its padding at the end: what is padding is no token that has occurred."""
     special = Special(pad=4, bos=3, eos=0, unk=None)

@@ -13,7 +13,7 @@ from attnlab.layers import CELLS
 from attnlab.layers.cells import HiddenState, Recurrent
 from attnlab.layers.initial import Initial
 from attnlab.layers.stacked import LSTMStack
-from tests.systems.oracles.parts import lstm, lstm_start
+from tests.systems.oracles.parts import inputs, lstm, lstm_start
 
 B, T, E, H = 3, 6, 4, 5
 LENGTHS = (6, 3, 0)
@@ -40,7 +40,7 @@ def test_a_layer_is_its_equations_over_the_real_tokens(name: str, reverse: bool)
         state = lstm_start(params)
         steps = range(length)
         for t in reversed(steps) if reverse else steps:
-            given = x[row, t] @ params["of_input"]["kernel"]["kernel"]
+            given = inputs(params, x[row, t])
             state = lstm(params, state, given)
             np.testing.assert_allclose(outputs[row, t], state[1], atol=1e-12)
         np.testing.assert_allclose(last.h[row], state[1], atol=1e-12)
@@ -86,7 +86,7 @@ def test_weights_start_as_they_should(name: str) -> None:
     assert len(blocks) == module.gates
     for block in blocks:
         np.testing.assert_allclose(block.T @ block, np.eye(16), atol=1e-5)
-    kernel = np.asarray(params["of_input"]["kernel"]["kernel"])
+    kernel = np.asarray(params["of_input"]["kernel"])
     bound = np.sqrt(6 / (8 + 16))
     assert (
         0.9 * bound < np.abs(kernel).max() <= bound

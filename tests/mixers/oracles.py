@@ -43,7 +43,9 @@ def recurrent(params: Any, config: dict[str, Any], x: np.ndarray, valid: np.ndar
         state = [np.zeros(size)] * (2 if step is lstm else 1)
         for t, token in enumerate(row):
             if valid[b, t]:
-                p = token @ inputs["kernel"]["kernel"] + inputs["bias"]
+                kernel = inputs["kernel"]
+                kernel = kernel["kernel"] if isinstance(kernel, dict) else kernel  # the LSTM's
+                p = token @ kernel + inputs["bias"]
                 state = step(p, state, params["cell"]["cell"])
             found[b, t] = state[0] @ params["out"]["kernel"] if "out" in params else state[0]
     return found

@@ -55,6 +55,8 @@ CASES: dict[str, dict[str, Any]] = {
         f"rnnsearch-{readout}": {**SPECS["rnnsearch"], "readout": readout}
         for readout in ("current", "previous", "released")
     },
+    "rnnsearch-lstm-one-way": {**SPECS["rnnsearch"], "cell": "lstm", "directions": 1},
+    "rnnsearch-tanh": {**SPECS["rnnsearch"], "cell": "tanh", "readout": "released"},
     "cgru": SPECS["cgru"],
     "pointer_generator": SPECS["pointer_generator"],
     "pointer_generator-uncovered": {**SPECS["pointer_generator-uncovered"], "share": "none"},

@@ -37,9 +37,11 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
+from attnlab.config.registry import Part, kind, made
+from attnlab.layers import CELLS
 from attnlab.layers.dense import Dense, Dropout
 from attnlab.layers.initial import Embed, Initial
-from attnlab.layers.recurrent import GATES, BidirectionalGRU, GRUCell
+from attnlab.layers.stacked import BidirectionalLSTM
 from attnlab.mixers.steps import over_time
 from attnlab.systems.protocol import Card, Seq2Seq, looked
 
@@ -49,7 +51,7 @@ class Encoded:
     """The attention's memory of the annotations, and the decoder's first state s_0 [B,G]."""
 
     attended: Any
-    first: jax.Array
+    first: Any
 
 
 @flax.struct.dataclass
@@ -59,7 +61,7 @@ class Decoding:
     """
 
     fed: jax.Array
-    s: jax.Array
+    s: Any
     c: jax.Array
     looks: Any
 
@@ -80,6 +82,9 @@ class RNNsearch(Seq2Seq):
         C), so that attention knows the word before the one it looks for.
       normal: weights but the recurrent ones and the mechanism's start N(0, normal^2), the paper's
         being 0.01; 0 for Glorot's initializer.
+      cell: the recurrent layers: "gru" (the paper's), "lstm" or "tanh".
+      directions: 2, or 1 for an encoder of width 2H that reads from the left; s_0 is then made of
+        its last state.
       dropout: rate on the embeddings, the annotations and the maxout layer; the paper has none.
     """
 
@@ -90,9 +95,11 @@ class RNNsearch(Seq2Seq):
     maxout: int = 64
     readout: Literal["current", "previous", "released"] = "current"
     normal: float = 0.0
+    cell: Part = "gru"
+    directions: Literal[1, 2] = 2
     dropout: float = 0.0
 
-    parts = {"attention": MECHANISMS}
+    parts = {"attention": MECHANISMS, "cell": CELLS}
     needs = {"attention": Need(role="cross", stepwise=True, so_far=True)}
     card = Card(
         2015,
@@ -105,17 +112,23 @@ class RNNsearch(Seq2Seq):
         table = functools.partial(
             Embed, features=self.embedding, embedding_init=initial.embedding(self.embedding)
         )
+        layer = made(CELLS, self.cell)
+        number = kind(layer).gates
         dense, gates = (
-            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, GATES)
+            functools.partial(Dense, kernel_init=initial.kernel(blocks)) for blocks in (1, number)
         )
         self.embed_source = table(self.source_vocabulary)
         self.embed_target = table(self.target_vocabulary)
-        self.reader = BidirectionalGRU(self.encoder, initial)
+        if self.directions == 2:
+            self.reader: Any = BidirectionalLSTM(self.encoder, initial, layer)
+        else:
+            self.reader = layer(width=2 * self.encoder, initial=initial)
         self.first_state = dense(self.decoder, use_bias=False)
         self.search = self.attention(width=2 * self.encoder, name="attention")
-        self.of_word = gates(GATES * self.decoder)
-        self.of_context = gates(GATES * self.decoder, use_bias=False)
-        self.cell = GRUCell(self.decoder)
+        self.of_context = gates(number * self.decoder, use_bias=False)
+        of_decoder = layer(width=self.decoder, initial=initial, parent=None)
+        self.of_word = of_decoder.make_inputs()
+        self.unit = of_decoder.make_cell().clone(name="cell", parent=self)
         self.out_state = dense(2 * self.maxout)
         self.out_word = dense(2 * self.maxout, use_bias=False)
         self.out_context = dense(2 * self.maxout, use_bias=False)
@@ -125,8 +138,11 @@ class RNNsearch(Seq2Seq):
     def encode(self, source: jax.Array) -> Encoded:
         """See `Seq2Seq.encode`."""
         valid = self.real(source)
-        annotations = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
-        first = jnp.tanh(self.first_state(annotations[:, 0, self.encoder :]))
+        annotations, end = self.reader(self.drop(self.embed_source(source)), valid)  # [B,S,2H]
+        end = end[1] if self.directions == 2 else end  # where the backward direction ends
+        h = jnp.tanh(self.first_state(end.h))
+        zeros = kind(made(CELLS, self.cell)).State.zeros(len(source), self.decoder, h.dtype)
+        first = zeros.replace(h=h)
         return Encoded(self.search.remember(self.drop(annotations), valid), first)
 
     def decode(self, memory: Encoded, target_in: jax.Array) -> jax.Array:
@@ -137,7 +153,7 @@ class RNNsearch(Seq2Seq):
             system: RNNsearch, state: Decoding, word: jax.Array, attended: Any
         ) -> tuple[Decoding, tuple[jax.Array, jax.Array]]:
             seen, following = system._transition(state, word, attended)
-            return following, (seen, following.c)
+            return following, (seen.h, following.c)
 
         _, (states, contexts) = over_time(step)(
             self, self.start(memory, target_in.shape[1]), self.of_word(words), memory.attended
@@ -146,7 +162,8 @@ class RNNsearch(Seq2Seq):
 
     def start(self, memory: Encoded, length: int) -> Decoding:
         """See `Seq2Seq.start`."""
-        nothing = jnp.zeros((len(memory.first), 2 * self.encoder), memory.first.dtype)
+        h = memory.first.h
+        nothing = jnp.zeros((len(h), 2 * self.encoder), h.dtype)
         looks = self.search.no_looks(memory.attended)
         return Decoding(jnp.zeros((), jnp.int32), memory.first, nothing, looks)
 
@@ -156,27 +173,26 @@ class RNNsearch(Seq2Seq):
         """See `Seq2Seq.step`."""
         word = self.embed_target(tokens)
         seen, following = self._transition(state, self.of_word(word), memory.attended)
-        return self._generate(seen, word, following.c), following
+        return self._generate(seen.h, word, following.c), following
 
-    def _transition(
-        self, state: Decoding, word: jax.Array, attended: Any
-    ) -> tuple[jax.Array, Decoding]:
-        """Step i, in the order of `readout`: the state the output sees [B,G] and what the next step
-        gets; `word` [B,3G] is y_{i-1} W.
+    def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> tuple[Any, Decoding]:
+        """Step i, in the order of `readout`: the state the output sees and what the next step gets;
+        `word` [B,3G], of a GRU, is y_{i-1} W.
         """
         s = state.s
         if (
             self.readout == "released"
         ):  # Update with the last context (there is none before the first word), then Look
             begun = jnp.reshape(state.fed > 0, (-1, 1))
-            s = jnp.where(begun, self.cell(s, word + self.of_context(state.c)), s)
+            after = self.unit(s, word + self.of_context(state.c))
+            s = jax.tree.map(lambda new, old: jnp.where(begun, new, old), after, s)
         reading = self.search.read(
-            s[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
+            s.h[:, None], attended, View(positions=state.fed), **asking(False, state.looks)
         )
         context, looks = looked(self, reading)[:, 0], reading.so_far
         if self.readout == "released":
             return s, Decoding(state.fed + 1, s, context, looks)
-        following = self.cell(s, word + self.of_context(context))
+        following = self.unit(s, word + self.of_context(context))
         return following if self.readout == "current" else s, Decoding(
             state.fed + 1, following, context, looks
         )

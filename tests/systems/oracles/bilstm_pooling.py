@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start
 
 
 def bilstm_pooling(
@@ -48,7 +48,7 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
         layer = reader["lstm"]
         state, states = lstm_start(layer), []
         for word in words:
-            state = lstm(layer, state, word @ layer["of_input"]["kernel"]["kernel"])
+            state = lstm(layer, state, inputs(layer, word))
             states.append(state[1])
         return states, state[1]
     found, ends = {}, []
@@ -56,7 +56,7 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
         layer = reader["lstm"][direction]
         state, states = lstm_start(layer), []
         for word in order:
-            state = lstm(layer, state, word @ layer["of_input"]["kernel"]["kernel"])
+            state = lstm(layer, state, inputs(layer, word))
             states.append(state[1])
         found[direction] = states
         ends.append(state[1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, additive, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, Vector, additive, inputs, lstm, lstm_start
 
 State = tuple[Vector, Vector]
 
@@ -33,10 +33,7 @@ def gnmt(
             embedded = params["embed_target"]["embedding"][word]
             if asks_before:
                 context = additive(params["attention"], states[0][1], annotations)
-            given = (
-                embedded @ layers[0]["of_input"]["kernel"]["kernel"]
-                + context @ params["of_context"]["kernel"]
-            )
+            given = inputs(layers[0], embedded) + context @ params["of_context"]["kernel"]
             following = [lstm(layers[0], states[0], given)]
             if not asks_before:
                 context = additive(params["attention"], following[0][1], annotations)
@@ -90,4 +87,4 @@ def _pass(layer: Tree, inputs: list[Vector]) -> tuple[list[Vector], State]:
 
 
 def _step(layer: Tree, state: State, x: Vector) -> State:
-    return lstm(layer, state, x @ layer["of_input"]["kernel"]["kernel"])
+    return lstm(layer, state, inputs(layer, x))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start
 
 
 def lstm_lm(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def outputs(params: Tree, text: np.ndarray) -> list[Vector]:
     for word in text:
         x = params["embed"]["embedding"][word]
         for number, layer in enumerate(layers):
-            states[number] = lstm(layer, states[number], x @ layer["of_input"]["kernel"]["kernel"])
+            states[number] = lstm(layer, states[number], inputs(layer, x))
             x = states[number][1]
         found.append(x)
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start, sigmoid, softmax
+from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start, sigmoid, softmax
 from tests.systems.oracles.seq2seq import both_ways, through
 
 
@@ -22,10 +22,7 @@ def luong(
         layers = [params["writer"][f"layer_{number}"] for number in range(settings["layers"])]
         a = np.zeros(len(annotations[0]))
         for t, word in enumerate(target_in[b]):
-            given = (
-                params["embed_target"]["embedding"][word]
-                @ layers[0]["of_input"]["kernel"]["kernel"]
-            )
+            given = inputs(layers[0], params["embed_target"]["embedding"][word])
             if settings.get("feeding", "input") == "input":
                 given = given + a @ params["of_last"]["kernel"]
             lowest = lstm(layers[0], states[0], given)

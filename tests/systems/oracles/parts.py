@@ -43,6 +43,12 @@ def lstm_start(layer: Tree) -> tuple[Vector, Vector]:
     return np.zeros(width), np.zeros(width)
 
 
+def inputs(layer: Tree, x: Vector) -> Vector:
+    """x W of a recurrent layer; that of an LSTM stands a level deeper."""
+    kernel = layer["of_input"]["kernel"]
+    return x @ (kernel["kernel"] if isinstance(kernel, dict) else kernel)
+
+
 def lstm(layer: Tree, state: tuple[Vector, Vector], given: Vector) -> tuple[Vector, Vector]:
     """i, f, o, g = sigma, sigma, sigma, tanh of (x W + h U + b), c' = f c + i g, h' = o tanh(c');
     `given` is x W, the state (c, h); or a step of another cell, by what its parameters are.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start, sigmoid, softmax
+from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start, sigmoid, softmax
 
 
 def pointer_generator(
@@ -43,7 +43,7 @@ def looks(
                 _dense(params["of_word"], tables[0][token])
                 + context @ params["of_context"]["kernel"]
             )
-            state = lstm(params, state, x @ params["of_input"]["kernel"]["kernel"])
+            state = lstm(params, state, inputs(params, x))
             s = state[1]
             a = _attend(
                 params["attention"]["score"],
@@ -80,7 +80,7 @@ def _read(params: Tree, words: list[Vector]) -> tuple[list[Vector], tuple[Vector
     ):
         state, found = lstm_start(layer), []
         for word in order:
-            state = lstm(layer, state, word @ layer["of_input"]["kernel"]["kernel"])
+            state = lstm(layer, state, inputs(layer, word))
             found.append(state[1])
         ways.append(found)
         ends.append(state)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, additive, sigmoid
+from tests.systems.oracles.parts import Tree, Vector, additive, inputs, lstm, lstm_start
 
 
 def rnnsearch(
@@ -19,25 +19,23 @@ def rnnsearch(
     see it.
     """
     logits = np.zeros((*target_in.shape, params["out"]["kernel"].shape[1]))
+    unit = {"cell": params["cell"], "of_input": params["of_word"]}
     for b in range(len(source)):
-        annotations, backward_at_first = _read_both_ways(params, source[b][source[b] != 0])
-        state = np.tanh(
-            backward_at_first @ params["first_state"]["kernel"]
-        )  # s_0 = tanh(W_s h_1 from the right)
+        annotations, end = _read(params, source[b][source[b] != 0])
+        first = np.tanh(end @ params["first_state"]["kernel"])  # s_0 = tanh(W_s h_1 from the right)
+        state = np.zeros_like(first), first  # of the GRU and the tanh RNN h alone counts
         late, context = settings.get("readout") == "released", None
         for i, token in enumerate(target_in[b]):
             word, previous = params["embed_target"]["embedding"][token], state
-            of_word = word @ params["of_word"]["kernel"] + params["of_word"]["bias"]
+            of_word = inputs(unit, word)
             if late and context is not None:
-                previous = state = _gru(
-                    params["cell"], previous, of_word + context @ params["of_context"]["kernel"]
-                )
-            context = additive(params["attention"], previous, annotations)
+                given = of_word + context @ params["of_context"]["kernel"]
+                previous = state = lstm(unit, previous, given)
+            context = additive(params["attention"], previous[1], annotations)
             if not late:
-                state = _gru(
-                    params["cell"], previous, of_word + context @ params["of_context"]["kernel"]
-                )
-            seen = previous if settings.get("readout") == "previous" else state
+                given = of_word + context @ params["of_context"]["kernel"]
+                state = lstm(unit, previous, given)
+            seen = (previous if settings.get("readout") == "previous" else state)[1]
             units = seen @ params["out_state"]["kernel"] + params["out_state"]["bias"]
             units = (
                 units
@@ -49,34 +47,22 @@ def rnnsearch(
     return logits
 
 
-def _read_both_ways(params: Tree, words: np.ndarray) -> tuple[list[Vector], Vector]:
+def _read(params: Tree, words: np.ndarray) -> tuple[list[Vector], Vector]:
     """Annotations of the real words, [forward ; backward] each, and the backward state at the first
-    word.
+    word; of one direction, its states and the last of them.
     """
     embedded = [params["embed_source"]["embedding"][word] for word in words]
-    states: dict[str, list[Vector]] = {}
-    for direction, order in (("forward", embedded), ("backward", embedded[::-1])):
-        layer = params["reader"][direction]
-        state, found = np.zeros(len(layer["cell"]["candidate"])), []
-        for x in order:
-            state = _gru(
-                layer["cell"], state, x @ layer["of_input"]["kernel"] + layer["of_input"]["bias"]
-            )
-            found.append(state)
-        states[direction] = found
-    states["backward"].reverse()
-    return [
-        np.concatenate(pair) for pair in zip(states["forward"], states["backward"], strict=True)
-    ], states["backward"][0]
+    if "of_input" in params["reader"]:
+        states = _states(params["reader"], embedded)
+        return states, states[-1]
+    forward = _states(params["reader"]["forward"], embedded)
+    backward = _states(params["reader"]["backward"], embedded[::-1])[::-1]
+    return [np.concatenate(pair) for pair in zip(forward, backward, strict=True)], backward[0]
 
 
-def _gru(cell: Tree, state: Vector, inputs: Vector) -> Vector:
-    """r, z = sigma(.), n = tanh(W x + U (r * s) + C c), s' = (1 - z) s + z n; `inputs` = all that
-    does not depend on s, for r, z, n.
-    """
-    width = len(state)
-    of_r, of_z, of_n = inputs[:width], inputs[width : 2 * width], inputs[2 * width :]
-    r = sigmoid(of_r + state @ cell["gates"][:, :width])
-    z = sigmoid(of_z + state @ cell["gates"][:, width:])
-    n = np.tanh(of_n + (r * state) @ cell["candidate"])
-    return (1.0 - z) * state + z * n
+def _states(layer: Tree, words: list[Vector]) -> list[Vector]:
+    state, found = lstm_start(layer), []
+    for x in words:
+        state = lstm(layer, state, inputs(layer, x))
+        found.append(state[1])
+    return found

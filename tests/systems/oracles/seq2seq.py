@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.systems.oracles.parts import Tree, Vector, lstm, lstm_start
+from tests.systems.oracles.parts import Tree, Vector, inputs, lstm, lstm_start
 
 
 def seq2seq(
@@ -41,7 +41,7 @@ def through(
     """
     following = []
     for layer, state in zip(layers, states, strict=True):
-        following.append(lstm(layer, state, x @ layer["of_input"]["kernel"]["kernel"]))
+        following.append(lstm(layer, state, inputs(layer, x)))
         x = following[-1][1]
     return following, x
 
@@ -58,7 +58,7 @@ def both_ways(
         for name, order in (("forward", words), ("backward", words[::-1])):
             state, found = lstm_start(layer[name]), []
             for x in order:
-                state = lstm(layer[name], state, x @ layer[name]["of_input"]["kernel"]["kernel"])
+                state = lstm(layer[name], state, inputs(layer[name], x))
                 found.append(state[1])
             ends.append(state)
             outputs.append(found if name == "forward" else found[::-1])
