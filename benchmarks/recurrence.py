@@ -159,7 +159,7 @@ def training(sizes: dict[str, int]) -> tuple[Any, Any, Any]:
     import optax
 
     from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
-    from attnlab.tasks.models import cross_entropy
+    from attnlab.tasks.tokens import cross_entropy
     from attnlab.training.step import first_state, make_step
 
     rows, steps, words = sizes["rows"], sizes["steps"], sizes["vocabulary"]

@@ -292,8 +292,7 @@ class Run:
             for name, one in zip(("source", "target"), words, strict=True):
                 if one is not None and not one.strip():
                     raise UserError(f"{name}={one!r}: expected a text that is not empty")
-        completed: list[Example] = self.task.completed(self.params, typed)
-        return completed
+        return list(self.task.completed(self.params, typed))
 
     def evaluate(self, split: str = "test") -> dict[str, Any]:
         """The scores of a split, by name, as `evaluate --json` prints them. `task.measures` says

@@ -16,7 +16,8 @@ from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
+from attnlab.tasks.base import Task
 
 GIVEN = {"source_vocabulary": 1000, "target_vocabulary": 1000, "vocabulary": 1000, "classes": 10}
 TASKS = {
@@ -27,7 +28,7 @@ TASKS = {
 """What systems are for, by their base: the names of the config files that have them, the task first."""
 
 
-def cells(name: str, system: Any) -> dict[str, str]:
+def cells(name: str, system: type[System]) -> dict[str, str]:
     """The columns "task" and "parameters" of a system; blank for what is none."""
     files = next(
         (
@@ -70,7 +71,7 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
     return ""
 
 
-def taken(task: Any) -> dict[str, str]:
+def taken(task: type[Task[Any, Any]]) -> dict[str, str]:
     """The columns "systems", "data" and "measures" of a task: registered names; blank for what it
     does not say.
     """

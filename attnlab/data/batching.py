@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,19 @@ class _Bucket(NamedTuple):
     width: int
     rows: int
     members: np.ndarray
+
+
+class Batches(Protocol):
+    """This process's batches of training, each a function of its step, counted from 0.
+
+    Attributes:
+      note: what is left out, or how the data is read, in words; "" for nothing.
+    """
+
+    note: str
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of a step."""
 
 
 class TrainBatches:

@@ -14,18 +14,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab import weights
-from attnlab.attention.protocol import MAPS
 from attnlab.config.nodes import Run
 from attnlab.data import columns
-from attnlab.data.batching import TrainBatches, evaluation_batches
+from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.errors import UserError
@@ -33,19 +31,30 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure
 from attnlab.systems.protocol import System
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.models import with_output_bias
-from attnlab.tasks.protocol import Axis, Example, Loaded, Maps, Response, Typed
+from attnlab.tasks.models import maps_of, stand_ins, with_output_bias
+from attnlab.tasks.pretrained import Pretrained
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Example,
+    Loaded,
+    Maps,
+    Params,
+    Response,
+    Rngs,
+    Scores,
+    Smoothing,
+    Sums,
+    Totals,
+    Tree,
+    Typed,
+)
 
 Data = TypeVar("Data", bound=Loaded)
 Model = TypeVar("Model", bound=System)
-Params: TypeAlias = Mapping[str, Any]
-"""Parameters by the names of modules, as linen has them."""
-Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
-Sums: TypeAlias = dict[str, jax.Array]
-Totals: TypeAlias = Mapping[str, Any]
 
 
-class Task(Generic[Data, Model]):
+class Task(Pretrained, Generic[Data, Model]):
     """What is learned; one object for a run. `check` and `load` are asked of the class.
 
     Attributes:
@@ -103,13 +112,13 @@ class Task(Generic[Data, Model]):
         raise NotImplementedError
 
     @classmethod
-    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Any:
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Data:
         """The data of `splits`, an object of the class `loads`; what was learned from data (a
         vocabulary) comes from `workdir` if that is given; `UserError`.
         """
         raise NotImplementedError
 
-    def summed(self, outputs: Any, batch: Batch, smoothing: Any) -> Sums:
+    def summed(self, outputs: Tree, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the real rows of a batch, given what the system makes of it; "loss" among
         them, and what is to stand beside it in the record of a step: "tokens", "correct".
         """
@@ -127,11 +136,13 @@ class Task(Generic[Data, Model]):
 
     # --- what it may say ---
 
-    def sums(self, params: Params, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> Sums:
+    def sums(
+        self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
+    ) -> Sums:
         """The sums that scores are made of; those of `summed`, unless a task adds to them."""
         return self.summed(self.apply(params, batch, rngs=rngs), batch, smoothing)
 
-    def looked(self, outputs: Any, batch: Batch) -> dict[str, Any]:
+    def looked(self, outputs: Tree, batch: Batch) -> dict[str, Tree]:
         """What `auxiliary` has to know of a batch beside what a pass collected: its arguments."""
         raise NotImplementedError
 
@@ -141,7 +152,7 @@ class Task(Generic[Data, Model]):
         """
         return None
 
-    def known(self, split: str) -> dict[str, Any]:
+    def known(self, split: str) -> dict[str, int]:
         """What `averaged` has to know of a split beside the sums."""
         return {"rows": self.size(split)}
 
@@ -175,46 +186,13 @@ class Task(Generic[Data, Model]):
 
     def init(self, key: jax.Array) -> Params:
         """Fresh float32 parameters; for the output bias see `models.with_output_bias`."""
-        params = self.system.init(key, *self.stand_ins())["params"]
+        params = self.system.init(key, *stand_ins([self.columns[name] for name in self.inputs]))[
+            "params"
+        ]
         found = self.predicted()
         return params if found is None else with_output_bias(self.config, params, *found)
 
-    @property
-    def pretrained(self) -> Path | None:
-        """The folder of weights that training begins with; None where they are drawn. Configs of
-        earlier versions do not say.
-        """
-        folder = self.config.get("pretrained", {}).get("folder", "")
-        return Path(folder).expanduser() if folder else None
-
-    def check_pretrained(self) -> dict[str, str]:
-        """Whether the tensors that training begins with are those that the system needs, by their
-        names and shapes; their fingerprint, {} where weights are drawn or the folder has gone.
-
-        Raises:
-          UserError: a folder of which nothing is known, tensors that are missing, too many or of
-            another shape.
-        """
-        if self.pretrained is None or not self.pretrained.exists():
-            return {}
-        shapes = jax.eval_shape(self.init, jax.random.key(0))
-        weights.check(self.pretrained, shapes)
-        return {"pretrained": weights.fingerprint(self.pretrained)}
-
-    def begun(self, params: Params) -> Params:
-        """What training begins with, given drawn parameters: those of `pretrained`, if there is
-        one; `UserError` as `check_pretrained`.
-        """
-        return params if self.pretrained is None else weights.parameters(self.pretrained, params)
-
-    def stand_ins(self) -> list[jax.Array]:
-        """Ones for what the system reads: a row, and two of whatever has no fixed size."""
-        return [
-            jnp.ones((1, *(one if isinstance(one, int) else 2 for one in of.axes or ())), of.dtype)
-            for of in (self.columns[name] for name in self.inputs)
-        ]
-
-    def apply(self, params: Params, batch: Batch, **how: Any) -> Any:
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
         """What the system makes of a batch; `how` goes to `linen.Module.apply`."""
         read = (jnp.asarray(batch[name]) for name in self.inputs)
         return self.system.apply({"params": params}, *read, **how)
@@ -229,9 +207,9 @@ class Task(Generic[Data, Model]):
         params: Params,
         batch: Batch,
         key: jax.Array,
-        carried: Any = None,
-        smoothing: Any = None,
-    ) -> tuple[jax.Array, dict[str, Any]]:
+        carried: Tree = None,
+        smoothing: Smoothing | None = None,
+    ) -> tuple[jax.Array, Sums]:
         """The "loss" of `summed` with label smoothing and dropout; the other sums beside it.
 
         Auxiliary terms (see `auxiliary`) are added to it, and stand beside it with "cross_entropy"
@@ -248,22 +226,22 @@ class Task(Generic[Data, Model]):
         added, terms = self.auxiliary(collected, carried=carried, **self.looked(outputs, batch))
         return sums["loss"] + added, {"cross_entropy": sums.pop("loss"), **sums, **terms}
 
-    def carried(self) -> Any:
+    def carried(self) -> Tree:
         """What the loss carries from step to step, before the first; None for nothing."""
         return None if self.auxiliary is None else self.auxiliary.carried()
 
-    def follow(self, carried: Any, tracked: Any) -> Any:
+    def follow(self, carried: Tree, tracked: Tree) -> Tree:
         """What it carries on, given the sums that it tracked in a batch."""
         return None if self.auxiliary is None else self.auxiliary.follow(carried, tracked)
 
-    def batches(self, multiple: int, seed: int | None = None) -> Any:
+    def batches(self, multiple: int, seed: int | None = None) -> Batches:
         """This process's batch of each step, counted from 0, in the order of the configured seed or
         another one; its rows are divisible by `multiple` over all processes.
 
         Raises:
           UserError: rows that are not, nothing to read, or columns that are not as declared.
         """
-        shared: dict[str, Any] = {
+        shared = {
             "process_index": jax.process_index(),
             "process_count": jax.process_count(),
             "multiple": multiple,
@@ -272,7 +250,7 @@ class Task(Generic[Data, Model]):
         columns.check(self.columns, made(0), f"task {self.config.task}")
         return made
 
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Any:
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
         """The batches of training; `shared` has what all kinds of batches take."""
         return TrainBatches(
             self.of_split("train"),
@@ -282,7 +260,7 @@ class Task(Generic[Data, Model]):
             **shared,
         )
 
-    def notes(self, batches: Any) -> list[str]:
+    def notes(self, batches: Batches) -> list[str]:
         """What a person should know about the data before training: sizes, and what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
         return lines + ([f"train: {batches.note}"] if batches.note else [])
@@ -312,14 +290,14 @@ class Task(Generic[Data, Model]):
             for i in range(len(found[0]["loss"]))
         ]
 
-    def passed(self, params: Params, split: str, stacked: bool = False) -> list[dict[str, Any]]:
+    def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
         """The sums of all batches of a split, on the host; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
         return [
             jax.device_get(score(params, batch)) for _, batch in self.in_order(self.of_split(split))
         ]
 
-    def totals(self, sums: Sequence[Mapping[str, Any]], split: str) -> dict[str, Any]:
+    def totals(self, sums: Sequence[Totals], split: str) -> Totals:
         """Added up over batches, in float64; and what `known` says."""
         added = {name: sum(np.asarray(one[name], np.float64) for one in sums) for name in sums[0]}
         return {**self.known(split), **added}
@@ -334,7 +312,7 @@ class Task(Generic[Data, Model]):
         """
         return {}
 
-    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Scores beyond `evaluate`, and for each example what goes to `outputs`; ({}, []) where
         there is nothing beyond.
 
@@ -391,13 +369,13 @@ class Task(Generic[Data, Model]):
         """
         return np.flatnonzero(self.typed(lines).lengths > limit).tolist() if lines else []
 
-    def pictured(self, split: str, number: int) -> list[Any]:
+    def pictured(self, split: str, number: int) -> Sequence[Example]:
         """At most `number` examples of a split, those whose maps are drawn after training; each an
         `Example`.
         """
         raise NotImplementedError
 
-    def completed(self, params: Params, typed: Sequence[Typed]) -> list[Any]:
+    def completed(self, params: Params, typed: Sequence[Typed]) -> Sequence[Example]:
         """What a person has typed as examples that `maps` can take: a second text that is missing
         is written by the system where it can; else `UserError`.
         """
@@ -412,19 +390,10 @@ class Task(Generic[Data, Model]):
     def maps(self, params: Params, example: Example) -> Maps:
         """Every attention map of an example, those of hops with numbered rows."""
         read, axes = self.laid_out(example)
-        _, collected = self.system.apply(
-            {"params": params}, *map(jnp.asarray, read), mutable=[MAPS]
-        )
-        found = jax.device_get(self.system.maps(dict(collected).get(MAPS, {})))
-        hops = max(
-            (one.weights.shape[2] for one in found.values() if one.query == "hops"), default=0
-        )
-        numbered = Axis([f"hop {number}" for number in range(1, hops + 1)], "hops")
-        return Maps(
-            {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()},
-            {**axes, "hops": numbered},
-            self.stored(axes),
-        )
+        found = maps_of(self.system, params, read)
+        hops = (one.weights.shape[1] for one in found.values() if one.query == "hops")
+        numbered = [f"hop {number}" for number in range(1, max(hops, default=0) + 1)]
+        return Maps(found, {**axes, "hops": Axis(numbered, "hops")}, self.stored(axes))
 
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The labels that are kept beside the arrays of maps, by their names in the file."""

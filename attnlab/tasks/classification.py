@@ -15,7 +15,7 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,10 +28,20 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
-from attnlab.tasks.models import cross_entropy
-from attnlab.tasks.protocol import Response
+from attnlab.tasks.base import Task
+from attnlab.tasks.protocol import (
+    Batch,
+    Params,
+    Response,
+    Rngs,
+    Scores,
+    Smoothing,
+    Sums,
+    Totals,
+    Tree,
+)
 from attnlab.tasks.texts import TextTask, factory_of, handed_out, sentences_of
+from attnlab.tasks.tokens import cross_entropy
 
 
 def build_system(
@@ -102,13 +112,13 @@ class Classification(TextTask):
         params: Params,
         batch: Batch,
         key: jax.Array,
-        carried: Any = None,
-        smoothing: Any = None,
-    ) -> tuple[jax.Array, dict[str, Any]]:
+        carried: Tree = None,
+        smoothing: Smoothing | None = None,
+    ) -> tuple[jax.Array, Sums]:
         """See `Task.loss`: sums "tokens" (read), "rows" and "correct" beside it."""
         return Task.loss(self, params, batch, key, carried, smoothing)
 
-    def looked(self, outputs: Any, batch: Batch) -> dict[str, Any]:
+    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
         """A class is a target of length 1."""
         source, second = (
             jnp.asarray(batch[side]) != self.special.pad if side in batch else None
@@ -129,7 +139,7 @@ class Classification(TextTask):
         """The number of examples."""
         return (jnp.asarray(batch["label"]) > 0).sum().astype(jnp.float32)
 
-    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """ "confusion", how often each label (row) got each answer (column), and "label TAB answer"
         of every example.
         """
@@ -166,7 +176,7 @@ class Classification(TextTask):
         }
         return Items.of(rows)
 
-    def summed(self, outputs: Any, batch: Batch, smoothing: Any) -> Sums:
+    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
         """Sums over the rows of a batch, of logits [B,C]: "loss", "rows", "correct"; and "tokens",
         those that were read.
         """
@@ -182,7 +192,9 @@ class Classification(TextTask):
             "correct": ((outputs.argmax(axis=-1) == label - 1) & real).sum(),
         }
 
-    def sums(self, params: Params, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> Sums:
+    def sums(
+        self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
+    ) -> Sums:
         """The sums of `summed`, and how often each class got each answer, "confusion" [C+1,C+1],
         the labels not known last.
         """

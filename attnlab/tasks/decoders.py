@@ -11,18 +11,45 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import OURS, Special
-from attnlab.decoding import Decoder, Functions
+from attnlab.decoding import Decoder, Functions, validate
 from attnlab.decoding.generate import Ended
 from attnlab.decoding.settings import Settings
 from attnlab.systems.protocol import LanguageModel, Seq2Seq
+from attnlab.tasks.models import check_bytes
+from attnlab.tasks.protocol import Tree
 
 
 def ending(settings: Settings, text: Callable[[np.ndarray], str]) -> Ended | None:
     """When the settings stop a hypothesis whose ids mean `text(ids)`; None where none is."""
     return (lambda ids: settings.stopped(text(ids))) if settings.stop else None
+
+
+def check_room(system: Seq2Seq, config: ConfigDict) -> None:
+    """Check that what decoding keeps has room, in the system and on a device: what has an end must
+    reach as far as decoding may go.
+
+    Raises:
+      UserError: settings of `config.decoding` that the system cannot follow, or too many of them.
+    """
+    decoding = validate(config.decoding, weights=bool(system.needs))
+    decoding.check_room(config.batch.max_length)
+    longest = decoding.limit(config.batch.max_length)
+
+    def begun(key: jax.Array, source: jax.Array) -> Tree:
+        params = system.init(key, source, source)
+        memory = system.apply(params, source, method="encode")
+        return system.apply(params, memory, longest, method="start")
+
+    ids = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
+    check_bytes(
+        jax.eval_shape(begun, jax.random.key(0), ids),
+        f"what it keeps for config.decoding, {decoding.rows} rows of {longest:,} tokens,",
+        decoding.rows,
+    )
 
 
 def translating(

@@ -10,10 +10,14 @@ from typing import Any
 from attnlab.data.vocabulary import Vocabulary
 from attnlab.errors import UserError
 from attnlab.systems.ensemble import ensemble
-from attnlab.tasks.translation import Translation
+from attnlab.tasks.base import Task
+from attnlab.tasks.pairs import PairTask
+from attnlab.tasks.protocol import Params
 
 
-def together(named: Sequence[tuple[str, Any, Any]]) -> tuple[Translation, Any]:
+def together(
+    named: Sequence[tuple[str, Task[Any, Any], Params]],
+) -> tuple[PairTask, Params]:
     """One task of several, and its parameters.
 
     Data, decoding, scores and everything but the system are those of the first task. The parameters
@@ -27,8 +31,9 @@ def together(named: Sequence[tuple[str, Any, Any]]) -> tuple[Translation, Any]:
         vocabularies.
     """
     first, task, _ = named[0]
+    members: list[PairTask] = []
     for name, one, _ in named:
-        if not isinstance(one, Translation):
+        if not isinstance(one, PairTask):
             raise UserError(
                 f"{name}: no ensembles of the task {one.config.task!r}; they are of runs that"
                 " translate"
@@ -38,18 +43,16 @@ def together(named: Sequence[tuple[str, Any, Any]]) -> tuple[Translation, Any]:
                 f"{name} is a run of task={one.config.task}, {first} of task={task.config.task};"
                 " name runs of one task"
             )
-        if any(
-            not _same(own, of_first)
-            for own, of_first in zip(one.vocabularies, task.vocabularies, strict=True)
-        ):
+        ours = (members or [one])[0].vocabularies
+        if not all(_same(*both) for both in zip(one.vocabularies, ours, strict=True)):
             raise UserError(
                 f"{name} has another vocabulary than {first}; train the members of an ensemble on"
                 " the same data"
             )
-    joined = type(task)(
-        task.config, task.data
-    )  # no copy: what the first task has compiled holds its own system
-    joined.system = ensemble([one.system for _, one, _ in named])
+        members.append(one)
+    # no copy: what the first task has compiled holds its own system
+    joined = type(members[0])(task.config, members[0].data)
+    joined.system = ensemble([one.system for one in members])
     return joined, {f"members_{number}": params for number, (_, _, params) in enumerate(named)}
 
 

@@ -26,8 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES
 from attnlab.config import nodes
 from attnlab.data import text
 from attnlab.data.batching import evaluation_batches
@@ -39,19 +37,23 @@ from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
-from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
 from attnlab.tasks.decoders import continuing, ending
-from attnlab.tasks.models import (
-    check_output_bias,
-    shapes_of,
-    system_factory,
-    token_rows,
-    token_scores,
-    tokens_or_rows,
+from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Response,
+    Scores,
+    Smoothing,
+    Sums,
+    TextExample,
+    Totals,
+    Tree,
+    Typed,
 )
-from attnlab.tasks.protocol import Axis, Response, TextExample, Typed
 from attnlab.tasks.reading import of_tokens, state_before
-from attnlab.tasks.texts import tokens_stored
+from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
 
@@ -66,21 +68,12 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     factory = system_factory(config, LanguageModel)
     system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
     shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
-    if shapes.get(SAMPLES):
-        raise UserError(
-            f"system={config.system.name}: it samples what it looks at, which language modelling"
-            " does not train"
-        )
-    if shapes.get(LOSSES):
-        raise UserError(
-            f"system={config.system.name}: its attention hands out a loss of its own, which"
-            " language modelling does not add"
-        )
+    refuse_terms(config, shapes)
     check_output_bias(config, shapes["params"], vocabulary)
     return system
 
 
-class LanguageModelling(Task[text.Texts, LanguageModel]):
+class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
     """Language modelling: every token of a text from those before it; see
     `attnlab.tasks.base.Task`.
 
@@ -102,10 +95,9 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
     }
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
-        "loss": Measure("min", low=0.0),
-        "perplexity": Measure("min", low=1.0),
+        **{name: TEACHER_FORCED[name] for name in ("loss", "perplexity")},
         "bits_per_character": Measure("min", low=0.0),
-        "accuracy": share("tokens"),
+        "accuracy": TEACHER_FORCED["accuracy"],
         "recall": share("tokens that can be recalled"),
     }
     """Of the class, all there may be; of an object, those its data can give: `recall` where the
@@ -165,7 +157,7 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
             return None
         return self.data.ids["train"].ids, self.data.vocabulary.size
 
-    def remembered(self) -> Any:
+    def remembered(self) -> Tree:
         """What the model knows of every lane before the first step, where there are any; see
         `attnlab.training.protocol.Remembering`.
         """
@@ -176,10 +168,10 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
         params: Params,
         batch: Batch,
         key: jax.Array,
-        carried: Any = None,
-        smoothing: Any = None,
-        remembered: Any = None,
-    ) -> tuple[jax.Array, dict[str, Any]]:
+        carried: Tree = None,
+        smoothing: Smoothing | None = None,
+        remembered: Tree = None,
+    ) -> tuple[jax.Array, Sums]:
         """Summed cross-entropy with label smoothing and dropout; sums "tokens" and "correct" beside
         it, and what is remembered.
 
@@ -191,16 +183,6 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
         )
         return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
 
-    def real(self, ids: Any) -> jax.Array:
-        """Which ids are no padding."""
-        return jnp.asarray(ids) != self.special.pad
-
-    def weight(self, batch: Batch) -> jax.Array:
-        """The number of tokens, or of rows that have any (`training.per="sentence"`: the sum over
-        time, the mean over rows).
-        """
-        return tokens_or_rows(self.real(batch["target"]), self.config.training.per)
-
     def ordered(self, seed: int, shared: Mapping[str, Any]) -> Lanes | Turns | Apart:
         """The order of texts apart is that of the seed."""
         ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
@@ -211,7 +193,7 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
 
     # --- scores ---
 
-    def passed(self, params: Params, split: str, stacked: bool = False) -> list[dict[str, Any]]:
+    def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
         """Each batch is scored with the state that the one before has left."""
         score, state = self._score, self._before(self.at_once)
         if stacked:
@@ -224,10 +206,10 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
         for batch in self._in_turn(split):
             sums, state = score(params, batch, state)
             found.append(sums)
-        every: list[dict[str, Any]] = jax.device_get(found)
+        every: list[Totals] = jax.device_get(found)
         return every
 
-    def known(self, split: str) -> dict[str, Any]:
+    def known(self, split: str) -> dict[str, int]:
         """Its characters, where every one is in its ids."""
         spelt = self.data.spelt(split)
         return {"characters": self.data.counts(split)["characters"]} if spelt else {}
@@ -236,7 +218,7 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
         """ "loss" (nats per token, no smoothing), "perplexity", "accuracy" (of the next token),
         "bits_per_character", and "recall".
         """
-        scores = token_scores(totals)
+        scores = super().averaged(totals)
         if "characters" in totals:
             scores["bits_per_character"] = float(
                 totals["loss"] / math.log(2) / totals["characters"]
@@ -253,7 +235,7 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
         recalled = {} if marks is None else {"tokens that can be recalled": int(marks.ids.sum())}
         return {"tokens": self.data.counts(split)["tokens"], **recalled}
 
-    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """The share of unknown tokens, beyond `evaluate`, and no texts."""
         counts = self.data.counts(split)
         return {"unknown": counts["unknown"] / counts["tokens"]}, []
@@ -345,10 +327,6 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
             "target": Axis(tokens([*ids[1:], self.special.eos])),
         }
 
-    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-        """The tokens that are read and those that are predicted."""
-        return tokens_stored(axes)
-
     # --- reading in pieces ---
 
     def _batched(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
@@ -381,13 +359,15 @@ class LanguageModelling(Task[text.Texts, LanguageModel]):
                 **{name: one.block(rows, width) for name, one in beside.items()},
             }
 
-    def _before(self, rows: int) -> Any:
+    def _before(self, rows: int) -> Tree:
         """A state of so many rows where there are lanes."""
         if self._apart or not self.system.carries:
             return None
         return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
 
-    def _read(self, params: Params, batch: Batch, remembered: Any, **how: Any) -> tuple[Sums, Any]:
+    def _read(
+        self, params: Params, batch: Batch, remembered: Tree, **how: Any
+    ) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens`, and the state after a batch."""
         each, after = of_tokens(self.system, params, batch, remembered, **how)
         return {name: one.sum() for name, one in each.items()}, after

@@ -1,11 +1,9 @@
-"""What all tasks do to get from a config to a system, how its output bias starts, and the loss that
-all of them minimise.
-"""
+"""What all tasks do to get from a config to a system, and how its output bias starts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -15,12 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.protocol import Attention, Reading
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, source
+from attnlab.data.columns import Declared
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import System
+from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks.auxiliary import left_aside
+from attnlab.tasks.protocol import Params, Tree
 
 BYTES = 2**38  # 256 GiB: more than one device has, so no array of a model can be larger
 OUTPUT_BIAS = ("out", "bias")  # where a system that predicts tokens has it among its parameters
@@ -53,7 +54,15 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
     return factory
 
 
-def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
+def stand_ins(declared: Sequence[Declared]) -> list[jax.Array]:
+    """Ones for what a system reads: a row, and two of whatever has no fixed size."""
+    return [
+        jnp.ones((1, *(one if isinstance(one, int) else 2 for one in of.axes or ())), of.dtype)
+        for of in declared
+    ]
+
+
+def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> dict[str, Tree]:
     """The parameters that a system has for such inputs, and the losses and samples that a pass
     leaves aside, by shapes alone.
 
@@ -67,7 +76,22 @@ def shapes_of(system: System, *inputs: jax.ShapeDtypeStruct) -> Any:
         return {"params": params, **left_aside(system, params, *inputs)}
 
 
-def check_bytes(shapes: Any, what: str, times: int = 1) -> None:
+def refuse_terms(config: ConfigDict, made: Mapping[str, Tree]) -> None:
+    """`UserError` where attention samples or hands out a loss, which the task of the config does
+    not add to its own; `made` is what `shapes_of` gives.
+    """
+    for collection, what in (
+        (SAMPLES, "samples what it looks at"),
+        (LOSSES, "hands out a loss of its own"),
+    ):
+        if made.get(collection):
+            raise UserError(
+                f"system={config.system.name}: its attention {what}, which task={config.task} does"
+                " not train"
+            )
+
+
+def check_bytes(shapes: Tree, what: str, times: int = 1) -> None:
     """Raise `UserError` where arrays of these shapes, so many times, are more than `BYTES`."""
     size = times * sum(
         math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)
@@ -111,7 +135,14 @@ def _fitting(base: type[System]) -> str:
     )
 
 
-def check_output_bias(config: ConfigDict, params: Any, vocabulary: int) -> None:
+def maps_of(system: System, params: Params, read: Sequence[np.ndarray]) -> dict[str, AttentionMap]:
+    """Every attention map of what a system reads, one row, by name, on the host, [H,Tq,Tk] each."""
+    _, collected = system.apply({"params": params}, *map(jnp.asarray, read), mutable=[MAPS])
+    found = jax.device_get(system.maps(dict(collected).get(MAPS, {})))
+    return {name: one.replace(weights=np.asarray(one.weights[0])) for name, one in found.items()}
+
+
+def check_output_bias(config: ConfigDict, params: Params, vocabulary: int) -> None:
     """`UserError` where `training.output_bias` wants to set what these parameters, arrays or their
     shapes, do not have.
     """
@@ -124,7 +155,9 @@ def check_output_bias(config: ConfigDict, params: Any, vocabulary: int) -> None:
         raise UserError(f"config.training.output_bias='unigram': {lacks}; set it to 'zeros'")
 
 
-def with_output_bias(config: ConfigDict, params: Any, tokens: np.ndarray, vocabulary: int) -> Any:
+def with_output_bias(
+    config: ConfigDict, params: Params, tokens: np.ndarray, vocabulary: int
+) -> Params:
     """First parameters, their output bias as `training.output_bias` says, given the target tokens
     of the training split.
 
@@ -143,42 +176,3 @@ def with_output_bias(config: ConfigDict, params: Any, tokens: np.ndarray, vocabu
 def _of_frequencies(config: ConfigDict) -> bool:
     """Configs of earlier versions and of others may not say; then nothing is set."""
     return config.training.get("output_bias", "zeros") == "unigram"
-
-
-def cross_entropy(logits: jax.Array, target: jax.Array, smoothing: Any) -> jax.Array:
-    """-sum_v q_v log p_v with q = (1 - e) onehot(target) + e / V: logits [...,V] float32 and target
-    [...] to losses [...] in nats.
-
-    Label smoothing as in torch and optax, over all V classes (Szegedy et al. 2016).
-    """
-    total = jax.nn.logsumexp(logits, axis=-1)
-    picked = jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-    if isinstance(smoothing, int | float) and smoothing == 0.0:
-        return total - picked
-    return total - (1.0 - smoothing) * picked - smoothing * logits.mean(axis=-1)
-
-
-def tokens_or_rows(real: jax.Array, per: str) -> jax.Array:
-    """The number of real tokens, or of rows that have any, given which tokens [B,T] are real: what
-    a loss per "token" or per "sentence" (the sum over time, the mean over rows) is divided by.
-    """
-    return (real if per == "token" else real.any(axis=1)).sum().astype(jnp.float32)
-
-
-def token_scores(totals: Mapping[str, Any]) -> dict[str, float]:
-    """ "loss" per token, "perplexity" and "accuracy", from sums "loss", "tokens" and "correct"."""
-    loss = float(totals["loss"] / totals["tokens"])
-    accuracy = float(totals["correct"] / totals["tokens"])
-    return {"loss": loss, "perplexity": float(np.exp(loss)), "accuracy": accuracy}
-
-
-def token_rows(sums: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
-    """Rule and rows of `token_scores`, see `attnlab.records.items`, from the same sums [N] of each
-    example.
-    """
-    nats, right = (np.stack([sums[name], sums["tokens"]], axis=1) for name in ("loss", "correct"))
-    return {
-        "loss": ("ratio", nats),
-        "perplexity": ("perplexity", nats),
-        "accuracy": ("ratio", right),
-    }

@@ -9,7 +9,7 @@ A word that the data gives several pronunciations is answered once, and the near
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from attnlab.config import nodes
 from attnlab.decoding.metrics import edits_of, error_rates
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
-from attnlab.tasks.translation import TEACHER_FORCED, Translation
+from attnlab.tasks.pairs import PairTask
+from attnlab.tasks.protocol import Params, Scores
+from attnlab.tasks.tokens import TEACHER_FORCED
 
 
-class Pronunciation(Translation):
+class Pronunciation(PairTask):
     """Pronunciation: pairs of a word and its phonemes with blanks between them, scored by edits;
     see `configs/g2p.py`.
     """
@@ -44,7 +46,7 @@ class Pronunciation(Translation):
         """The number of words; each may have several pronunciations."""
         return len({word for word, _ in self.data.pairs[split]})
 
-    def score(self, params: Any, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """Error rates of the words of a split, and what was answered for each pair."""
         known = self._known(split)
         found = [self.text(best[0]) for best in self.translate(params, list(known))]
@@ -53,7 +55,7 @@ class Pronunciation(Translation):
         scores = {"phoneme_error_rate": rates[0], "word_error_rate": rates[1]}
         return scores, [answers[word] for word, _ in self.data.pairs[split]]
 
-    def items(self, params: Any, split: str, outputs: Sequence[str]) -> Items:
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every word: the tokens of all its pronunciations, teacher-forced, and its
         edits.
         """
@@ -62,7 +64,7 @@ class Pronunciation(Translation):
         of_pairs = [numbers[word] for word, _ in self.data.pairs[split]]
         answers = dict(zip(of_pairs, outputs, strict=True))
         edits = [edits_of(answers[number].split(), known[word]) for word, number in numbers.items()]
-        rows: dict[str, tuple[str, Any]] = {}
+        rows: dict[str, tuple[str, np.ndarray | list[list[int]]]] = {}
         for name, (rule, of_pair) in self.teacher_forced(params, split).items():
             summed = np.zeros((len(known), of_pair.shape[1]), of_pair.dtype)
             np.add.at(summed, of_pairs, of_pair)

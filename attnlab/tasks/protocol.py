@@ -10,10 +10,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+import jax
+import numpy as np
 
 from attnlab.systems.protocol import AttentionMap
 
+Params: TypeAlias = Mapping[str, Any]
+"""Parameters by the names of modules, as linen has them: arrays, or such mappings again."""
+Tree: TypeAlias = Any
+"""Arrays in whatever nesting: what a system makes of a batch, or what it remembers."""
+Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
+Sums: TypeAlias = dict[str, jax.Array]
+"""Summed over a batch, by name."""
+Totals: TypeAlias = Mapping[str, Any]
+"""The same over a split, on the host; and what a task knows of the split."""
+Smoothing: TypeAlias = float | jax.Array
+"""The rate of label smoothing."""
+Rngs: TypeAlias = dict[str, jax.Array]
+"""The random streams of a pass, by name."""
+Scores: TypeAlias = dict[str, Any]
+"""Numbers by name, or tables of them: row to column to number."""
 Typed = tuple[str, str | None]
 """What a person types to name an example: one word of a command line, or two. For tasks of texts
 these are the texts; a task of images may take the name of a file."""

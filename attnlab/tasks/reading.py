@@ -7,18 +7,17 @@ Axis letters: B batch, T length of a piece, V vocabulary.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from attnlab.decoding.steps import largest
 from attnlab.systems.protocol import LanguageModel
-from attnlab.tasks.base import Batch, Params, Sums
-from attnlab.tasks.models import cross_entropy
+from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
+from attnlab.tasks.tokens import cross_entropy
 
 
-def state_before(system: LanguageModel, params: Params, rows: int) -> Any:
+def state_before(system: LanguageModel, params: Params, rows: int) -> Tree:
     """A state of so many rows, all zeros. Nothing in it is ever read, for every row of a first
     batch is fresh; `params` may be shapes.
     """
@@ -32,11 +31,11 @@ def of_tokens(
     system: LanguageModel,
     params: Params,
     batch: Batch,
-    remembered: Any,
+    remembered: Tree,
     *,
-    smoothing: Any = 0.0,
-    rngs: dict[str, jax.Array] | None = None,
-) -> tuple[Sums, Any]:
+    smoothing: Smoothing = 0.0,
+    rngs: Rngs | None = None,
+) -> tuple[Sums, Tree]:
     """What a model makes of every token of a batch, and its state afterwards.
 
     Args:
@@ -54,7 +53,7 @@ def of_tokens(
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
-    logits: Any
+    logits: Tree
     if remembered is None:
         logits, after = apply(source), None
     else:

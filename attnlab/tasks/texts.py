@@ -21,8 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES
 from attnlab.config import nodes
 from attnlab.data import labelled
 from attnlab.data.columns import IDS, Declared, Examples
@@ -32,9 +30,23 @@ from attnlab.records.measures import Measure
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
-from attnlab.tasks.base import Batch, Params, Sums, Task, Totals
-from attnlab.tasks.models import shapes_of, system_factory
-from attnlab.tasks.protocol import Axis, Response, TextExample, Typed
+from attnlab.tasks.base import Task
+from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Response,
+    Rngs,
+    Scores,
+    Smoothing,
+    Sums,
+    TextExample,
+    Totals,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.tokens import tokens_stored
 
 SIDES = ("source", "target")
 
@@ -67,7 +79,7 @@ def sentences_of(config: ConfigDict) -> int:
     return said if said in (1, 2) else int(system_factory(config, Classifier).func.texts[0])
 
 
-def handed_out(system: Classifier, sentences: int) -> Any:
+def handed_out(system: Classifier, sentences: int) -> dict[str, Tree]:
     """The shapes of what a pass over as many texts leaves in the collections "losses" and
     "samples".
     """
@@ -131,7 +143,9 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         """
         raise NotImplementedError
 
-    def sums(self, params: Params, batch: Batch, smoothing: Any = 0.0, rngs: Any = None) -> Sums:
+    def sums(
+        self, params: Params, batch: Batch, smoothing: Smoothing = 0.0, rngs: Rngs | None = None
+    ) -> Sums:
         """Sums over the real rows of a batch (`real`), "loss" among them; `batch["label"]` has the
         answers [B,...], 0 where no row is.
         """
@@ -163,15 +177,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
             vocabulary=vocabulary, classes=cls.numbers, pad_id=pad_id
         )
         made = handed_out(system, sentences)
-        for collection, what in (
-            (SAMPLES, "samples what it looks at"),
-            (LOSSES, "hands out a loss of its own"),
-        ):
-            if made.get(collection):
-                raise UserError(
-                    f"system={config.system.name}: its attention {what}, which task={config.task}"
-                    " does not train"
-                )
+        refuse_terms(config, made)
         Auxiliary(
             type(system), made, config, 1
         )  # as nothing is handed out, it refuses every weight of the node `auxiliary`
@@ -202,9 +208,9 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         params: Params,
         batch: Batch,
         key: jax.Array,
-        carried: Any = None,
-        smoothing: Any = None,
-    ) -> tuple[jax.Array, dict[str, Any]]:
+        carried: Tree = None,
+        smoothing: Smoothing | None = None,
+    ) -> tuple[jax.Array, Sums]:
         """The "loss" of `sums` with dropout, and `counted` beside it; `smoothing` replaces the
         configured rate.
 
@@ -257,7 +263,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         }
         return Items.of(rows) if rows else None
 
-    def score(self, params: Params, split: str) -> tuple[dict[str, Any], list[str]]:
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
         """No scores beyond `evaluate`, and "label TAB answer" of every example."""
         answers = self.answered(params, self.of_split(split))
         return {}, [
@@ -329,11 +335,3 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens of both texts."""
         return tokens_stored(axes)
-
-
-def tokens_stored(axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
-    """The tokens that are kept beside maps: of what is read, and of what is predicted or else the
-    second text.
-    """
-    second = axes.get("target", axes.get("target_in", Axis(())))
-    return {"source_tokens": axes["source"].labels, "target_tokens": second.labels}

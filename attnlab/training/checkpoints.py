@@ -24,6 +24,7 @@ import numpy as np
 
 from attnlab.errors import UserError, told
 from attnlab.training.orbax_steps import OrbaxSteps, compare, leaves_by_path
+from attnlab.training.step import Tree
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _MEGABYTE = 1e6
@@ -36,7 +37,7 @@ class Restored:
     """
 
     step: int
-    tree: Any
+    tree: Tree
     meta: dict[str, Any]
 
 
@@ -105,7 +106,7 @@ class Checkpoints:
             self._best, self._best_known = self._recorded_best(), True
         return self._best if self._best == self._saving or self._best in self.steps() else None
 
-    def save(self, step: int, tree: Any, meta: Mapping[str, Any], best: bool = False) -> bool:
+    def save(self, step: int, tree: Tree, meta: Mapping[str, Any], best: bool = False) -> bool:
         """Start saving `tree` as `step`; the arrays are copied, so the caller may change them at
         once.
 
@@ -170,7 +171,7 @@ class Checkpoints:
                 with contextlib.suppress(Exception) if self._told else contextlib.nullcontext():
                     opened.close()  # it raises once more what made a save fail
 
-    def restore(self, like: Any, step: int | Literal["best"] | None = None) -> Restored | None:
+    def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
         """Read the newest good step, or the one asked for.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
@@ -215,7 +216,7 @@ class Checkpoints:
             )
         return None
 
-    def _restore_one(self, like: Any, step: int | Literal["best"]) -> Restored:
+    def _restore_one(self, like: Tree, step: int | Literal["best"]) -> Restored:
         wanted = self.best if step == "best" else step
         there = ", ".join(map(str, self.steps())) or "none"
         if wanted is None or wanted not in self.steps():
@@ -228,7 +229,7 @@ class Checkpoints:
             )
         return restored
 
-    def _read(self, step: int, like: Any) -> Restored | str:
+    def _read(self, step: int, like: Tree) -> Restored | str:
         """One step, verified, or in words what is wrong with it. Raises `UserError` if it is sound
         but does not fit `like`.
         """

@@ -16,6 +16,8 @@ import jax
 import jax.extend.core as jex
 import numpy as np
 
+from attnlab.training.step import Params, Tree
+
 _EVERY = (  # zero where all that is read is
     *(
         "add",
@@ -58,7 +60,7 @@ _READ = {  # where these operands are; the others say where, or by how much
 }
 
 
-def idle(loss: Callable[..., jax.Array], params: Any, *arguments: Any) -> tuple[str, ...]:
+def idle(loss: Callable[..., jax.Array], params: Params, *arguments: Tree) -> tuple[str, ...]:
     """The paths ("encoder/kernel") of the parameters whose gradient of `loss(params, *arguments)`
     is zero whatever their values are.
 

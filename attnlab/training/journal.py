@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -51,7 +50,7 @@ class Journal:
         self,
         config: ConfigDict,
         workdir: Path,
-        schedule: Callable[[int], Any],
+        schedule: Callable[[int], float | jax.Array],
         progress: Progress,
         measures: Mapping[str, Measure],
         label: str = "",
@@ -222,7 +221,7 @@ def _not_finite_params(step: int, host: TrainState) -> str:
     return "" if finite else f"parameters that are not finite after step {step}"
 
 
-def shapes_of(batch: Mapping[str, Any]) -> Shapes:
+def shapes_of(batch: Mapping[str, jax.Array | np.ndarray]) -> Shapes:
     """The shapes of all arrays of a batch, which is what a program is compiled for."""
     return tuple(array.shape for array in batch.values())
 

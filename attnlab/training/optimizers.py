@@ -19,6 +19,7 @@ import optax
 
 from attnlab.config.registry import Table, build
 from attnlab.errors import UserError, place, said
+from attnlab.training.step import Params, Tree
 
 OPTIMIZERS = Table(
     "optimizer",
@@ -311,7 +312,7 @@ def stepped(
     return rate
 
 
-def decay_mask(params: Any) -> Any:
+def decay_mask(params: Params) -> Tree:
     """True where weight decay belongs: not on biases, norms (rank below 2, or so named when stacked
     by a scan) and embeddings.
 

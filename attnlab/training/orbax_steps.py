@@ -23,6 +23,7 @@ import jax
 import numpy as np
 
 from attnlab.errors import UserError
+from attnlab.training.step import Tree
 
 _LATE = "Event loop is closed"
 
@@ -167,7 +168,7 @@ def _import_orbax() -> Any:
     return ocp
 
 
-def leaves_by_path(tree: Any) -> dict[str, Any]:
+def leaves_by_path(tree: Tree) -> dict[str, Any]:
     """Path ("params/encoder/kernel") to leaf, in the tree's own order; works for arrays and
     `jax.ShapeDtypeStruct`.
     """
@@ -185,7 +186,7 @@ def fingerprint(array: np.ndarray) -> dict[str, Any]:
     return _describe(array) | {"sha256": hashlib.sha256(data.data).hexdigest()}
 
 
-def compare(folder: Path, saved: Mapping[str, Any], wanted: Any) -> None:
+def compare(folder: Path, saved: Mapping[str, Any], wanted: Tree) -> None:
     """Check that a saved tree fits the wanted one before any array is read.
 
     Args:

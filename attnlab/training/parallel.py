@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import flax.jax_utils
 import jax
@@ -80,7 +80,7 @@ class PmapBackend:
         placed = flax.jax_utils.replicate(rest, self.local, axis_name=AXIS)
         sharding = NamedSharding(Mesh(np.array(self.local), (AXIS,)), PartitionSpec(AXIS))
 
-        def dealt(rows: Any) -> jax.Array:
+        def dealt(rows: np.ndarray) -> jax.Array:
             mine = np.asarray(rows).reshape(
                 jax.process_count(), len(self.local), -1, *rows.shape[1:]
             )[jax.process_index()]
@@ -143,7 +143,7 @@ class MeshBackend:
     def place(self, state: TrainState) -> TrainState:
         """See `Backend.place`."""
 
-        def put(x: Any, sharding: NamedSharding) -> jax.Array:
+        def put(x: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
             whole = np.asarray(x)  # every process has it
             return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
@@ -229,7 +229,7 @@ def _of_one_device(x: jax.Array, number: int = 0) -> jax.Array:
     return data[0] if data.ndim == x.ndim else data
 
 
-def _of_all_processes(rows: Any) -> np.ndarray:
+def _of_all_processes(rows: np.ndarray) -> np.ndarray:
     """Rows of the global batch on the host, in their order: of a global array, or of each process's
     own.
     """

@@ -18,10 +18,19 @@ if TYPE_CHECKING:
     import jax
     import numpy as np
 
-    from attnlab.training.step import Batch, Params, Sums
+    from attnlab.training.step import Batch, Params, Sums, Tree
 
 Batches = Callable[[int], "dict[str, np.ndarray]"]
 """This process's rows of the batch of each step, counted from 0."""
+
+
+class Noted(Protocol):
+    """`Batches` that say, in `note`, what a person should know of them; "" for nothing."""
+
+    note: str
+
+    def __call__(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of a step."""
 
 
 class Measured(Protocol):
@@ -44,16 +53,16 @@ class Task(Measured, Protocol):
         """Fresh float32 parameters."""
 
     def loss(
-        self, params: Params, batch: Batch, key: jax.Array, carried: Any = None
+        self, params: Params, batch: Batch, key: jax.Array, carried: Tree = None
     ) -> tuple[jax.Array, Sums]:
         """See `step.Loss`."""
 
-    def carried(self) -> Any:
+    def carried(self) -> Tree:
         """What the loss carries from step to step, before the first, a tree of arrays; None for
         nothing.
         """
 
-    def follow(self, carried: Any, tracked: Any) -> Any:
+    def follow(self, carried: Tree, tracked: Tree) -> Tree:
         """What it carries on, given the sums that it tracked in a batch."""
 
     def weight(self, batch: Batch) -> jax.Array:
@@ -64,7 +73,7 @@ class Task(Measured, Protocol):
 class Remembering(Protocol):
     """A task whose loss may go on in a batch where it stopped in the one before."""
 
-    def remembered(self) -> Any:
+    def remembered(self) -> Tree:
         """What its model remembers of the rows of the global batch before the first step, see
         `step.TrainState`; None for nothing.
         """
@@ -93,8 +102,8 @@ class Stackable(Task, Protocol):
         params: Params,
         batch: Batch,
         key: jax.Array,
-        carried: Any = None,
-        smoothing: Any = None,
+        carried: Tree = None,
+        smoothing: float | jax.Array | None = None,
     ) -> tuple[jax.Array, Sums]:
         """See `step.Loss`; `smoothing`, an array, replaces the configured label smoothing. Given
         only where trials differ in it.
@@ -184,12 +193,12 @@ class Runnable(Stackable, Protocol):
     def maps(self, params: Params, example: Any) -> Maps:
         """Every attention map of one of them."""
 
-    def batches(self, multiple: int, seed: int | None = None) -> Batches:
+    def batches(self, multiple: int, seed: int | None = None) -> Noted:
         """The batches of this process; their rows are divisible by `multiple` over all
         processes.
         """
 
-    def notes(self, batches: Any) -> list[str]:
+    def notes(self, batches: Noted) -> list[str]:
         """What a person should know about the data before training."""
 
     def save(self, workdir: Path) -> None:

@@ -30,7 +30,7 @@ from attnlab.records.provenance import Changed, Code
 from attnlab.records.sealed import check_test_split
 from attnlab.records.stream import State
 from attnlab.training.interrupt import Interrupt
-from attnlab.training.protocol import Batches, Beginning, Runnable
+from attnlab.training.protocol import Beginning, Noted, Runnable
 
 if TYPE_CHECKING:
     from attnlab.training.loop import Outcome
@@ -110,7 +110,7 @@ class Prepared:
     config: ConfigDict
     workdir: Path
     task: Runnable
-    batches: Batches
+    batches: Noted
     place: Backend
     code: Code | None = None
 

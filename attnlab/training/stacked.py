@@ -24,7 +24,6 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +41,7 @@ from attnlab.training.optimizers import build_optimizer
 from attnlab.training.parallel import Program, Spread, Step
 from attnlab.training.protocol import Batches, Stackable, Task
 from attnlab.training.states import first_states, saved_like
-from attnlab.training.step import Sums, TrainState, make_step
+from attnlab.training.step import Sums, TrainState, Tree, make_step
 from attnlab.training.turns import Batch, Feed, draws, turn
 
 
@@ -260,7 +259,7 @@ class Stack:
         member.waits = member.journal.evaluates(member.step) or member.journal.saves(member.step)
         member.journal.running(member.step)
 
-    def _program(self, fed: Mapping[str, Any]) -> Program:
+    def _program(self, fed: Mapping[str, Tree]) -> Program:
         """The compiled step for batches of this shape."""
         shapes = shapes_of(fed["batch"])
         if shapes not in self._programs:
@@ -285,7 +284,7 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
       (those that differ, by dotted name).
     """
 
-    def one(state: TrainState, fed: Mapping[str, Any]) -> tuple[TrainState, Sums]:
+    def one(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
         numbers, settings = fed["numbers"], config.training
         optimizer, _ = build_optimizer(
             config.optimizer,

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import optax
@@ -16,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.protocol import Beginning, Remembering, Task
-from attnlab.training.step import Params, TrainState, first_state, seed_array
+from attnlab.training.step import Params, TrainState, Tree, first_state, seed_array
 
 
 def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
@@ -51,7 +50,7 @@ def state_like(config: ConfigDict, task: Task) -> TrainState:
     )
 
 
-def remembered(task: Task) -> Any:
+def remembered(task: Task) -> Tree:
     """What the model of a task remembers of the rows before the first step; None for most tasks."""
     return task.remembered() if isinstance(task, Remembering) else None
 

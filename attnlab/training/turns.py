@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 from attnlab.training.hyperparameters import differing
 from attnlab.training.protocol import Task
 from attnlab.training.states import remembered
+from attnlab.training.step import Params, Tree
 
 Batch = dict[str, np.ndarray]
 
@@ -44,7 +45,7 @@ class Feed:
             slots, {name: np.asarray(values, np.float32) for name, values in columns.items()}
         )
 
-    def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Any]:
+    def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Tree]:
         """The batches of those that move, padded to the largest, who they are, and the numbers."""
         one = next(iter(batches.values()))
         room = {
@@ -60,12 +61,12 @@ class Feed:
         for i, batch in batches.items():
             moves[i] = True
             for name, rows in batch.items():
-                corner: tuple[Any, ...] = (i, *map(slice, rows.shape))
+                corner: tuple[int | slice, ...] = (i, *map(slice, rows.shape))
                 together[name][corner] = rows
         return {"batch": together, "moves": moves, "numbers": self.numbers}
 
 
-def draws(task: Task, params: Any, batch: Batch) -> bool:
+def draws(task: Task, params: Params, batch: Batch) -> bool:
     """Whether the loss draws random numbers."""
     kept = {"carried": task.carried(), "remembered": remembered(task)}
     loss: Any = functools.partial(

@@ -26,7 +26,7 @@ from attnlab.analysis.results import (
 from attnlab.records.items import FILE, Items
 from attnlab.systems.protocol import AttentionMap
 from attnlab.tasks.protocol import Axis, Maps, TextExample
-from attnlab.tasks.texts import tokens_stored
+from attnlab.tasks.tokens import tokens_stored
 
 
 def of_texts(weights: dict[str, AttentionMap], tokens: dict[str, list[str]]) -> Maps:

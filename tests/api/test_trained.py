@@ -13,6 +13,7 @@ import pytest
 
 import attnlab
 from attnlab.data.dates import Dates
+from attnlab.tasks.pairs import PairTask
 from tests.commands.tiny import Called, called
 
 TEXTS = [source for source, _ in Dates(examples=160, valid=10, test=4).pairs("test")]
@@ -199,7 +200,7 @@ def test_what_a_task_or_a_system_cannot_give(
         match="rnnsearch has no attention to look at; it knows its texts by its state alone",
     ):
         run.maps("a", "b")
-    monkeypatch.delattr(type(run.task), "log_probs")
+    monkeypatch.delattr(PairTask, "log_probs")
     with pytest.raises(
         attnlab.UserError,
         match="the task 'translation' has no targets to score; translation and pronunciation have",

@@ -17,7 +17,7 @@ from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import made
 from attnlab.data.vocabulary import PAD
 from attnlab.errors import UserError
-from attnlab.tasks.translation import build_system
+from attnlab.tasks.pairs import build_system
 from tests.systems.checks import CHECKS, SPECS, batch, prepared
 
 JOINED = {

@@ -15,7 +15,7 @@ from attnlab import config as configs
 from attnlab.data.vocabulary import EOS
 from attnlab.errors import UserError
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
-from attnlab.tasks.models import check_output_bias, cross_entropy, system_factory, with_output_bias
+from attnlab.tasks.models import check_output_bias, system_factory, with_output_bias
 from attnlab.tasks.translation import Translation
 from tests.tasks.tiny import load
 
@@ -136,10 +136,3 @@ def test_a_system_without_an_output_bias_says_so() -> None:
         Translation.check(
             configs.load("configs/translation.py:transformer", ["training.output_bias=unigram"])
         )
-
-
-def test_cross_entropy_of_one_class_and_of_a_smoothed_one() -> None:
-    logits = np.log(np.array([[0.5, 0.25, 0.25]], np.float32))
-    np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.0), [np.log(4)], rtol=1e-6)  # type: ignore[arg-type]
-    smooth = 0.7 * np.log(4) + 0.1 * (np.log(2) + 2 * np.log(4))
-    np.testing.assert_allclose(cross_entropy(logits, np.array([1]), 0.3), [smooth], rtol=1e-6)  # type: ignore[arg-type]

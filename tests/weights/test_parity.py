@@ -17,7 +17,7 @@ import pytest
 from attnlab import weights
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
-from attnlab.tasks.models import cross_entropy
+from attnlab.tasks.tokens import cross_entropy
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat, nested
 from tests.weights import models, rule

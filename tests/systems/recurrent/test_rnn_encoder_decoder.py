@@ -16,7 +16,8 @@ from attnlab import config as configs
 from attnlab.attention.protocol import MAPS
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
-from attnlab.tasks.translation import Translation, build_system
+from attnlab.tasks.pairs import build_system
+from attnlab.tasks.translation import Translation
 from tests.systems.checks import SPECS, batch, make, parameters
 from tests.tasks.tiny import load, looked, trained
 

@@ -1,0 +1,267 @@
+"""The base of tasks that write a text for a text: pairs, a sequence-to-sequence system, cross-entropy,
+and decoding.
+
+`attnlab.tasks.translation` is one such task, `attnlab.tasks.pronunciation` another; they differ in
+how what is written is scored.
+
+Axis letters: B batch, S source length, T target length, V target vocabulary, N pairs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config import nodes
+from attnlab.data import corpus
+from attnlab.data.columns import IDS, Declared, Examples
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.decoding import Decoded, Decoder, Settings, validate
+from attnlab.errors import UserError
+from attnlab.records.measures import Measure
+from attnlab.systems.protocol import Seq2Seq
+from attnlab.tasks.auxiliary import Auxiliary
+from attnlab.tasks.decoders import check_room, ending, translating
+from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Response,
+    Smoothing,
+    Sums,
+    TextExample,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, cross_entropy, token_rows
+
+Vocabularies = tuple[Vocabulary, Vocabulary]
+
+
+def build_system(
+    config: ConfigDict, source_vocabulary: int, target_vocabulary: int, pad_id: int = 0
+) -> tuple[Seq2Seq, Auxiliary]:
+    """The system of a config, and what is added to its loss; every attention slot is checked
+    against what its mechanism declares.
+
+    Raises:
+      UserError: a mechanism cannot do what the system asks of it, sizes do not fit (an indivisible
+        width, say), a loss has a weight that nobody hands out, hops have none for the penalty that
+        keeps them apart, or there is no output bias where one is to be set.
+    """
+    factory = system_factory(config, Seq2Seq)
+    system: Seq2Seq = factory(
+        source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, pad_id=pad_id
+    )
+    ids = jax.ShapeDtypeStruct(
+        (1, config.batch.max_length), jnp.int32
+    )  # the longest there is: what has an end must reach as far
+    handed_out = shapes_of(system, ids, ids)
+    check_output_bias(config, handed_out["params"], target_vocabulary)
+    return system, Auxiliary(type(system), handed_out, config, config.batch.max_length)
+
+
+class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
+    """Base of the tasks of pairs of texts, scored token by token and as free-running text; see
+    `attnlab.tasks.base.Task`. A task of one's own says `score`, `measures` and `units`.
+
+    Attributes:
+      config: see `configs/translation.py`.
+      data: the pairs and their ids.
+      system: the model.
+      vocabularies: of source and target; one object twice where they are shared.
+    """
+
+    systems = Seq2Seq
+    schema: ClassVar[type[nodes.Run]] = nodes.Translation
+    reads = "pairs"
+    loads = corpus.Corpus
+    columns: Mapping[str, Declared] = {"source": IDS, "target": IDS}  # type: ignore[misc]
+    inputs = ("source", "target")
+    measures: Mapping[str, Measure | str] = TEACHER_FORCED
+
+    def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
+        self.vocabularies: Vocabularies = (data.source_vocabulary, data.target_vocabulary)
+        source, self.special = (one.special for one in self.vocabularies)
+        if source.pad != self.special.pad:
+            raise UserError(
+                f"config.vocabulary: source and target are padded with different ids, {source.pad}"
+                f" and {self.special.pad}; take vocabularies that agree"
+            )
+        sizes = data.source_vocabulary.size, data.target_vocabulary.size
+        super().__init__(config, data, *build_system(config, *sizes, source.pad))
+        self.at_once = validate(config.decoding).batch
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system and the decoding settings with stand-in vocabularies, so that a bad
+        config fails before data is read.
+        """
+        corpus.VocabularySettings.read(config.vocabulary)
+        system, _ = build_system(config, *((8, 8) if config.vocabulary.shared else (8, 9)))
+        check_room(system, config)
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
+        """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
+        return corpus.load(config.data, config.vocabulary, workdir, splits)
+
+    # --- the loss and what follows from it ---
+
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """The tokens of all targets."""
+        train = self.data.examples.get("train")
+        if train is None:
+            return None
+        return train.packed("target").ids, self.vocabularies[1].size
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Teacher forcing: the logits [B,T,V] of the target."""
+        target_in = self.shifted(batch["target"])
+        return self.system.apply({"params": params}, batch["source"], target_in, **how)
+
+    def shifted(self, target: jax.Array | np.ndarray) -> jax.Array:
+        """Decoder input: BOS, then all but the last of target [B,T]."""
+        bos = self.special.bos
+        return jnp.pad(jnp.asarray(target), ((0, 0), (1, 0)), constant_values=bos)[:, :-1]
+
+    def summed(
+        self, outputs: jax.Array, batch: Batch, smoothing: Smoothing, axis: int | None = None
+    ) -> Sums:
+        """Sums over the target tokens of a batch, of logits [B,T,V]: "loss", "tokens", "correct";
+        with axis 1 of each row [B].
+        """
+        target = jnp.asarray(batch["target"])
+        real = self.real(target)
+        losses = cross_entropy(outputs.astype(jnp.float32), target, smoothing)
+        correct = (outputs.argmax(axis=-1) == target) & real
+        return {
+            "loss": jnp.where(real, losses, 0.0).sum(axis),
+            "tokens": real.sum(axis),
+            "correct": correct.sum(axis),
+        }
+
+    def looked(self, outputs: jax.Array, batch: Batch) -> dict[str, Tree]:
+        """See `Task.looked`."""
+        target = jnp.asarray(batch["target"])
+        return {
+            "source": self.real(batch["source"]),
+            "target": self.real(target),
+            "log_likelihood": -cross_entropy(outputs.astype(jnp.float32), target, 0.0),
+        }
+
+    def counts(self, split: str) -> dict[str, int]:
+        """The number of target tokens, EOS counted."""
+        return {"tokens": self.data.counts(split)["target_tokens"]}
+
+    # --- text ---
+
+    def encoded(self, pairs: Sequence[corpus.Pair]) -> Examples:
+        """The ids of both texts of each pair."""
+        return corpus.encode(self.vocabularies, pairs)
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """Source texts; their targets are empty."""
+        return self.encoded([(line, "") for line in lines])
+
+    def translate(
+        self, params: Params, sources: Sequence[str], *, alignment: bool = False
+    ) -> list[list[Decoded]]:
+        """The hypotheses of each source text, best first, by the method of `config.decoding`;
+        `alignment`: with weights, if it attends.
+        """
+        return self._decoder(alignment)(params, self.in_order(self.typed(sources)))
+
+    def log_probs(self, params: Params, pairs: Sequence[corpus.Pair]) -> list[float]:
+        """log P(target | source) of each pair, in nats, its end counted: what Cho et al. 2014 score
+        the phrases of a table by.
+        """
+        return [-loss for loss in self._by_row(params, self.encoded(pairs))["loss"].tolist()]
+
+    def text(self, hypothesis: Decoded) -> str:
+        """A hypothesis as text."""
+        return self._settings.cut(self.vocabularies[1].decode(hypothesis.tokens))
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The translations of each line, as many as `decoding.n_best`."""
+        found = self._decoder(False)(params, self.in_order(asked))
+        return [[Response(self.text(one), one.score) for one in best] for best in found]
+
+    def streamed(self, params: Params, line: str, index: int) -> Iterator[str]:
+        """The translation of a line as far as it is written, after every token."""
+        source = self.typed([line]).packed("source")[0]
+        for ids in self._decoder(False).stream(params, source, index):
+            yield self._settings.cut(self.vocabularies[1].decode(ids))
+
+    def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
+        """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
+        every pair.
+        """
+        return token_rows(self._by_row(params, self.of_split(split)))
+
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        """The first pairs of a split."""
+        return [TextExample(*pair) for pair in self.data.pairs[split][:number]]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+        """With its own translation where there is none."""
+        own = iter(self.translate(params, [source for source, target in typed if target is None]))
+        return [
+            TextExample(source, self.text(next(own)[0]) if target is None else target)
+            for source, target in typed
+        ]
+
+    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """The ids of a pair, and the tokens: "source", "target" (what a step predicts), "target_in"
+        (what it reads).
+        """
+        assert example.target is not None
+        encoded = self.encoded([(example.source, example.target)])
+        source, target = (np.asarray(one[0])[None] for one in encoded.sequences)
+        ids = {"source": source, "target": target, "target_in": np.asarray(self.shifted(target))}
+        return [source, ids["target_in"]], {
+            side: Axis(self.vocabularies[side != "source"].tokens(row[0]))
+            for side, row in ids.items()
+        }
+
+    @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
+    def _decoder(self, alignment: bool) -> Decoder:
+        ended = ending(self._settings, self.vocabularies[1].decode)
+        return translating(
+            self.system, self._settings, alignment=alignment, special=self.special, ended=ended
+        )
+
+    @functools.cached_property
+    def _settings(self) -> Settings:
+        return validate(self.config.decoding, weights=bool(self.system.needs))
+
+    def _by_row(self, params: Params, examples: Examples) -> dict[str, np.ndarray]:
+        """The sums of `summed` for each of N pairs, [N]."""
+        batches = self.in_order(examples)
+        if not batches:
+            return {"loss": np.zeros(0)}
+        places = np.concatenate([rows for rows, _ in batches])
+        sums = [jax.device_get(self._row_sums(params, batch)) for _, batch in batches]
+        order = np.argsort(places, kind="stable")[
+            (places < 0).sum() :
+        ]  # rows of padding stand at -1
+        return {name: np.concatenate([one[name] for one in sums])[order] for name in sums[0]}
+
+    @functools.cached_property
+    def _row_sums(self) -> Callable[[Params, Batch], Sums]:
+        """The program of the sums of each row. Apart from that of `evaluate`: sums in another order
+        would be other numbers.
+        """
+        return jax.jit(
+            lambda params, batch: self.summed(self.apply(params, batch), batch, 0.0, axis=1)
+        )
