@@ -169,6 +169,33 @@ def test_a_config_that_asks_for_something_else(
         weights.system(models.folder(name, tmp_path, **changes))
 
 
+def test_scores_that_are_not_scaled(tmp_path: Path) -> None:
+    scaled, plain = (
+        weights.system(models.folder("gpt2", tmp_path, scale_attn_weights=one))["attention"][
+            "score"
+        ]
+        for one in (True, False)
+    )
+    assert (scaled, plain) == ({"name": "scaled_dot"}, {"name": "dot"})
+
+
+def test_layers_with_a_window_by_old_keys(tmp_path: Path) -> None:
+    """Files that are older than `layer_types`: Qwen's windows begin at a layer, Gemma's end at every
+    second or sixth, Mistral's are everywhere, and what says None has none.
+    """
+
+    def found(name: str, **changes: Any) -> Any:
+        node = weights.system(models.folder(name, tmp_path, layer_types=None, **changes))
+        return node.get("pattern", node.get("visibility"))
+
+    assert found("qwen2") == ("global", "local", "local")
+    assert found("qwen2", use_sliding_window=False) is None
+    assert found("gemma2") == ("local", "global", "local")
+    assert found("gemma3", sliding_window_pattern=3) == ("local", "local", "global", "local")
+    assert found("mistral") == {"name": "window", "width": 5}
+    assert found("mistral", sliding_window=None) is None
+
+
 def test_trees_and_paths() -> None:
     tree = {"a": {"b": {"c": 1}, "d": 2}, "e": 3}
     assert flat(tree) == {"a/b/c": 1, "a/d": 2, "e": 3}
