@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from attnlab import weights
 from attnlab.config.registry import build
 from attnlab.systems import SYSTEMS
-from attnlab.tasks.tokens import cross_entropy
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat, nested
 from tests.weights import models, rule
@@ -54,7 +54,9 @@ def test_logits_loss_and_gradients(name: str, path: Path) -> None:
 
     def loss(params: Any) -> tuple[jax.Array, jax.Array]:
         logits = system.apply({"params": params}, ids)
-        return cross_entropy(logits[:, :-1], ids[:, 1:], 0.0).mean(), logits
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits[:, :-1], ids[:, 1:]
+        ).mean(), logits
 
     (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     off = np.abs(np.asarray(logits) - golden["logits"]).max()
