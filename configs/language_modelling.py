@@ -113,7 +113,7 @@ def _decoder() -> dict[str, Any]:
         "system": {
             "name": "decoder",
             "attention": {"name": "multihead", "heads": 4, "bias": True},
-            "positions": {"name": "learned", "length": 41},
+            "positions": {"name": "learned", "length": 160},
             "width": 48,
             "hidden": 192,
         }

@@ -14,6 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.mixer import Mixer
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, source
 from attnlab.data.columns import Declared
@@ -43,12 +44,12 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
     needs: Mapping[str, Any] = factory.func.asks(factory.keywords)
     for slot, need in needs.items():
         mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
+        wanted = Mixer if need.mixes else Attention
         if not (
-            isinstance(mechanism, type) and issubclass(mechanism, Attention)
+            isinstance(mechanism, type) and issubclass(mechanism, wanted)
         ):  # a dotted path may lead to anything
             raise UserError(
-                f"{where}: expected a class derived from"
-                f" {Attention.__module__}.{Attention.__name__}"
+                f"{where}: expected a class derived from {wanted.__module__}.{wanted.__name__}"
             )
         need.check(mechanism, where, factory.keywords[slot].keywords)
     return factory

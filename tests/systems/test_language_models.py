@@ -237,6 +237,43 @@ def test_only_mechanisms_that_can_are_let_in() -> None:
             )
 
 
+def test_what_a_decoder_cannot_be_is_told() -> None:
+    spec = SPECS["decoder"]
+    for change, message in (
+        ({"positions": {"name": "rope"}}, "positions=Rope acts inside attention"),
+        ({"pattern": ()}, r"pattern=\(\), logit_cap=0.0: a pattern has at least one layer"),
+        ({"logit_cap": -1.0}, "a cap is at least 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            parameters(make({**spec, **change}))
+    system = make(spec)
+    with pytest.raises(
+        UserError, match="10 tokens are to be read and written, but positions end at 9"
+    ):
+        system.apply({"params": parameters(system)}, 1, 10, method="start")
+
+
+def test_a_window_asks_a_decoders_mechanism_for_it() -> None:
+    recurrent, near = SPECS["decoder-recurrent"], {"name": "window", "width": 2}
+    local = {"pattern": ("global", "local"), "local_visibility": near}
+    factories: dict[str, Any] = {
+        name: build(SYSTEMS, ConfigDict({**recurrent, **change}), "system")
+        for name, change in {
+            "visibility": {"visibility": near},
+            "local": local,
+            "apart": {**local, "local_attention": {"name": "multihead", "heads": 2}},
+        }.items()
+    }
+    asked = {name: one.func.asks(one.keywords) for name, one in factories.items()}
+    mechanism = factories["local"].keywords["attention"].func
+    for name in ("visibility", "local"):
+        with pytest.raises(UserError, match="system.attention"):
+            asked[name]["attention"].check(mechanism, "system.attention")
+    asked["apart"]["attention"].check(mechanism, "system.attention")
+    assert set(asked["apart"]) == {"attention", "local_attention"}
+    assert asked["apart"]["local_attention"].dense
+
+
 def _forget_the_window(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         attention_lm, "latest", lambda slots, counts, kept: jnp.zeros_like(slots[:, :kept])

@@ -136,3 +136,8 @@ def test_a_system_without_an_output_bias_says_so() -> None:
         Translation.check(
             configs.load("configs/translation.py:transformer", ["training.output_bias=unigram"])
         )
+
+
+def test_a_slot_that_only_mixes_takes_a_mixer_that_is_no_attention() -> None:
+    decoder = {"name": "decoder", "attention": {"name": "recurrent"}, "positions": {"name": "none"}}
+    system_factory(ConfigDict({"system": decoder}), LanguageModel)(vocabulary=7)

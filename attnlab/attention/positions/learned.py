@@ -38,6 +38,11 @@ class Learned(PositionScheme):
         if self.length < 1:
             raise UserError(f"position scheme learned: length={self.length}, must be at least 1")
 
+    @property
+    def longest(self) -> int:
+        """See `PositionScheme.longest`: the rows of the table."""
+        return self.length
+
     @nn.compact
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """x [B,T,d] + E[positions], in the dtype of x.

@@ -36,6 +36,11 @@ class PositionScheme(nn.Module):
         "0",
     )
 
+    @property
+    def longest(self) -> int | None:
+        """How many positions the scheme knows, from 0 on; None for any number."""
+        return None
+
     def embed(self, x: jax.Array, positions: jax.Array) -> jax.Array:
         """Hook "embedding": x [B,T,d] at absolute positions [T] or [B,T], 0 at the first token,
         to [B,T,d].

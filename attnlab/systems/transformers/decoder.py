@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -29,8 +29,9 @@ from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import CAUSAL, View, standing
-from attnlab.attention.visibility import VISIBILITIES
+from attnlab.attention.visibility import VISIBILITIES, Everything
 from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.dense import Dense, Dropout, matmul
@@ -93,18 +94,46 @@ class Decoder(LanguageModel):
     }
     needs = {
         "attention": Need(
-            role="self", direction="causal", cache=True, stepwise=True, so_far=True, mixes=True
+            role="self",
+            direction="causal",
+            cache=True,
+            maps=False,
+            stepwise=True,
+            so_far=True,
+            mixes=True,
         )
     }
     carries = False
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `LanguageModel.asks`; local layers ask for what their visibility wants."""
+        (need,) = cls.needs.values()
+        rules = [_rule(chosen.get(name, "full")) for name in ("visibility", "local_visibility")]
+        found = {"attention": need.under(rules[0])}
+        if chosen.get("local_attention") is not None:
+            found["local_attention"] = need.under(rules[1])
+        elif "local" in chosen.get("pattern", cls.pattern) and not isinstance(rules[1], Everything):
+            found["attention"] = need.under(rules[1])
+        return found
+
     def setup(self) -> None:
+        if not self.pattern or self.logit_cap < 0:
+            raise UserError(
+                f"decoder: pattern={self.pattern!r}, logit_cap={self.logit_cap}: a pattern has at"
+                " least one layer, and a cap is at least 0"
+            )
         normal = nn.initializers.normal(0.02)
         self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.vocabulary, use_bias=False)
         self.scheme = self.positions(name="positions")
+        if self.scheme.hooks - {"embedding"}:
+            raise UserError(
+                f"decoder: positions={type(self.scheme).__name__} acts inside attention; set it in"
+                " system.attention"
+            )
         self.drop = Dropout(self.dropout)
         make = made(FEED_FORWARDS, self.feed_forward)
         norm = made(NORMS, self.normalisation)
@@ -133,7 +162,18 @@ class Decoder(LanguageModel):
         return self.pattern[number % len(self.pattern)] == "local"
 
     def start(self, rows: int, room: int) -> Reading:
-        """See `LanguageModel.start`."""
+        """See `LanguageModel.start`.
+
+        Raises:
+          UserError: more tokens than the positions reach.
+        """
+        longest = self.scheme.longest
+        if longest is not None and room > longest:
+            raise UserError(
+                f"decoder: {room} tokens are to be read and written, but positions end at {longest};"
+                " take shorter beginnings, lower decoding.max_extra and decoding.max_ratio, or take"
+                " positions without an end"
+            )
         dtype = jnp.asarray(self.embed.embedding).dtype
         states = [block.attention.begin(rows, room, dtype) for block in self.layer]
         return Reading(jnp.zeros(rows, jnp.int32), [_by_row(state, rows) for state in states])
