@@ -103,7 +103,7 @@ def continuing(
 
         def read(call: Any, tokens: jax.Array) -> Any:
             rows, width = tokens.shape
-            room = width + -width % settings.prefill + settings.limit(width)
+            room = width + settings.limit(width)
             state, piece = call(rows, room, method="start"), settings.prefill
             if width <= piece:
                 return call(state, tokens, method="read")[1]
