@@ -177,7 +177,7 @@ def training(sizes: dict[str, int]) -> tuple[Any, Any, Any]:
         }
 
     params = jax.jit(system.init)(jax.random.key(0), text[:, :2])["params"]
-    start = system.apply({"params": params}, rows, method="start")
+    start = system.apply({"params": params}, rows, steps, method="start")
     optimizer = optax.chain(optax.clip_by_global_norm(5.0), optax.sgd(1.0))
     state = first_state(params, optimizer, 0.0, remembered=jax.tree.map(jnp.asarray, start))
     tokens = float(rows * steps)

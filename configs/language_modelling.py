@@ -116,7 +116,7 @@ def _decoder() -> dict[str, Any]:
             "positions": {"name": "learned", "length": 160},
             "width": 48,
             "hidden": 192,
-        }
+        },
     }
 
 

@@ -54,6 +54,7 @@ def get_experiment(argument: str = "") -> Experiment:
             match="parameters",
             knob="system.maxout",
             knobs={"h(t), fed": "system.width", "h(t)": "system.width"},
+            within=0.02,
         ),
         claim=Claim("Asking with the present state gives the smaller loss", (Contrast(turn),)),
     )

@@ -279,8 +279,6 @@ SCORES: dict[str, Oracle] = {
     ),
     "qk_layernorm": Oracle(scaled_dot, query=layernorm("query"), key=layernorm("key")),
     "qk_rmsnorm": Oracle(scaled_dot, query=rmsnorm("query"), key=rmsnorm("key")),
-    "qk_rmsnorm_plus_one": Oracle(
-        scaled_dot, query=rmsnorm("query", 1.0), key=rmsnorm("key", 1.0)
-    ),
+    "qk_rmsnorm_plus_one": Oracle(scaled_dot, query=rmsnorm("query", 1.0), key=rmsnorm("key", 1.0)),
     "soft_capped": Oracle(capped, query=inside_query, key=inside_key),
 }

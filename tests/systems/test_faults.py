@@ -15,7 +15,7 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.sinusoidal import Sinusoidal
 from attnlab.attention.view import View
-from attnlab.layers.recurrent import GRULayer
+from attnlab.layers.cells import GRULayer
 from attnlab.systems.recurrent.rnnsearch import RNNsearch
 from attnlab.systems.transformers.transformer import Transformer
 from tests.systems.checks import CHECKS, SPECS, made
@@ -69,11 +69,11 @@ def _ignore_padding(mechanism: Any) -> Patch:
 
 def _run_over_padding(patch: pytest.MonkeyPatch) -> None:
     plain = GRULayer.__call__
-    patch.setattr(
-        GRULayer,
-        "__call__",
-        lambda self, x, valid, reverse=False: plain(self, x, jnp.ones_like(valid), reverse),
-    )
+
+    def through(self: Any, x: jax.Array, valid: Any = None, *rest: Any, **how: Any) -> Any:
+        return plain(self, x, None, *rest, **how)
+
+    patch.setattr(GRULayer, "__call__", through)
 
 
 def _overwrite_the_cache(patch: pytest.MonkeyPatch) -> None:
