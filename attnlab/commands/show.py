@@ -113,6 +113,8 @@ def _joined(*parts: str) -> str:
 
 def _text(value: Any) -> str:
     """A value as a command line says it."""
+    if isinstance(value, (tuple, list)) and not value:
+        return "()"
     if isinstance(value, (tuple, list)):
         return ",".join(map(_text, value)) + ("," if len(value) == 1 else "")
     if value == "":

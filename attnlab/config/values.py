@@ -104,7 +104,7 @@ def _read_tuple(text: str, old: Any) -> tuple[Any, ...]:
     kind = kinds.pop() if len(kinds) == 1 else None
     value = _literal(text)
     if isinstance(value, str) or (kind is str and text[:1] not in "(["):
-        value = tuple(item.strip() for item in text.split(",")) if text else ()
+        value = tuple(item.strip() for item in text.split(","))
     value = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if kind is float:
         value = tuple(_as_float(item) if type(item) is int else item for item in value)

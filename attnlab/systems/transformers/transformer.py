@@ -158,7 +158,13 @@ class Transformer(Seq2Seq):
     needs = {
         "encoder_attention": Need(role="self"),
         "decoder_attention": Need(
-            role="self", direction="causal", cache=True, stepwise=True, so_far=True, mixes=True
+            role="self",
+            direction="causal",
+            cache=True,
+            stepwise=True,
+            so_far=True,
+            mixes=True,
+            maps=False,  # a recurrent layer has none
         ),
         "cross_attention": Need(role="cross", stepwise=True),
     }

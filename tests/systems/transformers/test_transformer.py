@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab import config as configs
 from attnlab.config.registry import build
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
+from attnlab.tasks import TASKS
 from tests.systems.checks import CHECKS, SPECS
 
 IDS = jnp.ones((1, 2), jnp.int32)
@@ -100,3 +102,17 @@ def test_a_mixer_that_is_no_attention_in_the_decoder(mixer: dict[str, Any], chec
     decoding, rows of different lengths, ...
     """
     check({**SPECS["transformer"], "decoder_attention": mixer})
+
+
+@pytest.mark.parametrize("mixer", ["recurrent", "convolution"])
+def test_a_config_may_name_such_a_mixer_and_its_parts(mixer: str) -> None:
+    part = {"recurrent": "cell=gru", "convolution": "kernel=2"}[mixer]
+    overrides = [f"system.decoder_attention={mixer}", f"system.decoder_attention.{part}"]
+    config = configs.load("configs/translation.py:transformer", overrides)
+    TASKS.resolve(config.task).check(config)
+    with pytest.raises(UserError, match="expected a class derived from"):
+        path = "attnlab.mixers.recurrent:RecurrentMixer"
+        wrong = configs.load(
+            "configs/translation.py:transformer", [f"system.cross_attention={path}"]
+        )
+        TASKS.resolve(wrong.task).check(wrong)
