@@ -126,10 +126,14 @@ def formula(component: Any) -> str:
 
 
 def kept(mechanism: Any) -> str:
-    """What the memory of a mechanism holds, from the docstring of the class that its `remember`
-    promises; "" for none of its own.
+    """The contents of the memory of a mechanism, from the docstring of the class that its
+    `remember` (or `remember_pairs`) returns; "" if it has no class of its own.
     """
-    memory = typing.get_type_hints(mechanism.remember).get("return")
+    of_pairs, of_source = (
+        typing.get_type_hints(verb).get("return")
+        for verb in (mechanism.remember_pairs, mechanism.remember)
+    )
+    memory = of_pairs if of_source is Any else of_source
     of_its_own = inspect.isclass(memory) and len(inspect.getmro(memory)) > 2
     return (
         " ".join(inspect.cleandoc(memory.__doc__ or "").split("\n\n")[0].split())

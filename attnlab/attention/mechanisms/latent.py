@@ -3,8 +3,7 @@ latent per token; a cache keeps only the latents.
 
     c  = RMSNorm(s W_c)                        [C]      kept          kr = turn(s W_kr)     [R]      kept, one for all heads
     k_h = [c U_h ; kr]      v_h = c V_h        [D+R], [D]
-    q_h = [x W_q,h ; turn(x W_qr,h)]           [D+R]                  optionally x through a latent
-    of its own
+    q_h = [x W_q,h ; turn(x W_qr,h)]           [D+R]                  or x through its own latent
     A_h = softmax(q_h . k_h / sqrt(D + R))     y = concat_h(A_h v_h) W_o
 
 `turn` is the position scheme, rotary in the paper. It acts on R channels only, so U_h can move to
