@@ -82,19 +82,10 @@ def _backward(step: Step, kept: Any, slopes: tuple[Any, Any, Memory]) -> tuple[A
         def again(
             of_params: Any, of_constant: Any, of_tape: Any, of_state: Any, of_inputs: Any
         ) -> Any:
-            shared, before, tape = (
-                _put(params, of_params),
-                _put(state, of_state),
-                _as_of(_put(written, of_tape), length),
-            )
-            return tuple(
-                map(
-                    _reals,
-                    step(
-                        shared, before, tape, _put(inputs, of_inputs), _put(constant, of_constant)
-                    ),
-                )
-            )
+            shared, before = _put(params, of_params), _put(state, of_state)
+            tape = _as_of(_put(written, of_tape), length)
+            read, held = _put(inputs, of_inputs), _put(constant, of_constant)
+            return tuple(map(_reals, step(shared, before, tape, read, held)))
 
         _, pull = jax.vjp(again, *map(_reals, (params, constant, written, state, inputs)))
         more_params, more_constant, of_tape, of_state, of_inputs = pull(

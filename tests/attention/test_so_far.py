@@ -102,8 +102,9 @@ def test_inside_a_scan_with_gradients() -> None:
         found = Scanned(module).apply({"params": {"mechanism": params}}, query, source, valid)
         return (found**2).sum()  # type: ignore[operator]
 
-    both = [jax.value_and_grad(f)(params) for f in (at_once, scanned)]
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), *both)
+    one, other = (jax.tree.leaves(jax.value_and_grad(f)(params)) for f in (at_once, scanned))
+    for leaf, same in zip(one, other, strict=True):
+        np.testing.assert_allclose(leaf, same, rtol=1e-4, atol=1e-5)
 
 
 def test_nothing_is_carried_where_nothing_looks_back() -> None:

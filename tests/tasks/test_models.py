@@ -5,8 +5,10 @@ the cross-entropy.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
@@ -140,4 +142,6 @@ def test_a_system_without_an_output_bias_says_so() -> None:
 
 def test_a_slot_that_only_mixes_takes_a_mixer_that_is_no_attention() -> None:
     decoder = {"name": "decoder", "attention": {"name": "recurrent"}, "positions": {"name": "none"}}
-    system_factory(ConfigDict({"system": decoder}), LanguageModel)(vocabulary=7)
+    system: Any = system_factory(ConfigDict({"system": decoder}), LanguageModel)(vocabulary=7)
+    shapes = jax.eval_shape(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32))
+    assert "cell" in str(jax.tree_util.tree_structure(shapes))
