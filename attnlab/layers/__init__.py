@@ -1,6 +1,6 @@
-"""Pieces that systems are built from and that are not attention: norms, feed-forwards, residual
-blocks, recurrent cells, convolutions, embeddings. A new norm or feed-forward is one class and one
-line here; one of a user's own is named by its dotted path.
+"""Parts of systems other than attention: norms, feed-forward layers, residual blocks, recurrent
+cells, convolutions, embeddings. A new norm or feed-forward layer is one class and one line here; a
+user's own is named by its dotted path.
 """
 
 from attnlab.config.registry import Table

@@ -10,7 +10,7 @@
     none          drop(f(N(x)))                                no residual, to see what it is good for
 
 N, N' are norms of the table `NORMS`. A stack of layers whose placement is in `TOPPED` has one more
-norm on top, for nothing else bounds what it hands on.
+norm on top, since its output is not normalised otherwise.
 
 Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017; R. Xiong et al., "On Layer
 Normalization in the Transformer Architecture", ICML 2020; M. Ding et al., "CogView", NeurIPS 2021;
@@ -79,8 +79,8 @@ class Block(nn.Module):
     """Mixers one after another, then a feed-forward, each inside a residual connection: x [B,T,d]
     to [B,T,d].
 
-    The block owns the mixers and knows nothing of their signatures: its caller says how each
-    is asked, `block(x, lambda x: block.self_attention(x, x, ...))`.
+    The block owns the mixers but not their signatures: its caller passes one function for each,
+    `block(x, lambda x: block.self_attention(x, x, ...))`.
 
     Attributes:
       width: d.
@@ -88,7 +88,7 @@ class Block(nn.Module):
       feed_forward_factory: makes the feed-forward.
       norm: makes a norm.
       placement: see the top of this file.
-      dropout: rate on what every function gives.
+      dropout: rate on the output of every function.
     """
 
     width: int

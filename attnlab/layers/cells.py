@@ -1,16 +1,16 @@
-"""Recurrent layers of which a system names the one it wants: tanh RNN, GRU, LSTM.
+"""Recurrent layers that a config can name: tanh RNN, GRU, LSTM.
 
     tanh    h' = tanh(p + h U)                                                      gates 1
     gru     r, z = sigmoid(p_r + h U_r), sigmoid(p_z + h U_z)                       gates 3
             h' = (1 - z) h + z tanh(p_n + (r * h) U_n)
     lstm    see `lstm`                                                              gates 4
 
-where p = x W + b [B, gates H] is what the input gives, for all steps at once. W and b start as
-`Initial` says (the forget gates of an LSTM open), U orthogonal.
+where p = x W + b [B, gates H] is the contribution of the input, for all steps at once. W and b
+start as `Initial` says (the forget gates of an LSTM open), U orthogonal.
 
-Source: J. L. Elman, "Finding Structure in Time", Cognitive Science 1990 (tanh); K. Cho et al., EMNLP
-2014, in the form of D. Bahdanau, K. Cho, Y. Bengio, ICLR 2015, appendix A.1.1, where z is the share
-of the new (gru); S. Hochreiter, J. Schmidhuber, Neural Computation 1997 (lstm).
+Source: J. L. Elman, "Finding Structure in Time", Cognitive Science 1990 (tanh); K. Cho et al.,
+EMNLP 2014, in the form of D. Bahdanau, K. Cho, Y. Bengio, ICLR 2015, appendix A.1.1, where z is the
+share of the new state (gru); S. Hochreiter, J. Schmidhuber, Neural Computation 1997 (lstm).
 
 Axis letters: B batch, T time, E input width, H state width.
 """
@@ -37,16 +37,16 @@ class HiddenState:
 
     @classmethod
     def zeros(cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32) -> HiddenState:
-        """The state before anything was read."""
+        """The state before the first token."""
         return cls(jnp.zeros((rows, width), dtype))
 
 
 class CellInputs(nn.Module):
-    """What an input gives to a cell, p = x W + b: x [...,E] to [..., gates H].
+    """The contribution of an input to a cell, p = x W + b: x [...,E] to [..., gates H].
 
     Attributes:
       width: H.
-      gates: how many blocks of H numbers the cell takes.
+      gates: how many blocks of H numbers the cell needs.
       initial: how W and b start.
     """
 
@@ -67,8 +67,8 @@ class Recurrent(nn.Module):
     state is copied through padding.
 
     So the last state of a left-to-right pass is the state at the last real token, and a
-    right-to-left pass starts there. A layer of your own sets `gates` and says in `make_cell` what
-    one step computes; the state is a pytree with the output in `h`, made by `State.zeros`.
+    right-to-left pass starts there. Your own layer sets `gates` and returns the module of one step
+    in `make_cell`; the state is a pytree with the output in `h`, made by `State.zeros`.
 
     Attributes:
       width: H.
@@ -90,7 +90,7 @@ class Recurrent(nn.Module):
 
     @nn.nowrap
     def make_inputs(self) -> Any:
-        """The module of what inputs give to the cell: x [...,E] to [..., gates H]."""
+        """The module of the contribution of inputs: x [...,E] to [..., gates H]."""
         return CellInputs(self.width, self.gates, self.initial)
 
     def setup(self) -> None:
@@ -107,7 +107,7 @@ class Recurrent(nn.Module):
         """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the
         outputs h [B,T,H] and the last state.
 
-        `reverse` reads from right to left; an output stands where its input does.
+        `reverse` reads from right to left; outputs keep the positions of their inputs.
         """
         contribution = self.of_input(x)
         state = self.State.zeros(x.shape[0], self.width) if start is None else start

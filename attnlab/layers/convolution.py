@@ -81,8 +81,8 @@ class GatedConvolution(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def same(self, x: jax.Array, valid: jax.Array) -> jax.Array:
-        """x [B,T,n] to [B,T,d], each y_t from x_{t-(k-1)/2} ... x_{t+(k-1)/2}; what is not valid
-        [B,T], or beyond the ends, counts as 0.
+        """x [B,T,n] to [B,T,d], each y_t from x_{t-(k-1)/2} ... x_{t+(k-1)/2}; positions that are
+        not valid [B,T] or beyond the ends count as 0.
         """
         side = self.kernel // 2
         return self._windows(
@@ -90,15 +90,15 @@ class GatedConvolution(nn.Module):
         )
 
     def causal(self, x: jax.Array, before: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """x [B,T,n] to [B,T,d], y_t from x_{t-k+1} ... x_t, and what the next call needs as
-        `before`: the last k-1 inputs [B,k-1,n].
+        """x [B,T,n] to [B,T,d], y_t from x_{t-k+1} ... x_t, and `before` for the next call: the
+        last k-1 inputs [B,k-1,n].
         """
         known = jnp.concatenate([before.astype(x.dtype), x], axis=1)
         return self._windows(known), known[:, x.shape[1] :]
 
     def _windows(self, x: jax.Array) -> jax.Array:
-        """x [B,T+k-1,n] to [B,T,d]: every window laid side by side, then one product, which a CPU
-        does faster than a convolution.
+        """x [B,T+k-1,n] to [B,T,d]: windows are concatenated and multiplied in one product, which
+        is faster on a CPU than a convolution.
         """
         x = self.drop(x)
         length = x.shape[1] - self.kernel + 1
@@ -112,5 +112,5 @@ class GatedConvolution(nn.Module):
 def nothing_before(
     rows: int, width: int, kernel: int, dtype: jax.typing.DTypeLike = jnp.float32
 ) -> jax.Array:
-    """What stands before a sequence [rows,k-1,width] for `GatedConvolution.causal`: zeros."""
+    """The inputs before a sequence for `GatedConvolution.causal`: zeros [rows,k-1,width]."""
     return jnp.zeros((rows, kernel - 1, width), dtype)

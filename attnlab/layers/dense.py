@@ -1,4 +1,6 @@
-"""Dense projections and dropout in the form XLA likes, shared by mechanisms, layers and systems."""
+"""Dense projections and dropout in a form that XLA compiles well, for mechanisms, layers and
+systems.
+"""
 
 from __future__ import annotations
 

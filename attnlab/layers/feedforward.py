@@ -1,5 +1,5 @@
-"""Feed-forward layers of a Transformer, at each position alone: x [..., d] to [..., d], with F
-hidden units between.
+"""Feed-forward layers of a Transformer, at each position separately: x [..., d] to [..., d], with F
+hidden units.
 
     relu, gelu, gelu_tanh, silu, squared_relu       act(x W_1 + b_1) W_2 + b_2
     glu, bilinear, reglu, geglu, geglu_tanh, swiglu (act(x W_g) * x W_1) W_2        act: sigmoid, identity, relu, gelu, gelu_tanh, silu
@@ -8,9 +8,8 @@ hidden units between.
     gelu(x) = x Phi(x), Phi the normal distribution function;   silu(x) = x sigmoid(x);   squared_relu(x) = relu(x)^2
     gelu_tanh(x) = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), up to 4.7e-4 from gelu
 
-Dropout falls on the F numbers before W_2. Biases are there by default in the first row and not in
-the second, as in the papers. With three matrices instead of two, F = 8 d / 3 has as many numbers as
-4 d.
+Dropout acts on the F numbers before W_2. By default the first row has biases and the second has
+none, as in the papers. With three matrices, F = 8 d / 3 has as many parameters as F = 4 d with two.
 
 Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, equation 2 (relu); D.
 Hendrycks, K. Gimpel, "Gaussian Error Linear Units", 2016 (gelu and its approximation; silu, of
@@ -43,8 +42,8 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class FeedForward(nn.Module):
-    """Base of every feed-forward. Fields with a default are its configuration, the two here are
-    handed over by the system.
+    """Base of every feed-forward. Fields with a default are its configuration; the system sets the
+    two here.
 
     Attributes:
       hidden: F.
@@ -56,12 +55,12 @@ class FeedForward(nn.Module):
     dropout: float
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., d] to [..., d], each position by itself."""
+        """x [..., d] to [..., d], each position separately."""
         raise NotImplementedError
 
 
 class NoFeedForward(FeedForward):
-    """0 for every x, to see what a feed-forward is good for; no parameters."""
+    """0 for every x: a control without the feed-forward layer; no parameters."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """See `FeedForward.__call__`."""

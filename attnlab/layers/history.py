@@ -1,4 +1,4 @@
-"""What is kept of a sequence that is read in pieces, for layers that look back at more than one
+"""The memory of a sequence that is read in pieces, for layers that need more than one earlier
 state.
 
 Axis letters: B batch, n slots that are kept, T steps of the piece.
@@ -11,12 +11,12 @@ import jax.numpy as jnp
 
 
 def latest(slots: jax.Array, counts: jax.Array, kept: int) -> jax.Array:
-    """The last `kept` slots of what has been read: slots [B,n+T,...] to [B,kept,...], n = kept.
+    """The last `kept` slots read so far: slots [B,n+T,...] to [B,kept,...], n = kept.
 
     Args:
-      slots: what was kept of the pieces before, then the piece's own slots, of which padding may
-        only be the last.
-      counts: [B] int32, how many slots of the piece are real; none leaves what was kept.
+      slots: the slots kept from earlier pieces, then the slots of this piece, with padding at the
+        end only.
+      counts: [B] int32, how many slots of the piece are real; with 0 the kept slots stay.
       kept: n.
     """
     return jax.vmap(lambda row, count: jax.lax.dynamic_slice_in_dim(row, count, kept))(
@@ -25,5 +25,5 @@ def latest(slots: jax.Array, counts: jax.Array, kept: int) -> jax.Array:
 
 
 def after(kept: jax.Array, piece: jax.Array) -> jax.Array:
-    """The piece [B,T,...] behind what was kept [B,n,...], in the dtype of the piece."""
+    """The kept slots [B,n,...] followed by the piece [B,T,...], in the dtype of the piece."""
     return jnp.concatenate([kept.astype(piece.dtype), piece], axis=1)

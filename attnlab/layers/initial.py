@@ -1,8 +1,6 @@
-"""How the weights of a network start: as the layers here would have it, or as the paper of a system
-says.
+"""Initializers: the defaults of the layers here, or those of the paper of a system.
 
-Drawn without a dtype they are of JAX's default, `float`: float32, and float64 once `jax_enable_x64`
-is on.
+Without a dtype they return JAX's default `float`: float32, or float64 if `jax_enable_x64` is on.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ class Initial:
     0.
 
     Attributes:
-      uniform: all of them start uniform in [-uniform, uniform], as in Sutskever et al. 2014 (0.08)
+      uniform: all arrays start uniform in [-uniform, uniform], as in Sutskever et al. 2014 (0.08)
         and Luong et al. 2015 (0.1).
       normal: matrices and embeddings start N(0, normal^2), recurrent ones orthogonal, as in
         Bahdanau et al. 2015 (0.01).
-      forget: what an LSTM adds to the bias of its forget gate.
+      forget: added to the bias of the forget gate of an LSTM.
     """
 
     uniform: float = 0.0
@@ -46,31 +44,31 @@ class Initial:
                 )
 
     def kernel(self, blocks: int = 1) -> Initializer:
-        """Of matrices; `blocks`: so many stand side by side, as those of the gates of one cell do,
-        each drawn as if it were alone.
+        """For matrices; `blocks`: the number of matrices side by side (such as the gates of a
+        cell), each drawn separately.
         """
         return self._chosen(side_by_side(GLOROT, blocks))
 
     def output(self) -> Initializer:
-        """Of the matrix to the scores of a vocabulary: uniform with variance 1 / inputs.
+        """For the matrix to the scores of a vocabulary: uniform with variance 1 / inputs.
 
-        Glorot's initializer divides by the mean of inputs and outputs: with thousands of words the first
-        scores, and the slopes of everything below them, would be several times smaller.
+        Glorot's initializer divides by the mean of inputs and outputs: with thousands of words the
+        first scores, and all gradients below them, would be several times smaller.
         """
         return self._chosen(nn.initializers.variance_scaling(1.0, "fan_in", "uniform"))
 
     def recurrent(self) -> Initializer:
-        """Of square matrices from state to state."""
+        """For square matrices from state to state."""
         return symmetric(self.uniform) if self.uniform else nn.initializers.orthogonal()
 
     def embedding(self, width: int) -> Initializer:
-        """Of tables of embeddings of this width."""
+        """For tables of embeddings of this width."""
         return self._chosen(nn.initializers.normal(width**-0.5))
 
     def word(self, deviation: float) -> Initializer:
-        """Of tables of embeddings that only LSTM layers read: N(0, deviation^2).
+        """For tables of embeddings that only LSTM layers read: N(0, deviation^2).
 
-        With small ones the gates hardly hear the words at first. Larger ones are learnt by heart
+        With small embeddings the words hardly change the gates at first. Larger ones overfit
         sooner: classifiers of few texts do better with `embedding`, language models with 0.3.
         """
         if not 0.0 < deviation < math.inf:
@@ -78,7 +76,7 @@ class Initial:
         return self._chosen(nn.initializers.normal(deviation))
 
     def bias(self) -> Initializer:
-        """Of biases."""
+        """For biases."""
         return symmetric(self.uniform) if self.uniform else nn.initializers.zeros
 
     def _chosen(self, usual: Initializer) -> Initializer:
@@ -88,8 +86,8 @@ class Initial:
 
 
 class Embed(nn.Embed):
-    """A table of embeddings as flax has it, but of JAX's default dtype, as the other parameters
-    are, where flax has always float32.
+    """The table of embeddings of flax, but with JAX's default dtype, like the other parameters;
+    flax always uses float32.
     """
 
     param_dtype: jax.typing.DTypeLike = float

@@ -1,11 +1,11 @@
-"""Long short-term memory, with every product that does not depend on the state kept out of the
-loop, in both passes.
+"""Long short-term memory; products that do not depend on the state are outside the loop, forward
+and backward.
 
     i, f, o, g = sigmoid(p_i + h U_i), sigmoid(p_f + h U_f), sigmoid(p_o + h U_o), tanh(p_g + h U_g)
     c'         = f * c + i * g
     h'         = o * tanh(c')
 
-where p = x W + b is the input's contribution. In W, U and b the gates stand in the order i, f, o, g
+where p = x W + b is the input's contribution. In W, U and b the order of the gates is i, f, o, g
 (flax and torch have i, f, g, o). Each of the four blocks of W starts Glorot uniform, each of U
 orthogonal, b at zero but for the forget gate, where it is 1 (see `initial`). No peepholes. Layers
 in a row and in both directions are in `stacked`. Source: S. Hochreiter, J. Schmidhuber, "Long
@@ -41,7 +41,7 @@ class LSTMState:
 
     @classmethod
     def zeros(cls, rows: int, width: int, dtype: jax.typing.DTypeLike = jnp.float32) -> LSTMState:
-        """The state before anything was read."""
+        """The state before the first token."""
         return cls(*(jnp.zeros((rows, width), dtype) for _ in range(2)))
 
 
@@ -85,10 +85,10 @@ def recurrence(
     """All steps: U [H,4H], contribution [T,B,4H], valid [T,B] and the first state to the outputs h
     [T,B,H] and the last state.
 
-    Differentiated by itself a loop adds to the gradient of U at every step, a product with B rows
-    and a pass over U's four H^2 numbers. Here the loop of the backward pass only finds the slope of
-    every step's gates, and one product over all T B rows follows. Reverse mode only: forward-mode
-    derivatives (`jax.jvp`, `jax.jacfwd`) do not work through it, JAX refuses with a TypeError.
+    Automatic differentiation of a loop would add to the gradient of U at every step: a product with
+    B rows, and a pass over the 4 H^2 numbers of U. Here the backward loop only computes the
+    gradients of the gates; one product over all T B rows follows. Reverse mode only: JAX refuses
+    forward-mode derivatives (`jax.jvp`, `jax.jacfwd`) with a TypeError.
     """
 
     def step(
@@ -126,8 +126,8 @@ def _recurrence_forward(
 def _recurrence_backward(
     reverse: bool, kept: Any, slopes: tuple[jax.Array, LSTMState]
 ) -> tuple[jax.Array, jax.Array, None, LSTMState]:
-    """The slopes of U, of all contributions and of the first state, from those of the outputs and
-    of the last state.
+    """The gradients of U, of all contributions and of the first state, from those of the outputs
+    and the last state.
     """
     past, valid, start, states, gates = kept
     before = jax.tree.map(functools.partial(_shifted, reverse=reverse), start, states)
@@ -158,7 +158,7 @@ def _recurrence_backward(
 
 
 def _shifted(start: jax.Array, states: jax.Array, reverse: bool) -> jax.Array:
-    """Of every step [T,B,H] the state it began with."""
+    """The state before every step, [T,B,H]."""
     return (
         jnp.concatenate([states, start[None]])[1:]
         if reverse
@@ -190,7 +190,8 @@ class LSTMCell(nn.Module):
 
 
 class GateInputs(nn.Module):
-    """What an input gives to the gates, p = x W + b, for all steps at once: x [...,E] to [...,4H].
+    """The contribution of an input to the gates, p = x W + b, for all steps at once: x [...,E] to
+    [...,4H].
 
     Attributes:
       width: H.
@@ -254,7 +255,7 @@ class LSTMLayer(Recurrent):
         """x [B,T,E], valid [B,T] (None: all real) and the first state (zeros unless given) to the
         outputs h [B,T,H] and the last state.
 
-        `reverse` reads from right to left; an output stands where its input does.
+        `reverse` reads from right to left; outputs keep the positions of their inputs.
         """
         contribution = self.of_input(jnp.swapaxes(x, 0, 1))
         state = LSTMState.zeros(x.shape[0], self.width) if start is None else start

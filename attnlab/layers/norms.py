@@ -31,7 +31,7 @@ from attnlab.layers.precision import widened
 class Norm(nn.Module):
     """Base of every norm, and the one that changes nothing: x [..., d] to itself.
 
-    Fields with a default are the configuration of a norm; code hands over nothing.
+    Fields with a default are the configuration of a norm; it has no others.
     """
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -42,7 +42,7 @@ class Norm(nn.Module):
 class LayerNorm(Norm):
     """(x - mean) / sqrt(variance + eps) * g + b (Ba et al. 2016).
 
-    The variance is computed about the mean: E[x^2] - E[x]^2 loses digits where the mean is large.
+    The variance is computed about the mean: E[x^2] - E[x]^2 loses precision if the mean is large.
 
     Attributes:
       epsilon: eps.
@@ -105,7 +105,7 @@ class ScaleNorm(Norm):
     """g x / max(|x|, eps), g one number from sqrt(d) (Nguyen and Salazar 2019).
 
     Attributes:
-      epsilon: eps, the length below which x is not stretched further.
+      epsilon: eps, lower bound of |x|.
     """
 
     epsilon: float = 1e-5
@@ -125,7 +125,7 @@ class DynamicTanh(Norm):
     """g * tanh(a x) + b, a one number (Zhu et al. 2025); it bounds x without statistics.
 
     Attributes:
-      start: what a starts at.
+      start: start value of a.
     """
 
     start: float = 0.5

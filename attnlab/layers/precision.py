@@ -1,12 +1,11 @@
-"""In which precision the inside of an attention is computed: scores, softmax, sums and angles.
+"""The inner precision of attention: of scores, softmax, sums and angles.
 
     inputs          inside          context and weights
     bfloat16        float32         bfloat16, float32
     float32         float32         float32
     float64         float64         float64
 
-So the switch for float64 is to hand it in, parameters and inputs alike; JAX has float64 arrays only
-once it is told so:
+So float64 parameters and inputs switch on float64. JAX has float64 arrays only if they are enabled:
 
     jax.config.update("jax_enable_x64", True)          or, for a while,          with jax.enable_x64(True): ...
 

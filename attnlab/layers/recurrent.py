@@ -1,4 +1,4 @@
-"""Recurrent layers, with every product that does not depend on the state kept out of the loop.
+"""Recurrent layers; products that do not depend on the state are outside the loop.
 
 Axis letters: B batch, T time, E input width, H state width.
 """

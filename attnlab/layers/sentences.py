@@ -1,4 +1,4 @@
-"""Reading one text or two with the same weights, and what is made of a vector for each.
+"""Readers of one or two texts with the same weights, and a classifier of sentence vectors.
 
 Axis letters: B batch, S tokens of a text, E embedding, H state width of a direction, D width of a
 sentence vector, C classes.
@@ -22,8 +22,8 @@ from attnlab.layers.stacked import BidirectionalLSTM, Layer
 
 @flax.struct.dataclass
 class Read:
-    """A text as a reader leaves it: states [B,S,2H], valid [B,S], and the last state of each
-    direction side by side, last [B,2H].
+    """A text after reading: states [B,S,2H], valid [B,S], and the last states of both directions
+    concatenated, last [B,2H].
     """
 
     states: jax.Array
@@ -39,7 +39,7 @@ class SentenceReader(nn.Module):
       embedding: E.
       width: H.
       dropout: rate on the embeddings.
-      padding: the id that is no token.
+      padding: the id of padding.
       layer: makes a recurrent layer.
       directions: 2, or 1 for one layer of width 2H that reads from the left.
     """
@@ -66,9 +66,7 @@ class SentenceReader(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def __call__(self, texts: Sequence[jax.Array]) -> list[Read]:
-        """Texts [B,S] each, to what is known of each of them; they are read side by side, in one
-        loop.
-        """
+        """Texts [B,S] each to their `Read`; they are read together in one loop."""
         rows, longest = len(texts[0]), max(ids.shape[1] for ids in texts)
         ids = jnp.concatenate(
             [

@@ -1,4 +1,4 @@
-"""Recurrent layers one above the other, and side by side from both ends; LSTMs unless told otherwise.
+"""Stacks of recurrent layers, in one or two directions; LSTMs by default.
 
 Axis letters: B batch, T time, E input width, H state width, L layers.
 """
@@ -22,7 +22,7 @@ Layer = Callable[..., Any]  # a class of `cells.Recurrent`, or a factory of one
 
 
 class BidirectionalLSTM(nn.Module):
-    """Two LSTMs, one from each end, their outputs side by side: x [B,T,E] to [B,T,2H].
+    """Two LSTMs, one in each direction, with concatenated outputs: x [B,T,E] to [B,T,2H].
 
     Attributes:
       width: H, of each direction.
@@ -50,17 +50,17 @@ class BidirectionalLSTM(nn.Module):
 
 
 class LSTMStack(nn.Module):
-    """L LSTM layers: each reads what the one below puts out.
+    """L LSTM layers; each reads the output of the one below.
 
         x^0 = x        y^l = LSTM^l(dropout(x^{l-1}))        x^l = y^l, or y^l + x^{l-1} from layer `residual` on
 
-    The state, one for each layer, is what its LSTM put out, without the sum. Without layers it is
+    The state of each layer is that of its LSTM, without the residual sum. With L = 0 the stack is
     the identity. Dropout and sums as in W. Zaremba, I. Sutskever, O. Vinyals, "Recurrent Neural
     Network Regularization", 2014 (no connection from step to step is dropped), and Y. Wu et al.,
     "Google's Neural Machine Translation System", 2016.
 
-    With two directions every layer is two of H / 2, one from each end, outputs and states side by
-    side; then there is no first state but zeros, and no `advance`.
+    With two directions every layer is two of width H / 2, with concatenated outputs and states; the
+    first state is then zero, and there is no `advance`.
 
     Attributes:
       width: H of every layer.
@@ -120,14 +120,14 @@ class LSTMStack(nn.Module):
         return x, tuple(last)
 
     def contribute(self, x: jax.Array) -> jax.Array:
-        """What inputs [...,E] give to the gates of the lowest layer, [...,4H], for all steps at
-        once.
+        """The contribution of inputs [...,E] to the gates of the lowest layer, [...,4H], for all
+        steps at once.
         """
         return self.layer[0].of_input(self.drop(x))
 
     def advance(self, states: States, contribution: jax.Array) -> tuple[jax.Array, States]:
-        """One step inside a loop: the states and all that is given to the lowest gates [B,4H] to
-        the output [B,H] and the next states.
+        """One step inside a loop: the states and the sum of contributions to the lowest gates
+        [B,4H] to the output [B,H] and the next states.
         """
         found = [self.layer[0].cell(states[0], contribution)]
         x = found[0].h
@@ -149,7 +149,7 @@ def side_by_side(forward: Any, backward: Any) -> Any:
 
 
 def halves(width: int) -> None:
-    """Refuses a width that two directions cannot share."""
+    """Raise `UserError` if two directions cannot share the width."""
     if width % 2:
         raise UserError(
             f"system.width={width}: two directions share it; take {width - 1} or {width + 1}, or"

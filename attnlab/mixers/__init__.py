@@ -1,9 +1,9 @@
-"""Mixers: whatever moves information along a sequence, behind `begin` and `mix`
-(`attnlab.attention.mixer`). Attention that reads from left to right is one of them; here are those
-that are no attention, LSTMN's tape, and the loops over time that systems share.
+"""Mixers: layers that move information along a sequence, with the methods `begin` and `mix`
+(`attnlab.attention.mixer`). Causal attention is one of them; here are the others, the tape of
+LSTMN, and loops over time for systems.
 
-A new mixer is one file and one line here; one of a user's own is named by its dotted path. A slot of
-a system that only mixes (`Need(mixes=True)`) takes any of them.
+A new mixer is one file and one line here; a user's own is named by its dotted path. A slot that
+only mixes (`Need(mixes=True)`) takes any of them.
 """
 
 from attnlab.attention import MECHANISMS

@@ -1,11 +1,11 @@
-"""A causal gated convolution as a mixer: what is kept of a text are its last k - 1 tokens.
+"""A causal gated convolution as a mixer: its state is the last k - 1 tokens.
 
     A_t, B_t = the halves of  b + sum_j x_{t-j} W_j          j = 0, ..., k - 1, over the real tokens; zeros before the first
     y_t      = A_t * sigmoid(B_t)
 
-W is normalised and starts as in `layers.convolution`. Tokens of padding are passed over, so that a
-window holds the last k real tokens wherever padding stands; y is 0 there. Source: Y. Dauphin, A. Fan, M. Auli, D.
-Grangier, "Language Modeling with Gated Convolutional Networks", ICML 2017, equation 1.
+W is normalised and starts as in `layers.convolution`. Padding is skipped, so a window has the last
+k real tokens; y is 0 at padding. Source: Y. Dauphin, A. Fan, M. Auli, D. Grangier, "Language
+Modeling with Gated Convolutional Networks", ICML 2017, equation 1.
 
 Axis letters: B batch, T tokens of a piece, d width, k window.
 """
@@ -61,7 +61,8 @@ class ConvolutionMixer(Mixer):
         before = self.begin(len(x), 0, x.dtype) if state is None else state
         if view.valid is None:
             return self.convolution.causal(x, before)
-        # Real tokens first, in their order, so that every window is of real tokens; then back.
+        # Move real tokens to the front, in order, so that every window has real tokens only; then
+        # move back.
         order = jnp.argsort(~view.valid, axis=1, stable=True)[..., None]
         real = jnp.take_along_axis(x, order, axis=1)
         y, _ = self.convolution.causal(real, before)
