@@ -119,7 +119,7 @@ class Stored:
 
     @property
     def kept(self) -> Path | None:
-        """The folder that has the run's vocabulary; None where its config alone says it."""
+        """The folder that has the run's vocabulary; None if its config alone says it."""
         return self.workdir
 
     def check_splits(self, splits: Sequence[str]) -> None:

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _words(arguments: argparse.Namespace) -> Words | None:
-    """What the command line says in place of a file; None where it names one.
+    """What the command line says in place of a file; None if it names one.
 
     Raises:
       UserError: both, or neither.

@@ -101,7 +101,7 @@ class Node:
     `kw_only=True` and fields by `setting`, or annotated with another `Node`, which lies below.
 
     Attributes:
-      further: what keys may hold that are no fields; None where there are no others.
+      further: what keys may hold that are no fields; None if there are no others.
     """
 
     further: ClassVar[tuple[Any, Range] | None] = None

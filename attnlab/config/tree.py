@@ -27,7 +27,7 @@ class Place:
       node: the node itself.
       where: its dotted name; "" for the root.
       component: what says which keys it has: a class that describes a node (`schema.Node`), or the
-        class or function that the node names; None where nothing does.
+        class or function that the node names; None if nothing does.
     """
 
     node: ConfigDict
@@ -58,7 +58,7 @@ class Place:
         return f"{self.where}.{key}" if self.where else key
 
     def child(self, key: str) -> Place | None:
-        """The node at `key`, or None where there is none; raises `UserError` for a component
+        """The node at `key`, or None if there is none; raises `UserError` for a component
         nobody knows.
         """
         node = self.node.get(key)

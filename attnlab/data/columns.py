@@ -33,7 +33,7 @@ class Column(Protocol):
 
     @property
     def lengths(self) -> np.ndarray | None:
-        """How much each example takes of the width of a batch, [N]; None where that is no matter."""
+        """How much each example takes of the width of a batch, [N]; None if that is no matter."""
 
     def block(self, rows: np.ndarray, width: int) -> np.ndarray:
         """The rows `rows` [b] of a batch as [b,...]; -1 stands for a row of padding."""

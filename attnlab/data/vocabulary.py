@@ -48,7 +48,7 @@ class Special:
         where it has none.
       bos: what a decoder reads first.
       eos: ends a text.
-      unk: stands for what the vocabulary lacks; None where it lacks nothing.
+      unk: stands for what the vocabulary lacks; None if it lacks nothing.
     """
 
     pad: int = PAD
@@ -71,7 +71,7 @@ class Marks(NamedTuple):
 
     Attributes:
       silent: the pieces of ids that are no text.
-      unknown: the piece of what the vocabulary lacks; None where it lacks nothing.
+      unknown: the piece of what the vocabulary lacks; None if it lacks nothing.
     """
 
     silent: frozenset[str]

@@ -1,5 +1,5 @@
-"""The layer of the Long Short-Term Memory-Network (Cheng et al. 2016): an LSTM that chooses the
-past it goes on from.
+"""The layer of the Long Short-Term Memory-Network (Cheng et al. 2016): an LSTM that attends to its
+earlier states.
 
 The slots i = 0, ..., t-1 hold the hidden states h_i and the memory cells c_i of the steps before.
 At step t, with the word x_t:
@@ -10,19 +10,19 @@ At step t, with the word x_t:
     c_t        = f * c~_t + i * g           h_t = o * tanh(c_t)         which become slot t
 
 In the paper s_t is the softmax of v . tanh(h_i W_h + x_t W_x + h~_{t-1} W_s), the additive score
-without biases. If all the weight is on slot t - 1, this is an LSTM. `FusedLSTMNLayer` brings in a
-second sequence, whose states gamma_j and cells alpha_j it looks at besides:
+without biases. If all the weight is on slot t - 1, this is an LSTM. `FusedLSTMNLayer` also attends
+to a second sequence, with states gamma_j and cells alpha_j:
 
     gamma~_t, alpha~_t = sum_j p_tj gamma_j, sum_j p_tj alpha_j         p_t by a mechanism of its own, question [x_t ; gamma~_{t-1}]
     r_t        = sigmoid(x_t W_r + gamma~_t U_r + b_r)
     c_t        = r_t * alpha~_t + f * c~_t + i * g
 
-Products with x_t are taken outside the loop, but for the question's, which is the mechanism's own
-business. Slot 0 holds zeros in the authors' code, so that a step can choose to go on from nothing;
-in the paper's sums there is none, and the first step finds nothing. Steps of padding fill no slot.
-Cost: N slots for each of T steps, O(T N (A + H)) FLOPs; for gradients O((T + N) (A + H)) numbers
-kept, and every step done twice. Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term
-Memory-Networks for Machine Reading", EMNLP 2016 (arXiv 1601.06733), sections 3-4.
+Products with x_t are computed outside the loop, except that of the question, which belongs to the
+mechanism. In the authors' code slot 0 holds zeros, so that a step can use an empty past; the
+paper's sums have no such slot, and the first step reads zeros. Steps of padding fill no slot. Cost:
+N slots for each of T steps, O(T N (A + H)) FLOPs; gradients store O((T + N) (A + H)) numbers and
+compute every step twice. Source: J. Cheng, L. Dong, M. Lapata, "Long Short-Term Memory-Networks for
+Machine Reading", EMNLP 2016 (arXiv 1601.06733), sections 3-4.
 
 Axis letters: B batch, T time, N slots, E input width, H state width.
 """
@@ -55,7 +55,7 @@ Question = Literal["word and summary", "word"]
 
 @flax.struct.dataclass
 class Slots:
-    """h and c of some steps, [B,N,H] each, and which of them were steps of a text, [B,N] bool."""
+    """h and c of N steps, [B,N,H] each, and which of them are not padding, [B,N] bool."""
 
     hidden: jax.Array
     cells: jax.Array
@@ -63,7 +63,7 @@ class Slots:
 
     @classmethod
     def empty(cls, rows: int, number: int, width: int) -> Slots:
-        """Room for a number of steps."""
+        """Empty slots for a number of steps."""
         return cls(
             jnp.zeros((rows, number, width)),
             jnp.zeros((rows, number, width)),
@@ -76,7 +76,7 @@ class Slots:
         return cls(state.h[:, None], state.c[:, None], jnp.ones((len(state.h), 1), bool))
 
     def then(self, later: Slots) -> Slots:
-        """With more slots behind these."""
+        """These slots followed by later ones."""
         return jax.tree.map(
             lambda one, other: jnp.concatenate([one.astype(other.dtype), other], axis=1),
             self,
@@ -86,7 +86,7 @@ class Slots:
 
 @flax.struct.dataclass
 class Reader:
-    """Where a layer stands in a text.
+    """The state of a layer in a text.
 
     Attributes:
       fed: [] int32, steps so far.
@@ -104,14 +104,12 @@ class Reader:
 
 
 def sight(span: int | None, origin: Origin) -> Rule:
-    """Who sees which slots: the last `span` ones (all, for None), and slot 0 in any case if it
-    holds zeros.
-    """
+    """Which slots a step may see: the last `span` ones (None: all), and slot 0 if it holds zeros."""
     if span is None:
         return Causal()
     if span < 1:
         raise UserError(f"lstmn: span={span}, must be at least 1, or None for all that was read")
-    near = Window(span + 1)  # counted from the slot that the step will fill
+    near = Window(span + 1)  # relative to the slot that the step fills
     return Causal() & (near | Prefix(1) if origin == "zeros" else near)
 
 
@@ -119,14 +117,14 @@ class LSTMNLayer(nn.Module):
     """An LSTMN over a padded sequence; the state is copied through padding.
 
     Attributes:
-      attention: factory of the mechanism, which must read values apart from keys and leave them as
-        they are, with weights that sum to at most one: c~ is gone on from, so that any other factor
-        would grow from step to step; called with 2 H, for h~ and c~ side by side.
+      attention: factory of the mechanism, which must take values apart from keys, without
+        projecting them, with weights that sum to at most one: the next step continues from c~, so
+        any factor would grow from step to step. Called with width 2 H, for h~ and c~ concatenated.
       width: H.
-      span: how many steps back can be seen; None for all.
-      origin: whether slot 0 holds zeros or there is none.
-      question: what asks: "word and summary" (the paper) or "word" (the authors' encoder).
-      initial: how the weights start, but for the mechanism's.
+      span: how many earlier steps can be seen; None for all.
+      origin: whether there is a slot 0 with zeros.
+      question: the query: "word and summary" (the paper) or "word" (the authors' encoder).
+      initial: how the weights start, except those of the mechanism.
     """
 
     attention: Callable[..., Attention]
@@ -150,13 +148,13 @@ class LSTMNLayer(nn.Module):
         first: LSTMState | None = None,
         other: Any = None,
     ) -> tuple[Slots, Reader]:
-        """Read x [B,T,E] with valid [B,T]: the slots of its steps, and where the layer stands after
+        """Read x [B,T,E] with valid [B,T]: the slots of its steps, and the state of the layer after
         them.
 
         Args:
-          before: slots of what was read of the same text before; none unless given.
-          summary: h~ [B,H] of that; zeros unless given.
-          first: what slot 0 holds instead of zeros, if there is one.
+          before: slots of earlier parts of the same text; default none.
+          summary: h~ [B,H] of their last step; default zeros.
+          first: the content of slot 0 instead of zeros, if there is a slot 0.
           other: the mechanism's memory of a second sequence, for `FusedLSTMNLayer`.
         """
 
@@ -171,7 +169,7 @@ class LSTMNLayer(nn.Module):
         return Slots(states.h, states.c, valid), reader
 
     def _watched(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """All steps, h and c [B,T,H] of them, and what the looks leave aside."""
+        """All steps: their h and c [B,T,H], with the maps and losses of all looks."""
 
         def step(
             layer: LSTMNLayer, reader: Reader, inputs: Any, other: Any
@@ -183,7 +181,7 @@ class LSTMNLayer(nn.Module):
         return over_time(step)(self, reader, inputs, other)
 
     def _taped(self, reader: Reader, inputs: Any, other: Any) -> tuple[Reader, LSTMState]:
-        """As `_watched`, with gradients that cost less (see `tape`), and nothing left aside."""
+        """As `_watched`, with cheaper gradients (see `tape`), without maps and losses."""
         layer = self.clone(parent=None)
 
         def step(
@@ -237,7 +235,7 @@ class LSTMNLayer(nn.Module):
         )
 
     def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
-        """What inputs [...,E] give to gates, for all steps at once."""
+        """The contribution of inputs [...,E] to the gates, for all steps at once."""
         return (self.of_input(x),)
 
     def step(
@@ -248,7 +246,7 @@ class LSTMNLayer(nn.Module):
         real: jax.Array,
         other: Any = None,
     ) -> Reader:
-        """One step: the word [B,E], its contributions, and which rows are no padding [B]."""
+        """One step: the word [B,E], its contributions, and which rows are not padding [B]."""
         asks = word if self.question == "word" else jnp.concatenate([word, reader.summary], axis=-1)
         visibility = View(sight(self.span, self.origin), positions=reader.memory.length)
         h, c = jnp.split(
@@ -269,7 +267,7 @@ class LSTMNLayer(nn.Module):
     def bring(
         self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
     ) -> tuple[jax.Array | float, jax.Array | None]:
-        """What a second sequence adds to the cell [B,H], and gamma~; here there is none."""
+        """The term that a second sequence adds to the cell [B,H], and gamma~; none here."""
         return 0.0, None
 
     def looked(self, reading: Reading) -> jax.Array:
@@ -282,12 +280,12 @@ class LSTMNLayer(nn.Module):
 
 
 class FusedLSTMNLayer(LSTMNLayer):
-    """An LSTMN with deep fusion: what it finds in a second sequence enters the cell, through a gate
-    of its own.
+    """An LSTMN with deep fusion: the context from a second sequence enters the cell through its own
+    gate.
 
     Attributes:
-      inter_attention: factory of the mechanism that looks at the second sequence; called with 2 H,
-        for gamma~ and alpha~ side by side.
+      inter_attention: factory of the mechanism for the second sequence; called with width 2 H, for
+        gamma~ and alpha~ concatenated.
     """
 
     inter_attention: Callable[..., Attention]
@@ -336,8 +334,8 @@ class FusedLSTMNLayer(LSTMNLayer):
 
 
 def _unit(contribution: jax.Array, c: jax.Array, brought: jax.Array | float) -> LSTMState:
-    """The next state from all that is given to the gates [B,4H], the cell gone on from [B,H], and
-    what is added to it.
+    """The next state from the sum of contributions to the gates [B,4H], the previous cell [B,H],
+    and the term added to it.
     """
     i, f, o, g = jnp.split(contribution, GATES, axis=-1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g) + brought

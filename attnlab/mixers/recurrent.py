@@ -1,11 +1,11 @@
-"""A recurrent layer as a mixer: what is kept of a text is one state, however long the text is.
+"""A recurrent layer as a mixer: its state has the same size for texts of any length.
 
     h_t = cell(h_{t-1}, x_t)            cell: LSTM, GRU or tanh, see `layers.cells`
     y_t = h_t W_o                       where the state has another width than y; else y_t = h_t
 
-A token of padding leaves the state as it is, wherever it stands. In a block with a residual
-connection this is the recurrent layer in the place of attention, as in M. X. Chen et al., "The Best
-of Both Worlds: Combining Recent Advances in Neural Machine Translation", ACL 2018.
+Padding does not change the state. In a block with a residual connection this replaces attention by
+a recurrent layer, as in M. X. Chen et al., "The Best of Both Worlds: Combining Recent Advances in
+Neural Machine Translation", ACL 2018.
 
 Axis letters: B batch, T tokens of a piece, d width, H state width.
 """
@@ -34,15 +34,15 @@ PASSING = Capabilities(
     positions=frozenset({"embedding"}),
     state="constant",
 )
-"""What a mixer can do that reads from left to right and keeps as much of any text."""
+"""The capabilities of a causal mixer with a state of constant size."""
 
 
 class RecurrentMixer(Mixer):
-    """A recurrent layer over the sequence, and a projection where its state has another width.
+    """A recurrent layer over the sequence, and a projection if its state has another width.
 
     Attributes:
       cell: "lstm", "gru" or "tanh", or a layer of your own.
-      state: H; 0 for the width of what comes out.
+      state: H; 0 for the width of the output.
     """
 
     cell: Part = "lstm"
@@ -92,7 +92,7 @@ class RecurrentMixer(Mixer):
 
 
 def one_text(mixer: Mixer, view: View) -> None:
-    """Refuses texts that share a row: the state of one would go on in the next.
+    """Refuses several texts in one row, since the state of one would continue into the next.
 
     Raises:
       UserError: `view` has segments.

@@ -1,4 +1,4 @@
-"""The loop of a system that looks at every step: what all of them want of `flax.linen.scan`.
+"""The loop of systems with one look per step: `flax.linen.scan` with the common settings.
 
 Axis letters: B batch, T time, H heads, N what is looked at.
 """
@@ -18,9 +18,9 @@ def over_time(step: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, 
     """step(module, state, inputs [B,...], constant) to a function of (module, first state, inputs
     [B,T,...], constant).
 
-    It gives the last state and the outputs [B,T,...]. Parameters are shared, every step draws at
-    random for itself, and what its looks leave aside is stacked along their query axis: maps
-    [B,H,1,N] to [B,H,T,1,N], and so on.
+    It returns the last state and the outputs [B,T,...]. Parameters are shared, every step has its
+    own random draws, and what its looks sow is stacked along the query axis: maps [B,H,1,N] to
+    [B,H,T,1,N], and so on.
     """
     return nn.scan(  # type: ignore[no-any-return]
         step,

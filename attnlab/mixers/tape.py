@@ -1,13 +1,12 @@
-"""A loop that writes a tape and looks at it at every step, with a derivative that keeps the tape
+"""A loop that writes a tape and attends to it at every step, with a derivative that stores the tape
 once.
 
     state_t, tape_t = step(state_{t-1}, tape_{t-1}, inputs_t)              tape_t is tape_{t-1} with one more slot
 
-Differentiated by itself a loop keeps, of every step, the tape as it then was and all that the look
-at it made: O(T N) numbers for each feature. But slots are only ever added, so that the last tape
-holds all of them, and a look uses only those that it is told are valid. The backward pass here
-does every step anew, with the last tape and what was valid then: O(T + N) numbers, and fewer passes
-over memory, which is what such a loop spends its time with.
+Automatic differentiation stores the tape of every step and the results of its look: O(T N) numbers
+for each feature. But slots are only added, so the last tape has all of them, and a look uses only
+valid slots. The backward pass here computes every step again with the last tape and the slots that
+were valid then: O(T + N) numbers, and fewer passes over memory, which dominate the time.
 
 Axis letters: T steps, N slots.
 """

@@ -129,7 +129,7 @@ class Items:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Items | None:
-        """What `write` has left in a folder; None where there is no such file.
+        """What `write` has left in a folder; None if there is no such file.
 
         Raises:
           UserError: the file is damaged.

@@ -119,7 +119,7 @@ class Manifest:
 
     @classmethod
     def read(cls, workdir: str | Path) -> Manifest | None:
-        """The manifest of a workdir; None where there is none.
+        """The manifest of a workdir; None if there is none.
 
         Raises:
           UserError: the file cannot be read as a manifest, or its config no longer has the hash

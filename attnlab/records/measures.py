@@ -24,7 +24,7 @@ class Measure:
 
     Attributes:
       better: which way is better.
-      low, high: the least and the greatest value there can be; None where there is no such bound.
+      low, high: the least and the greatest value there can be; None if there is no such bound.
       of: what the items are called of which it is a share, that is, a mean of zeros and ones
         ("sentences"): "examples", the task's word for its examples, or a name in what its `counts`
         gives; None for what is no share. Tokens of one sentence depend on each other, so a share of

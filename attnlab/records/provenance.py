@@ -110,7 +110,7 @@ def of(*configs: Mapping[str, Any], accept: bool = False, **files: Path | None) 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A module that is not what it was; a hash is None where there is, or was, none."""
+    """A module that is not what it was; a hash is None if there is, or was, none."""
 
     module: str
     was: str | None
@@ -334,7 +334,7 @@ def word(was: Mapping[str, str], now: Mapping[str, str], step: int | None = None
 
 
 def saved_step(workdir: Path) -> int | None:
-    """The newest step that a run has saved; None where nothing is, so that no code has left a trace
+    """The newest step that a run has saved; None if nothing is, so that no code has left a trace
     in it.
     """
     return max(

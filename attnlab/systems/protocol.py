@@ -1,5 +1,5 @@
-"""What every system offers to training and decoding: sequence-to-sequence systems, language models
-and classifiers.
+"""The interfaces of systems for training and decoding: sequence-to-sequence systems, language
+models and classifiers.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
 classes. Ids are int32.
@@ -27,12 +27,12 @@ there (tokens, patches, numbered looks) the task says."""
 
 @flax.struct.dataclass
 class AttentionMap:
-    """Weights and what they lie between.
+    """Weights and the names of their two sides.
 
     Attributes:
       weights: [B,H,Tq,Tk] float32.
-      query: the side of the rows; "target" is what a step predicts, "target_in" what it reads
-        (BOS first); "hops" are numbered looks that belong to no position. A language model reads
+      query: the side of the rows; "target" are the tokens that steps predict, "target_in" those
+        they read (BOS first); "hops" are numbered looks without a position. A language model reads
         its "source"; a classifier of pairs reads "source" and "target_in".
       key: the side of the columns.
     """
@@ -44,7 +44,7 @@ class AttentionMap:
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """Where a system comes from; the attribute `card` of every registered system.
+    """The source of a system; the attribute `card` of every registered system.
 
     Attributes:
       year: of the paper.
@@ -56,10 +56,8 @@ class Card:
 
 
 def looked(module: nn.Module, reading: Reading) -> jax.Array:
-    """The context of a look of a module; the losses of the look go to the collection "losses" in
-    its name, while that is mutable.
-
-    While parameters are made they go nowhere.
+    """The context of a reading. Its auxiliary losses go to the collection "losses" under the name
+    of the module while that is mutable, but not during initialization.
     """
     if reading.losses and not module.is_initializing():
         module.sow(LOSSES, "looks", reading.losses)
@@ -69,13 +67,12 @@ def looked(module: nn.Module, reading: Reading) -> jax.Array:
 class System(nn.Module, kw_only=True):
     """Base of all systems.
 
-    A subclass lists in `parts` which of its fields are components and from which table they come,
-    and in `needs` what it asks of the mechanism in each attention slot; a system that needs none
-    does not attend, and has no maps.
+    `parts` of a subclass names the fields that are components and their tables; `needs` says what
+    it requires of the mechanism in each attention slot. A system with empty `needs` has no
+    attention and no maps.
 
     Attributes:
-      pad_id: fills up texts that are shorter than the batch; handed over by the task, whose
-        vocabulary has it.
+      pad_id: the padding id; the task sets it from its vocabulary.
     """
 
     pad_id: int = 0
@@ -86,23 +83,23 @@ class System(nn.Module, kw_only=True):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """What is asked of the mechanism in each slot where the fields `chosen` are set: `needs`,
-        and what follows from these fields.
+        """The need of each slot for these fields of the system: `needs`, changed by what the fields
+        imply.
         """
         return cls.needs
 
     def real(self, ids: jax.Array) -> jax.Array:
-        """Which of the ids are no padding, bool of their shape."""
+        """Which of the ids are not padding, bool of their shape."""
         return ids != self.pad_id
 
     @classmethod
     def maps(cls, collected: Mapping[str, Any]) -> dict[str, AttentionMap]:
-        """Every attention map of a pass, by the module's path: what the pass collected under
-        "maps", in one layout.
+        """Every attention map of a pass, by the path of the module: the collection "maps" in one
+        layout.
 
         A scan over time stacks each step's [B,H,1,Tk] into [B,H,T,1,Tk]; here that is [B,H,T,Tk]
-        again. Where a mechanism looked several times, the later maps are called "<path>_1" and so
-        on. Looks that belong to no token, "hops", are rows, whichever heads they are of.
+        again. If a mechanism was used several times, the later maps are called "<path>_1" and so
+        on. Looks without a token, "hops", are rows, of all heads.
         """
         found = {}
         looks = {
@@ -111,7 +108,7 @@ class System(nn.Module, kw_only=True):
         }
         for path, several in looks.items():
             if any(path[:end] in looks for end in range(len(path))):
-                continue  # a mechanism inside another, which hands out its maps
+                continue  # a mechanism inside another, which returns its maps
             for number, weights in enumerate(several):
                 name = "/".join(path) + (f"_{number}" if number else "")
                 query, key = cls.between(name)
@@ -130,8 +127,8 @@ class System(nn.Module, kw_only=True):
 class Seq2Seq(System):
     """Base of the sequence-to-sequence systems.
 
-    Where the bias of the scores is a parameter "bias" [V] of a layer called `out`,
-    `training.output_bias` can start it.
+    If the bias of the logits is a parameter "bias" [V] of a layer called `out`,
+    `training.output_bias` can initialize it.
 
     Attributes:
       source_vocabulary: number of source ids.
@@ -142,8 +139,8 @@ class Seq2Seq(System):
     target_vocabulary: int
 
     def encode(self, source: jax.Array) -> Any:
-        """source [B,S] to a memory, every array of it with leading axis B (scalars aside); it stays
-        constant in decoding.
+        """source [B,S] to a memory, its arrays have leading axis B, except scalars; it is constant
+        in decoding.
         """
         raise NotImplementedError
 
@@ -154,11 +151,12 @@ class Seq2Seq(System):
         raise NotImplementedError
 
     def start(self, memory: Any, length: int) -> Any:
-        """The decoding state before the first token, with room for `length` steps; arrays of rank
-        >= 1 lead with B.
+        """The decoding state before the first token, with room for `length` steps; its arrays have
+        leading axis B, except scalars.
 
-        A number that all rows share may come back as [B], one for each row (`decoding.steps.by_row`):
-        rows then stand at steps of their own, and `step` is for each what it is alone.
+        A number that all rows share may be passed back as [B], one for each row
+        (`decoding.steps.by_row`): each row is then at its own step, and `step` computes for each
+        row what it would compute for it alone.
         """
         raise NotImplementedError
 
@@ -170,7 +168,7 @@ class Seq2Seq(System):
 
     @classmethod
     def alignment(cls, maps: Mapping[str, AttentionMap]) -> jax.Array:
-        """The source weights [B,Tq,S]: of the last layer that looks at the source, averaged over
+        """The source weights [B,Tq,S] of the last layer that attends to the source, averaged over
         heads.
         """
         in_order = sorted(
@@ -185,12 +183,13 @@ class Seq2Seq(System):
 
 
 class LanguageModel(System):
-    """Base of the systems that predict every token of a text from those before it.
+    """Base of the systems that predict every token of a text from earlier tokens.
 
     Attributes:
       vocabulary: V.
-      carries: whether a text may be read over any number of batches, its state going on from one
-        to the next. Where that would grow with the text, each piece is read from its beginning.
+      carries: whether a text may be read over any number of batches, with the state passed from one
+        to the next. If the state grows with the text, each piece is read from the initial state
+        instead.
     """
 
     vocabulary: int
@@ -198,12 +197,12 @@ class LanguageModel(System):
     carries: ClassVar[bool] = True
 
     def start(self, rows: int, room: int) -> Any:
-        """The state before the first token of `rows` texts, the same for each; every array leads
-        with that axis.
+        """The state before the first token of `rows` texts, the same for each; its arrays have this
+        leading axis.
 
         Args:
           rows: B.
-          room: how many tokens may follow; a state of one size is the same for any.
+          room: how many tokens may follow; a state of constant size does not depend on it.
         """
         raise NotImplementedError
 
@@ -211,8 +210,8 @@ class LanguageModel(System):
         """Feed tokens [B,T] to get the logits [B,T,V], those at t of the token after `tokens[:,
         t]`, and the state after the last.
 
-        Reading a text in pieces gives the logits of reading it at once. Padding may only stand at
-        the end of a row; it leaves the state.
+        Reading a text in pieces gives the same logits as reading it at once. Padding is allowed
+        only at the end of a row; it does not change the state.
         """
         raise NotImplementedError
 
@@ -232,7 +231,7 @@ class LanguageModel(System):
 
 
 class Classifier(System):
-    """Base of the systems that put a text, or a pair of texts, into one of C classes.
+    """Base of the systems that classify a text, or a pair of texts, into C classes.
 
     Attributes:
       vocabulary: number of ids.
@@ -251,7 +250,7 @@ class Classifier(System):
         return "source", "source"
 
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
-        """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may be nothing
-        but padding.
+        """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may have only
+        padding.
         """
         raise NotImplementedError

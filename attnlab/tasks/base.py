@@ -147,7 +147,7 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def predicted(self) -> tuple[np.ndarray, int] | None:
         """All ids that the system is to predict in training, and how many different ones there may
-        be, for the output bias; None where it predicts no ids.
+        be, for the output bias; None if it predicts no ids.
         """
         return None
 
@@ -322,7 +322,7 @@ class Task(Pretrained, Generic[Data, Model]):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
         """What the scores of a split are made of, example by example, so that they can be
-        resampled; None where nothing is.
+        resampled; None if nothing is.
 
         With every example once each measure in it comes out as `evaluate` or `score` gives it; one
         that does not is left out.

@@ -24,7 +24,7 @@ from attnlab.tasks.protocol import Tree
 
 
 def ending(settings: Settings, text: Callable[[np.ndarray], str]) -> Ended | None:
-    """When the settings stop a hypothesis whose ids mean `text(ids)`; None where none is."""
+    """When the settings stop a hypothesis whose ids mean `text(ids)`; None if none is."""
     return (lambda ids: settings.stopped(text(ids))) if settings.stop else None
 
 

@@ -22,7 +22,7 @@ class Pretrained:
 
     @property
     def pretrained(self) -> Path | None:
-        """The folder of weights that training begins with; None where they are drawn. Configs of
+        """The folder of weights that training begins with; None if they are drawn. Configs of
         earlier versions do not say.
         """
         folder = self.config.get("pretrained", {}).get("folder", "")

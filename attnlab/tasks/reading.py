@@ -43,7 +43,7 @@ def of_tokens(
       params: its parameters.
       batch: "source" and "target" [B,T]; with `remembered` "fresh" [B], 1 where a text begins; and
         "recalled" [B,T] where it is known what can be recalled.
-      remembered: the state that the batch before has left; None where every text begins anew.
+      remembered: the state that the batch before has left; None if every text begins anew.
       smoothing: of labels.
       rngs: random streams.
 

@@ -85,7 +85,7 @@ class Beginning(Protocol):
 
     @property
     def pretrained(self) -> Path | None:
-        """Where they are; None where weights are drawn."""
+        """Where they are; None if weights are drawn."""
 
     def check_pretrained(self) -> dict[str, str]:
         """Whether they fit, and their fingerprint by name; `UserError`."""

@@ -112,7 +112,7 @@ class DecoderLayer(nn.Module):
             self.takes = NormedDense(self.width)
 
     def remember(self, keys: jax.Array, values: jax.Array, valid: jax.Array) -> Any:
-        """The memory of the source, None where it is not looked at."""
+        """The memory of the source, None if it is not looked at."""
         if self.attention_factory is None:
             return None
         return self.attention.remember_pairs(keys, values, valid)
