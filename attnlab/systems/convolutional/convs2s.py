@@ -42,7 +42,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
-from attnlab.attention.protocol import Attention
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View, standing
 from attnlab.errors import UserError
 from attnlab.layers.convolution import GatedConvolution, NormedDense, nothing_before
@@ -85,12 +85,13 @@ class Encoded:
 
 @flax.struct.dataclass
 class Decoding:
-    """Tokens fed so far, [] int32, and the last inputs of every layer's convolution, [B,k-1,d]
-    each.
+    """Tokens fed so far, [] int32; of every layer, the last inputs of its convolution, [B,k-1,d],
+    and what its looks so far leave to the next (`Attention.no_looks`).
     """
 
     fed: jax.Array
     windows: list[jax.Array]
+    looks: list[Any]
 
 
 class DecoderLayer(nn.Module):
@@ -117,6 +118,10 @@ class DecoderLayer(nn.Module):
             return None
         return self.attention.remember_pairs(keys, values, valid)
 
+    def no_looks(self, attended: Any) -> Any:
+        """What the first look at the source's memory is told of those before."""
+        return None if attended is None else self.attention.no_looks(attended)
+
     def __call__(
         self,
         h: jax.Array,
@@ -124,18 +129,22 @@ class DecoderLayer(nn.Module):
         attended: Any,
         scale: jax.Array,
         before: jax.Array,
+        looks: Any,
         first: jax.Array | int,
-    ) -> tuple[jax.Array, jax.Array]:
-        """h and g from position `first` on, the source's memory with sqrt(m) [B], and the window
-        [B,k-1,d] to h and the next window.
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """h and g from position `first` on, the source's memory with sqrt(m) [B], the window
+        [B,k-1,d] and the looks so far to h, the next window and the looks with these.
         """
         u, window = self.convolution.causal(h, before)
         if attended is None:
-            return HALF * (u + h), window
+            return HALF * (u + h), window, None
         query = HALF * (self.asks(u) + g)
-        found = looked(self, self.attention.read(query, attended, View(positions=first)))
+        reading = self.attention.read(
+            query, attended, View(positions=first), **asking(False, looks)
+        )
+        found = looked(self, reading)
         u = HALF * (self.takes(found * scale[:, None, None]) + u)
-        return HALF * (u + h), window
+        return HALF * (u + h), window, reading.so_far
 
 
 class ConvS2S(Seq2Seq):
@@ -166,7 +175,7 @@ class ConvS2S(Seq2Seq):
     dropout: float = 0.1
 
     parts = {"attention": MECHANISMS, "positions": POSITIONS}
-    needs = {"attention": Need(role="cross", stepwise=True, values=True)}
+    needs = {"attention": Need(role="cross", stepwise=True, so_far=True, values=True)}
     card = Card(2017, "Gehring et al., Convolutional Sequence to Sequence Learning, ICML 2017")
 
     def setup(self) -> None:
@@ -234,7 +243,11 @@ class ConvS2S(Seq2Seq):
         rows, dtype = len(memory.scale), memory.scale.dtype
         self.places_target.embed(jnp.zeros((1, length, self.embedding), dtype), jnp.arange(length))
         windows = [nothing_before(rows, self.width, self.kernel, dtype) for _ in self.decoder]
-        return Decoding(jnp.zeros((), jnp.int32), windows)
+        looks = [
+            layer.no_looks(attended)
+            for layer, attended in zip(self.decoder, memory.attended, strict=True)
+        ]
+        return Decoding(jnp.zeros((), jnp.int32), windows, looks)
 
     def step(
         self, state: Decoding, memory: Encoded, tokens: jax.Array
@@ -261,11 +274,12 @@ class ConvS2S(Seq2Seq):
         """Tokens [B,T] behind those fed so far to logits [B,T,V] and the state after them."""
         positions = standing(state.fed, tokens.shape[1])
         g = self.drop(self.places_target.embed(self.embed_target(tokens), positions))  # [B,T,f]
-        h, windows = self.into_decoder(g), []
-        for layer, attended, before in zip(
-            self.decoder, memory.attended, state.windows, strict=True
+        h, windows, looks = self.into_decoder(g), [], []
+        for layer, attended, before, so_far in zip(
+            self.decoder, memory.attended, state.windows, state.looks, strict=True
         ):
-            h, window = layer(h, g, attended, memory.scale, before, state.fed)
+            h, window, left = layer(h, g, attended, memory.scale, before, so_far, state.fed)
             windows.append(window)
+            looks.append(left)
         logits = self.out(self.drop(self.out_decoder(h)))
-        return logits, Decoding(state.fed + tokens.shape[1], windows)
+        return logits, Decoding(state.fed + tokens.shape[1], windows, looks)

@@ -34,6 +34,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import asking
 from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
@@ -69,6 +70,10 @@ class DecoderLayer(Block):
         """The self-attention's state before the first of `length` tokens."""
         return self.self_attention.begin(batch, length, dtype)
 
+    def no_looks(self, source: Any) -> Any:
+        """What the first look at the source's memory is told of those before."""
+        return self.cross_attention.no_looks(source)
+
     def write(
         self,
         y: jax.Array,
@@ -76,32 +81,40 @@ class DecoderLayer(Block):
         view: View,
         first: jax.Array | int = 0,
         cache: Any = None,
-    ) -> tuple[jax.Array, Any]:
-        """y [B,T,d] from position `first` on, with self-attention under `view`, to y and the
-        grown cache.
+        looks: Any = None,
+    ) -> tuple[jax.Array, Any, Any]:
+        """y [B,T,d] from position `first` on, with self-attention under `view`, to y, the grown
+        cache and the looks with these.
 
-        `source` is the source's memory, `cache`, in decoding, the self-attention's of what came
-        before.
+        `source` is the source's memory; in decoding, `cache` is the self-attention's of what came
+        before, and `looks` what the looks at the source so far leave to the next.
         """
-        grown: list[Any] = []
 
         def itself(y: jax.Array) -> jax.Array:
-            y, state = self.self_attention.mix(y, view, cache)
-            grown.append(state)
+            nonlocal cache
+            y, cache = self.self_attention.mix(y, view, cache)
             return y
 
         def across(y: jax.Array) -> jax.Array:
-            return looked(self, self.cross_attention.read(y, source, View(positions=first)))
+            nonlocal looks
+            reading = self.cross_attention.read(
+                y, source, View(positions=first), **asking(False, looks)
+            )
+            looks = reading.so_far
+            return looked(self, reading)
 
-        return self(y, itself, across), grown[0]
+        return self(y, itself, across), cache, looks
 
 
 @flax.struct.dataclass
 class Decoding:
-    """Tokens fed so far, [] int32, and each layer's cache."""
+    """Tokens fed so far, [] int32; of every layer, its cache and what its looks at the source so
+    far leave to the next (`Attention.no_looks`).
+    """
 
     fed: jax.Array
     caches: list[Any]
+    looks: list[Any]
 
 
 class Transformer(Seq2Seq):
@@ -166,7 +179,7 @@ class Transformer(Seq2Seq):
             mixes=True,
             maps=False,  # a recurrent layer has none
         ),
-        "cross_attention": Need(role="cross", stepwise=True),
+        "cross_attention": Need(role="cross", stepwise=True, so_far=True),
     }
 
     card = Card(2017, "Vaswani et al., Attention Is All You Need, NeurIPS 2017")
@@ -241,7 +254,7 @@ class Transformer(Seq2Seq):
         """See `Seq2Seq.decode`."""
         y = self._embed(self.embed_target, target_in, jnp.arange(target_in.shape[1]))
         for layer, source in zip(self.decoder, memory, strict=True):
-            y, _ = layer.write(y, source, CAUSAL & _rule(self.decoder_visibility))
+            y, _, _ = layer.write(y, source, CAUSAL & _rule(self.decoder_visibility))
         return self._logits(y)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
@@ -250,6 +263,7 @@ class Transformer(Seq2Seq):
         return Decoding(
             jnp.zeros((), jnp.int32),
             [layer.reserve(batch, length, dtype) for layer in self.decoder],
+            [layer.no_looks(source) for layer, source in zip(self.decoder, memory, strict=True)],
         )
 
     def step(
@@ -257,13 +271,14 @@ class Transformer(Seq2Seq):
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
         y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
-        caches = []
-        for layer, source, cache in zip(self.decoder, memory, state.caches, strict=True):
-            y, grown = layer.write(
-                y, source, CAUSAL & _rule(self.decoder_visibility), state.fed, cache
-            )
+        view, caches, looks = CAUSAL & _rule(self.decoder_visibility), [], []
+        for layer, source, cache, so_far in zip(
+            self.decoder, memory, state.caches, state.looks, strict=True
+        ):
+            y, grown, left = layer.write(y, source, view, state.fed, cache, so_far)
             caches.append(grown)
-        return self._logits(y)[:, 0], Decoding(state.fed + 1, caches)
+            looks.append(left)
+        return self._logits(y)[:, 0], Decoding(state.fed + 1, caches, looks)
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:

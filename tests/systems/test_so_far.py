@@ -1,4 +1,4 @@
-"""Recurrent decoders carry what looks leave to the next look: feeding word by word gives the full
+"""Decoders carry what looks leave to the next look: feeding word by word gives the full
 pass, with every part that looks back.
 """
 
@@ -26,12 +26,33 @@ CASES = [
     ("gnmt", "monotonic"),
     ("pointer_generator", "temporal"),
     ("pointer_generator-uncovered", "coverage"),
+    ("convs2s", "location_aware"),
+    ("convs2s", "temporal"),
 ]
 
 
 @pytest.mark.parametrize(("name", "part"), CASES, ids=["-".join(case) for case in CASES])
 def test_word_by_word_equals_the_full_pass(name: str, part: str) -> None:
     check_cached_decoding({**SPECS[name], "attention": {"name": "single", **PARTS[part]}})
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_word_by_word_the_transformer_looks_back_at_its_source(part: str) -> None:
+    """In the cross-attention of every layer, with heads that each have looks of their own."""
+    heads = {"name": "multihead", "heads": 2, **PARTS[part]}
+    check_cached_decoding({**SPECS["transformer"], "cross_attention": heads})
+
+
+def test_the_transformer_would_notice_looks_that_are_lost() -> None:
+    heads = {"name": "multihead", "heads": 2, **PARTS["temporal"]}
+    call, _ = prepared({**SPECS["transformer"], "cross_attention": heads})
+    source, target = batch()
+    memory = call(source, method="encode")
+    begun = call(memory, 5, method="start")
+    _, state = call(begun, memory, target[:, 0], method="step")
+    kept, _ = call(state, memory, target[:, 1], method="step")
+    lost, _ = call(state.replace(looks=begun.looks), memory, target[:, 1], method="step")
+    assert np.abs(kept - lost).max() > 1e-5
 
 
 def test_without_input_feeding_all_looks_come_at_once() -> None:
