@@ -1,3 +1,1 @@
-"""Training: one loop, one step function, one file of parallelism, and everything that keeps a run
-from being lost.
-"""
+"""Training: one loop, one step function, parallel backends, checkpoints and records."""

@@ -1,9 +1,9 @@
 """Checkpoints that survive a kill at any instant, notice a flipped bit and walk back to the newest
 good step.
 
-How one step is stored stands in `orbax_steps.py`; here is which steps stay and which is trusted. Of
-several processes only the first comes here. Names in the folder: `<step>` (committed by a rename),
-`damaged-<step>` (moved aside), `deleting-<step>` (on its way out).
+`orbax_steps.py` stores one step; this file decides which steps are kept and which one is used. Of
+several processes only process 0 uses it. Names in the folder: `<step>` (committed by a rename),
+`damaged-<step>` (moved aside), `deleting-<step>` (being deleted).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _MEGABYTE = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """One step read back: `tree` has the structure that was asked for with writable numpy leaves,
-    `meta` what was saved with it.
+    """One step read back: `tree` has the requested structure with writable numpy leaves, `meta` is
+    what was saved with it.
     """
 
     step: int
@@ -49,7 +49,7 @@ def print_warning(line: str) -> None:
 class Checkpoints:
     """The checkpoints of one run: the last `keep` steps and the best one.
 
-    Saving goes on in the background: `save` blocks for the checksums and one copy, and an older
+    Saving continues in the background: `save` blocks for the checksums and one copy, and an older
     step is deleted only after the newer one is committed (in the next `save`, `wait` or `close`).
     At most keep + 2 steps are on disk at any time.
 
@@ -99,8 +99,8 @@ class Checkpoints:
 
     @property
     def best(self) -> int | None:
-        """The best step, as recorded by the newest readable one; None when none was marked or it is
-        no longer there.
+        """The best step, as recorded by the newest readable one; None if none was marked or it no
+        longer exists.
         """
         if not self._best_known:
             self._best, self._best_known = self._recorded_best(), True
@@ -118,7 +118,7 @@ class Checkpoints:
           best: this step becomes the best one.
 
         Returns:
-          False if that step is already there (it is left as it is), else True.
+          False if that step already exists (it is not changed), else True.
 
         Raises:
           UserError: the disk is full or cannot be written. A failure in the background is raised by
@@ -169,10 +169,10 @@ class Checkpoints:
             opened, self._opened = self._opened, None
             if opened is not None:
                 with contextlib.suppress(Exception) if self._told else contextlib.nullcontext():
-                    opened.close()  # it raises once more what made a save fail
+                    opened.close()  # it raises the error of the failed save again
 
     def restore(self, like: Tree, step: int | Literal["best"] | None = None) -> Restored | None:
-        """Read the newest good step, or the one asked for.
+        """Read the newest good step, or the given one.
 
         A step that cannot be read, or whose content differs from its checksums, is reported by a
         warning and the next older one is tried; once a good one is found, the damaged are renamed
@@ -180,8 +180,7 @@ class Checkpoints:
 
         Args:
           like: pytree of arrays or `jax.ShapeDtypeStruct`: the wanted structure, shapes and dtypes.
-          step: None for the newest; a number or "best" for just that step, never another in its
-            place.
+          step: None for the newest; a number or "best" for exactly that step.
 
         Returns:
           The step, or None when nothing was ever saved here.
@@ -199,7 +198,7 @@ class Checkpoints:
             restored = self._read(candidate, like)
             if isinstance(restored, Restored):
                 self._move_aside(list(damaged))
-                self._best_known = False  # the moved ones have no say in it
+                self._best_known = False  # moved steps do not count
                 return restored
             damaged[candidate] = restored
             self._warn(
@@ -230,8 +229,8 @@ class Checkpoints:
         return restored
 
     def _read(self, step: int, like: Tree) -> Restored | str:
-        """One step, verified, or in words what is wrong with it. Raises `UserError` if it is sound
-        but does not fit `like`.
+        """One step, verified, or a text with what is wrong. Raises `UserError` if it is good but
+        does not fit `like`.
         """
         try:
             record = self._store().read_record(step)
@@ -251,13 +250,13 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 return self._store().read_record(step)["best"]
-            except Exception as error:  # damaged: `restore` is the place that reports it
+            except Exception as error:  # damaged: `restore` reports it
                 self._check_readable(step, error)
         return None
 
     def _check_readable(self, step: int, cause: Exception) -> None:
-        """Raise `UserError` where a step could not be read because this process may not: that is no
-        damage, and no older one will do.
+        """Raise `UserError` if a step could not be read for lack of permission: that is no damage,
+        and an older step would not help.
         """
         try:
             for parent, _, names in os.walk(self._folder(step), onerror=_raise):
@@ -271,8 +270,8 @@ class Checkpoints:
                 ) from cause
 
     def _prepare(self, step: int, size: int) -> None:
-        """Before a save: clear what a killed run left; before the first one, see that there is
-        room.
+        """Before a save: remove the rest of a killed run; before the first save, check the disk
+        space.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._folder(step).is_dir():
@@ -281,8 +280,8 @@ class Checkpoints:
         self.check_space(size)
 
     def check_space(self, size: int) -> None:
-        """See, once, that the disk can hold keep + 2 steps of `size` bytes; called before training
-        so that no hour of it is lost.
+        """Check once that the disk can hold keep + 2 steps of `size` bytes; called before training,
+        so that no work is lost.
 
         Raises:
           UserError: it cannot, with both numbers.
@@ -301,8 +300,8 @@ class Checkpoints:
         self._checked_space = True
 
     def _failed(self, step: int, error: Exception) -> None:
-        """Remove what the failed save left; raise `UserError` if the user can mend the cause, else
-        the error itself.
+        """Remove the rest of the failed save; raise `UserError` if the user can correct the cause,
+        else the error itself.
         """
         self._saving, self._told = None, True
         self._sweep(_TEMPORARY)
@@ -338,13 +337,15 @@ class Checkpoints:
         self._store().reload()
 
     def _rename(self, step: int, prefix: str) -> None:
-        """Take a step out of the count in one instant; an older folder of the new name goes."""
+        """Remove a step from the list at once by renaming it; an older folder of the new name is
+        deleted.
+        """
         target = self.directory / f"{prefix}-{step}"
         shutil.rmtree(target, ignore_errors=True)
         self._folder(step).rename(target)
 
     def _sweep(self, suffix: str = "") -> None:
-        """Delete the folders that are on their way out and, given the suffix, half-written ones."""
+        """Delete the folders marked for deletion and, given the suffix, half-written ones."""
         for folder in [
             *self.directory.glob("deleting-*"),
             *(self.directory.glob(f"*{suffix}") if suffix else []),

@@ -1,10 +1,11 @@
-"""Which parameters get no gradient, from the program of the gradient alone: nothing is compiled and
-nothing is computed.
+"""Which parameters get no gradient, from the traced program of the gradient: nothing is compiled or
+computed.
 
 A gradient that JAX knows to be zero is made of a literal 0 in its program: of a parameter that the
 loss does not use, or that it reaches only through `stop_gradient`, a rounding or a choice. The walk
-follows such zeros through the program, into loops and branches. What is zero for some data only (a
-ReLU that is never open), or by algebra (a constant added before a softmax), it does not see.
+follows such zeros through the program, into loops and branches. It does not detect gradients that
+are zero only for some data (a ReLU that is never open) or by algebra (a constant added before a
+softmax).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which settings of a config are mere numbers to a training step, so that trials that differ in
+"""Which settings of a config are only numbers in a training step, so that trials that differ in
 nothing else can share one program.
 
 These are the seed, every fraction among the fields of `optimizer` and `schedule` (not the whole
-numbers: a length of warm-up shapes the program), and three of `training`. Where 0 leaves a part of
-the program out, being 0 or not is no mere number. A component of a user's own
-("package.module:name") may do anything with its fields, so none of them counts. Needs no jax: who
-groups trials is not who trains them.
+numbers: a length of warm-up shapes the program), and three of `training`. If 0 removes a part of
+the program, whether the setting is 0 changes the program. A user's component
+("package.module:name") may use its fields in any way, so none of them counts. Needs no jax, since
+the launcher groups trials.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def numbers(config: Mapping[str, Any]) -> dict[str, float]:
 
 
 def signature(config: Mapping[str, Any]) -> str:
-    """All that makes the program and its data what they are, as canonical text: equal for trials
-    that can be stacked.
+    """Everything that determines the program and its data, as canonical text: equal for trials that
+    can be stacked.
 
     Args:
       config: nested mappings of JSON values.

@@ -11,12 +11,14 @@ from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPEAT = 1.0
-"""Seconds in which a second signal is the first one come twice: a scheduler signals every process of a job, and so does the launcher."""
+"""Seconds in which a second signal is the first one come twice: a scheduler signals every process
+of a job, and so does the launcher.
+"""
 
 
 class Interrupt:
     """While entered, the first of the signals is only remembered; a second one, unless it follows
-    at once, acts as it always did.
+    at once, has its usual effect.
 
     SIGHUP that is ignored (under nohup) stays ignored.
 

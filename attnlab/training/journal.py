@@ -1,6 +1,4 @@
-"""The files of a run while it is trained: records, checkpoints, events; what is due at a step, and
-what is then written.
-"""
+"""The files of a run during training (records, checkpoints, events), and when they are written."""
 
 from __future__ import annotations
 
@@ -23,20 +21,20 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Journal:
-    """One run's files: what is due at a step, and what is then written. `loop.train` keeps
-    one, `stacked.train` several.
+    """The files of one run, and when they are written. `loop.train` has one, `stacked.train`
+    several.
 
     The order within a step is `stepped`, `scored`, `save`: a checkpoint of step s is written after
-    every record of step s, so that a resumed run drops the records after s and goes on exactly as
-    the uninterrupted one did.
+    every record of step s, so that a resumed run drops the records after s and continues exactly as
+    an uninterrupted run.
 
     Args:
       config: the nodes seed, training and checkpoint are read here.
       workdir: an existing directory that this process has locked.
       schedule: of the learning rate, for the records.
-      progress: where a person looks.
-      measures: see `protocol.Task`; which way `checkpoint.by` is better is read here.
-      label: what its notes begin with.
+      progress: the progress display.
+      measures: see `protocol.Task`; they give the direction of `checkpoint.by`.
+      label: the prefix of its notes.
       attempt: this process's at the run; one of its own unless given.
 
     Attributes:
@@ -67,16 +65,15 @@ class Journal:
         self.metrics = Metrics(workdir)
 
     def begin(self, like: TrainState, fresh: Callable[[int], TrainState]) -> TrainState:
-        """The state to begin with, on the host: the newest good checkpoint's, else a fresh one;
-        later records are dropped.
+        """The first state, on the host: that of the newest good checkpoint, else a new one; later
+        records are dropped.
 
         Args:
           like: see `states.saved_like`.
           fresh: see `states.first_states`.
 
         Raises:
-          UserError: no checkpoint can be used, or the records up to it are not those that were
-            written.
+          UserError: no checkpoint can be used, or the records up to it have changed.
         """
         restored = self._checkpoints.restore(like)
         if restored is None:
@@ -93,13 +90,13 @@ class Journal:
         return host
 
     def running(self, step: int) -> None:
-        """Say how far the run is; nothing of one that was at its end before."""
+        """Report the step of the run, unless it had already ended."""
         if step < self.last or self.attempt.began is not None:
             self.attempt.at(step)
 
     def compiled(self, step: int, seconds: float, shapes: Shapes = ()) -> None:
-        """Write down how long the program of a step took to compile, and tell it of batches of
-        these shapes, if any are given.
+        """Record how long the program of a step took to compile, and report the shapes of its
+        batches, if given.
         """
         self.metrics.time(step, {"compile_seconds": seconds})
         self._tell_compiled(seconds, shapes)

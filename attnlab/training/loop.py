@@ -27,8 +27,8 @@ from attnlab.training.step import make_step
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How training ended: the state reached, the step, the seconds to the first step and a word on
-    the why.
+    """How training ended: the final state, the step, the seconds to the first step and a text on
+    why it ended.
     """
 
     state: State
@@ -62,9 +62,9 @@ def train(
       progress: where a person looks.
       interrupt: entered; a remembered signal makes the loop save and leave.
       began: `time.perf_counter()` at the start of the command, for the time to the first step.
-      until: save and leave after this step, as at a signal; at once where the run is as far as
-        that. 0: save the state before the first step.
-      attempt: this process's at the run, told how far it is; its end is for the caller to record.
+      until: save and leave after this step, as after a signal; at once if the run is there already.
+        0: save the state before the first step.
+      attempt: the attempt of this process; it gets the steps, and the caller records its end.
 
     Returns:
       The outcome: "done", "interrupted" or "diverged" (a loss or gradient that is not finite; the
@@ -126,14 +126,14 @@ def train(
 
 
 def stopped(interrupt: Interrupt, signal: int | None, step: int, first: float | None) -> Outcome:
-    """The end of a run that is to go on later, as all processes have agreed on it."""
+    """The end of a run that continues later, agreed by all processes."""
     interrupt.signal = signal
     return Outcome("interrupted", step, first, why_stopped(interrupt))
 
 
 def agreed(signal: int | None, improved: bool) -> tuple[int | None, bool]:
-    """What holds in all processes if in any: a signal that came to one, an evaluation that only the
-    first one makes.
+    """The values shared by all processes: a signal to any of them, and the result of the evaluation
+    of process 0.
     """
     number, best = largest((signal or 0, int(improved)))
     return number or None, bool(best)

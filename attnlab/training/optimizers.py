@@ -1,9 +1,9 @@
 """Optimizers and learning-rate schedules by name: plain functions over optax whose keyword defaults
 are the config fields.
 
-A schedule maps `count`, the updates done before this one (what optax passes), to the learning rate
-of update t = count + 1: the first update already moves, and warm-up reaches its peak at update
-`warmup`, as in the papers.
+A schedule maps `count`, the updates done before this one (as in optax), to the learning rate of
+update t = count + 1: the first update is not zero, and warm-up reaches its peak at update `warmup`,
+as in the papers.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def build_optimizer(
     Args:
       optimizer: config node, `{"name": "adam", ...}` with the fields of that function below.
       schedule: config node, `{"name": "cosine", ...}`.
-      steps: updates of the whole run; where the decaying schedules end.
-      clip: gradients are scaled down to this global L2 norm when longer; 0 leaves them alone.
+      steps: updates of the whole run; the decaying schedules end there.
+      clip: larger gradients are scaled down to this global L2 norm; 0 for no clipping.
       instead: values by dotted name ("schedule.peak", "training.clip") that replace those of the
-        config, unchecked: an array that is traced, so that one program serves all values. It
-        switches nothing on or off: where the config says 0 it has to be 0.
+        config, unchecked: an array that is traced, so that one program serves all values. It cannot
+          switch anything on or off: if the config has 0, it must be 0.
 
     Returns:
       The optax transformation and the schedule inside it, `schedule(count) -> learning rate`, for
@@ -120,8 +120,8 @@ def check_own(optimizer: Mapping[str, Any], schedule: Mapping[str, Any], *, step
 
 @contextlib.contextmanager
 def _naming(node: str, spec: Mapping[str, Any]) -> Iterator[None]:
-    """What a schedule or optimizer of a dotted path raises becomes a `UserError` that names it;
-    those of ours raise none but these.
+    """An exception of a schedule or optimizer with a dotted path becomes a `UserError` that names
+    it; ours only raise `UserError`.
     """
     try:
         yield
@@ -290,8 +290,8 @@ def stepped(
     """peak min(1, t / warmup) factor^k, k = 0 up to update `hold` (or `warmup`), and one more with
     each `every` updates begun after it.
 
-    How the recurrent systems were trained: the rate is kept for some epochs, and falls by the same
-    factor with each of those after.
+    The schedule of the recurrent systems: a constant rate for some epochs, then a decay by one
+      factor per epoch.
     """
     _check_schedule(peak, warmup)
     _require(hold >= 0, f"schedule.hold={hold}", "0 or above")

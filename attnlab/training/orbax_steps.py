@@ -29,7 +29,7 @@ _LATE = "Event loop is closed"
 
 
 class OrbaxSteps:
-    """Writes in the background, reads and verifies single steps; knows nothing of which steps to
+    """Writes in the background, reads and verifies single steps; `checkpoints.py` decides which to
     keep.
 
     Args:
@@ -45,7 +45,7 @@ class OrbaxSteps:
         )
         more = (
             {"multiprocessing_options": alone} if alone else {}
-        )  # of several processes only the first comes here
+        )  # of several processes only process 0 uses this
         options = self._ocp.CheckpointManagerOptions(
             max_to_keep=None, create=False, save_root_metadata=False, **more
         )
@@ -104,7 +104,7 @@ class OrbaxSteps:
         return arrays
 
     def reload(self) -> None:
-        """Look at the folder again, after a step was moved or deleted behind orbax's back."""
+        """Read the folder again after a step was moved or deleted without orbax."""
         self._manager.reload()
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ def leaves_by_path(tree: Tree) -> dict[str, Any]:
 
 
 def fingerprint(array: np.ndarray) -> dict[str, Any]:
-    """What is remembered of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
+    """The fingerprint of an array: dtype, shape and the sha256 of its bytes in C order (bfloat16
     has no buffer, hence the view).
     """
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,13 +1,12 @@
-"""All parallelism there is: two ways to run the same step function on several devices, with the
-same checkpoints.
+"""Parallelism: two ways to run the same step function on several devices, with the same
+checkpoints.
 
 `pmap` keeps a copy of the state on every device and gives each a slice of the batch. `mesh`
 compiles the step once for all devices with `jit` and shards the batch over the mesh axis "data".
-What a training state remembers of the rows of the batch goes with those rows. Neither leaves a
-device axis in what is saved. Several processes, on one host or many: each feeds its own rows of the
-global batch (`process_index`, `process_count`) and drives its own devices; what they must agree on
-goes through `largest` and `of_first`. `Spread` is for stacked trials: whole trials are dealt to the
-devices, in one process.
+`TrainState.remembered` is sharded with the rows of the batch. Checkpoints have no device axis.
+Several processes, on one host or many: each feeds its own rows of the global batch
+(`process_index`, `process_count`) and drives its own devices; they share values by `largest` and
+`of_first`. `Spread` is for stacked trials: each device gets whole trials, in one process.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ Of = TypeVar("Of")
 
 
 class Backend(Protocol):
-    """Where the state lives and how a step runs.
+    """Where the state is stored and how a step runs.
 
     Attributes:
       count: devices over all processes; divides the rows of the global batch.
-      about: what a manifest says of it, besides the kind and number of devices.
+      about: its description in a manifest, besides the kind and number of devices.
     """
 
     count: int
@@ -56,7 +55,7 @@ class Backend(Protocol):
         """
 
     def feed(self, batch: HostBatch) -> Batch:
-        """This process's rows of the global batch, as the compiled step wants them."""
+        """This process's rows of the global batch, in the form for the compiled step."""
 
     def compile(self, step: Step, state: TrainState, batch: Batch) -> Program:
         """Compile `step(state, batch, axis_name)` for these shapes; the state's buffers are
@@ -128,8 +127,8 @@ class PmapBackend:
 
 
 class MeshBackend:
-    """Data parallelism with `jax.jit` over a mesh: state replicated, but for what goes with rows;
-    rows sharded over the axis "data".
+    """Data parallelism with `jax.jit` over a mesh: state replicated, except `remembered`, which is
+    sharded like the rows over the axis "data".
     """
 
     def __init__(self, devices: list[jax.Device]) -> None:
@@ -176,7 +175,7 @@ class MeshBackend:
         return compiled.lower(state, batch).compile()
 
     def _shardings(self, state: TrainState) -> TrainState:
-        """Where each array of a state lies."""
+        """The sharding of each array of a state."""
         rest, of_rows = _apart(state)
         return _joined(
             jax.tree.map(lambda _: self.of_state, rest), jax.tree.map(lambda _: self.rows, of_rows)
@@ -187,8 +186,7 @@ class Spread(MeshBackend):
     """Stacked trials: state, batch and metrics all have a leading trial axis, dealt to the devices;
     `count` divides its length.
 
-    `fetch` and `one` keep the trial axis. Devices have nothing to tell each other, so none waits
-    for another within a step.
+    `fetch` and `one` keep the trial axis. Devices do not communicate within a step.
 
     Attributes:
       trials: how many there are; the axis may be longer.
@@ -270,7 +268,7 @@ def backend(name: str, devices: int = 0) -> Backend:
 
 def largest(values: Sequence[int]) -> list[int]:
     """The largest of each value over all processes, the same in all of them; every process must
-    come here.
+    call it.
     """
     if jax.process_count() == 1:
         return list(values)
@@ -284,7 +282,9 @@ def _maximum() -> Callable[[np.ndarray], jax.Array]:
 
 
 def equal_to_first(texts: Sequence[str]) -> list[bool]:
-    """Which of these texts are those of process 0; every process must come here with as many."""
+    """Which of these texts equal those of process 0; every process must call it with the same
+    number of texts.
+    """
     mine = np.stack(
         [np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8) for text in texts]
     )
@@ -292,8 +292,8 @@ def equal_to_first(texts: Sequence[str]) -> list[bool]:
 
 
 def of_first(tree: Of) -> Of:
-    """What process 0 has, in all processes, bit for bit; every process must come here with arrays
-    of these shapes and dtypes.
+    """The arrays of process 0, in all processes, bit for bit; every process must call it with
+    arrays of these shapes and dtypes.
     """
     if jax.process_count() == 1:
         return tree

@@ -1,5 +1,5 @@
-"""What training knows of a task and of its batches; the tasks themselves are in `attnlab.tasks`, which
-this room does not import.
+"""The protocols of tasks and batches for training; the tasks are in `attnlab.tasks`, which this
+room does not import.
 
 Importing this module loads no jax.
 """
@@ -38,8 +38,8 @@ class Measured(Protocol):
 
     @property
     def measures(self) -> Mapping[str, Measure | str]:
-        """Which way a score is better, see `attnlab.records.measures`; at least those that
-        `evaluate` gives.
+        """The direction of each score, see `attnlab.records.measures`; at least for those of
+        `evaluate`.
         """
 
     def evaluate(self, params: Params, split: str) -> dict[str, float]:
@@ -47,7 +47,7 @@ class Measured(Protocol):
 
 
 class Task(Measured, Protocol):
-    """What is learned, as the loop sees it."""
+    """A task, as the loop uses it."""
 
     def init(self, key: jax.Array) -> Params:
         """Fresh float32 parameters."""
@@ -58,24 +58,22 @@ class Task(Measured, Protocol):
         """See `step.Loss`."""
 
     def carried(self) -> Tree:
-        """What the loss carries from step to step, before the first, a tree of arrays; None for
-        nothing.
-        """
+        """The first `TrainState.carried` of the loss, a tree of arrays; None for nothing."""
 
     def follow(self, carried: Tree, tracked: Tree) -> Tree:
-        """What it carries on, given the sums that it tracked in a batch."""
+        """The next `carried`, from the sums that the loss tracked in a batch."""
 
     def weight(self, batch: Batch) -> jax.Array:
-        """What the summed loss of a batch is divided by."""
+        """The divisor of the summed loss of a batch."""
 
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A task whose loss may go on in a batch where it stopped in the one before."""
+    """A task whose loss may continue in a batch from the end of the batch before."""
 
     def remembered(self) -> Tree:
-        """What its model remembers of the rows of the global batch before the first step, see
-        `step.TrainState`; None for nothing.
+        """The first `TrainState.remembered`, with a row for each row of the global batch; None for
+        nothing.
         """
 
 
@@ -95,7 +93,7 @@ class Beginning(Protocol):
 
 
 class Stackable(Task, Protocol):
-    """A task that several models can learn at once."""
+    """A task that can train several models at once."""
 
     def loss(
         self,
@@ -122,10 +120,10 @@ class Loaded(Protocol):
 
 
 class Example(Protocol):
-    """One example of a task, whatever it is made of."""
+    """One example of a task."""
 
     def record(self) -> dict[str, Any]:
-        """What is kept of it beside what was answered, as JSON."""
+        """The example as JSON, stored with the answer."""
 
 
 class Map(Protocol):
@@ -156,10 +154,10 @@ class Maps(Protocol):
         """What is stored beside the arrays, by the name in the file."""
 
     def rows(self, name: str) -> Sequence[str]:
-        """A word for each row of the map `name`."""
+        """The labels of the rows of the map `name`."""
 
     def columns(self, name: str) -> Sequence[str]:
-        """A word for each column."""
+        """The labels of the columns."""
 
 
 class Runnable(Stackable, Protocol):

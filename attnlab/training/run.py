@@ -1,5 +1,5 @@
-"""One run from its config to the end of training: what the `train` command and the trials of a
-sweep share.
+"""One run from its config to the end of training, for the `train` command and the trials of a
+sweep.
 
 jax is imported by the functions, not by the module: the command line imports this for `--help` too.
 """
@@ -95,13 +95,13 @@ def check_scores(task: Runnable) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to begin, or to go on from what its folder holds.
+    """A run that is ready to begin, or to continue from its folder.
 
     Attributes:
       config: complete and checked.
       workdir: where it is kept.
       task: with the data of the splits it was asked to read.
-      batches: this process's share of each step's.
+      batches: the rows of this process for each step.
       place: the parallel backend.
       code: the user's code that the config names, as it was when it was imported; None to look for
         it now.
@@ -164,8 +164,8 @@ class Prepared:
         until: int | None = None,
         attempt: Attempt | None = None,
     ) -> Outcome:
-        """Train to the end, or until told to stop; `events.jsonl` says how it went. The caller
-        holds the lock of `workdir`.
+        """Train to the end, or until told to stop; `events.jsonl` records the end. The caller holds
+        the lock of `workdir`.
 
         Args:
           progress: entered.
@@ -210,8 +210,8 @@ class Prepared:
         return outcome
 
     def compare(self) -> None:
-        """See that all of several processes have the config, the user's code, the data and the
-        vocabularies of the first.
+        """Check that all processes have the config, the user's code, the data and the vocabularies
+        of process 0.
 
         Raises:
           UserError: this one has others.
@@ -241,7 +241,7 @@ class Prepared:
         the data and tell what else has changed.
 
         Raises:
-          Changed: data or code is not what the run began with.
+          Changed: data or code has changed since the run began.
         """
         import jax
 
@@ -295,8 +295,7 @@ class Prepared:
         return provenance.changes(previous.own_code, code)
 
     def _save_vocabulary(self, previous: Manifest | None) -> None:
-        """Keep what was learned from the data; one that was lost is learned again, for it is a
-        function of the data.
+        """Store the vocabularies; a lost one is learned again, since it is a function of the data.
 
         Raises:
           Changed: what was learned again is not what was lost.
@@ -338,8 +337,6 @@ def _failure_recorded(attempt: Attempt) -> Iterator[None]:
         yield
     except BaseException as error:
         state: State = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        with contextlib.suppress(
-            UserError, OSError
-        ):  # where the disk is full, the first error is the one to tell
+        with contextlib.suppress(UserError, OSError):  # if the disk is full, report the first error
             attempt.end(state, attempt.step, f"{type(error).__name__}: {error}")
         raise

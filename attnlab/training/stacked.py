@@ -4,16 +4,16 @@ state, batch and metrics.
     state_i, sums_i = step(numbers_i, state_i, batch_i)    for all trials i at once; who does not move keeps its state
 
 The trials differ in their seed and in `hyperparameters.numbers`, which are inputs of the program.
-Each keeps the batches, records and checkpoints it would have alone, in a folder of its own, and may
-go on alone, or with others, from any of them. What differs is rounding: products of matrices are
-summed in another order, and numbers are float32 where a program of one trial computes with
+Each has the batches, records and checkpoints that it would have alone, in its own folder, and can
+continue alone or in another stack from any checkpoint. Only rounding differs: products of matrices
+are summed in another order, and numbers are float32 where a program of one trial computes with
 constants in float64 (1 - b2 then has a relative error of 3e-5 for b2 = 0.999).
 
 Where a loss draws random numbers (dropout) they depend on the shape of the batch, so that batches
 cannot be padded: in each turn those trials move whose next batch has the shape that most of them
 wait for. Otherwise smaller batches are padded with zeros to the largest where they fit into it, and
-all move. So the trials are not always at the same step; one that is to be evaluated or saved waits
-until no other can move, and then all that wait are evaluated at once.
+all move. So the trials are not always at the same step. A trial that is to be evaluated or saved
+waits until no other can move; then all waiting trials are evaluated at once.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def train(
         caller to record.
 
     Returns:
-      The outcome of each trial. One that diverges is left behind; the others go on.
+      The outcome of each trial. A trial that diverges is dropped; the others continue.
 
     Raises:
       UserError: a checkpoint that cannot be used, a full disk.
@@ -136,7 +136,7 @@ def train(
 
 
 class Stack:
-    """The state of all trials on the devices, and what happens to it.
+    """The state of all trials on the devices, and its updates.
 
     Args:
       configs, task, members, place, progress: see `train`.
@@ -243,8 +243,8 @@ class Stack:
     def _stepped(
         self, member: Member, values: dict[str, float], seconds: float, together: int
     ) -> None:
-        """What follows an update of a trial, one of `together` that took these seconds; its share
-        of them is its pace.
+        """Record an update of a trial, one of `together` that took these seconds; its pace is an
+        equal share of them.
         """
         member.step += 1
         share = seconds / together

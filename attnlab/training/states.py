@@ -1,5 +1,5 @@
-"""The training state of a task: the first one, what a checkpoint must hold, and the parameters of a
-trained one.
+"""The training state of a task: the first state, the contents of a checkpoint, and the parameters
+of a trained run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _first_state(
 
 
 def saved_like(config: ConfigDict, task: Task) -> TrainState:
-    """What a checkpoint of this config must hold: all of the state but the seed."""
+    """The contents of a checkpoint of this config: the state without the seed."""
     return state_like(config, task).replace(seed=None)
 
 

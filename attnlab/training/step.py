@@ -27,34 +27,32 @@ Part: TypeAlias = tuple[Batch, Tree]
 
 
 class Loss(Protocol):
-    """What a task asks to be minimised: a sum over the batch, so that devices and microbatches can
-    be added up.
-    """
+    """The objective of a task: a sum over the batch, so that devices and microbatches can be added."""
 
     def __call__(
         self, params: Params, batch: Batch, key: jax.Array, *args: Any, **kwargs: Any
     ) -> tuple[jax.Array, Sums]:
-        """Summed loss, and sums to report beside it ("correct", "tokens", ...).
+        """The summed loss, and further sums to report ("correct", "tokens", ...).
 
-        A loss that carries something from step to step gets it as the keyword `carried`, and adds
-        "tracked": a tree of sums for `follow`. One that goes on reading where the step before ended
-        gets what it remembers of each row as the keyword `remembered`, and adds "remembered": the
-        same of these rows afterwards. It is no sum, and no gradient goes through it.
+        A loss with `carried` gets it as a keyword, and adds "tracked" to the sums: a tree of sums
+        for `follow`. A loss with `remembered` (the state of each row after the previous step) gets
+        it as a keyword, and adds "remembered": the new state of these rows, which is not summed and
+        has no gradient.
         """
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """All that a run is, at a step.
+    """The whole state of a run at a step.
 
     Attributes:
       step: [] int32, updates made.
       params: float32 parameters.
       opt_state: the optimizer's.
-      ema: exponential moving average of the parameters, None if not asked for.
-      carried: what the loss keeps from step to step (a baseline, say), None for nothing.
-      remembered: what the model keeps of each row of the batch for the next one (a language model's
-        state), None for nothing; arrays lead with the rows of the global batch, in their order.
-      seed: [] uint32, of the run; None in what is saved, for the config has it.
+      ema: exponential moving average of the parameters; None if the config has none.
+      carried: values that the loss keeps from step to step (such as a baseline), None for nothing.
+      remembered: the state of each row of the batch for the next step (of a language model), None
+        for nothing; arrays have the rows of the global batch as leading axis.
+      seed: [] uint32, of the run; None in a checkpoint, since the config has it.
     """
 
     step: jax.Array
@@ -117,7 +115,7 @@ def make_step(
 
     Args:
       loss: the task's summed loss.
-      weight: what to divide by, from the batch alone (the number of target tokens, say).
+      weight: the divisor, from the batch alone (such as the number of target tokens).
       optimizer: includes clipping and the schedule.
       accumulate: microbatches per update; must divide the rows of a device.
       ema: decay of the moving average of parameters, where the state has one.
@@ -193,8 +191,8 @@ def _gradients(
     if accumulate == 1:
         grads, (sums, after) = differentiate(params, part, key, total)
         return grads, sums, after
-    # Every accumulate-th row: so each device has its share of each microbatch, and no row has to
-    # move to another device.
+    # Every accumulate-th row: so each device has a part of each microbatch, and no row moves to
+    # another device.
     parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), part)
 
     def add(carry: Any, one: tuple[Part, jax.Array]) -> tuple[Any, Any]:

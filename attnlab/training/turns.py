@@ -1,4 +1,4 @@
-"""Which of several stacked trials moves next, and what their common program is then fed."""
+"""Which of several stacked trials move next, and the input of their common program."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Feed:
-    """What the program takes besides the state.
+    """The inputs of the program besides the state.
 
     Attributes:
-      slots: length of the trial axis; behind the trials there may be idle ones, so that devices
-        have equally many.
+      slots: length of the trial axis; idle slots after the trials give all devices equally many.
       numbers: those that differ, [slots] float32 by dotted name.
     """
 
@@ -46,7 +45,9 @@ class Feed:
         )
 
     def __call__(self, batches: Mapping[int, Batch]) -> dict[str, Tree]:
-        """The batches of those that move, padded to the largest, who they are, and the numbers."""
+        """The batches of the moving trials, padded to the largest; which trials move; and the
+        numbers.
+        """
         one = next(iter(batches.values()))
         room = {
             name: tuple(
@@ -76,7 +77,7 @@ def draws(task: Task, params: Params, batch: Batch) -> bool:
 
 
 def turn(waiting: Mapping[int, tuple[int, ...]], pads: bool) -> list[int]:
-    """Who of those that wait moves next.
+    """Which of the waiting trials move next.
 
     Args:
       waiting: the shapes of their batches, those of all arrays end to end.
