@@ -24,6 +24,7 @@ from ml_collections import ConfigDict
 from attnlab.config.nodes import Run
 from attnlab.data import columns
 from attnlab.data.batching import Batches, TrainBatches, evaluation_batches
+from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.columns import Declared, Examples
 from attnlab.errors import UserError
 from attnlab.records.items import Items
@@ -271,7 +272,7 @@ class Task(Pretrained, Generic[Data, Model]):
         found: Examples = self.data.examples[split]  # type: ignore[attr-defined]
         return found
 
-    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, columns.Batch]]:
+    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """All examples in batches, and which they are, see `evaluation_batches`."""
         return evaluation_batches(examples, size=self.at_once, buckets=self.config.batch.buckets)
 
