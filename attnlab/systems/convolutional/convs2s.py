@@ -12,10 +12,10 @@ With q = sqrt(1/2), and all linear maps and convolutions weight-normalised:
     logits    (h W_o) W_v
 
 The sum of m values with weights near 1 / m has 1 / m of their variance, hence sqrt(m); a sum of two
-terms is halved in variance by q. What a layer of the decoder found is in the queries of those above
-it, which makes the attention one of several steps. Gradients from the attentions into the encoder's
-convolutions are divided by 2 M (of the layers that look), for each look sends two of them, by keys and by values;
-those into e are not.
+terms is halved in variance by q. The context of a decoder layer is part of the queries of the
+layers above it, so attention has several steps. Gradients from the attentions into the encoder's
+convolutions are divided by 2 M (of the layers that look), for each look sends two of them, by keys
+and by values; those into e are not.
 
 Source: J. Gehring, M. Auli, D. Grangier, D. Yarats, Y. N. Dauphin, "Convolutional Sequence to
 Sequence Learning", ICML 2017 (arXiv 1705.03122). As in the authors' code, v, a and the sum of u and
@@ -113,7 +113,7 @@ class DecoderLayer(nn.Module):
             self.takes = NormedDense(self.width)
 
     def remember(self, keys: jax.Array, values: jax.Array, valid: jax.Array) -> Any:
-        """The memory of the source, None if it is not looked at."""
+        """The memory of the source, None for a layer without attention."""
         if self.attention_factory is None:
             return None
         return self.attention.remember_pairs(keys, values, valid)
@@ -159,7 +159,7 @@ class ConvS2S(Seq2Seq):
       width: d, of every layer.
       kernel: k, how many neighbours a convolution sees, itself among them; odd.
       encoder_layers, decoder_layers: N and M.
-      attend: which layers of the decoder look at the source: "all" (the paper's), the "last", the
+      attend: which layers of the decoder attend to the source: "all" (the paper's), the "last", the
         "first" or "none"; of the others, h = q (u + h).
       dropout: rate on the embeddings, the inputs of convolutions and W_v's.
     """
@@ -216,7 +216,7 @@ class ConvS2S(Seq2Seq):
 
     @nn.nowrap
     def attending(self) -> list[int]:
-        """The layers of the decoder that look at the source, from 0."""
+        """The layers of the decoder that attend to the source, from 0."""
         layers = list(range(self.decoder_layers))
         return {"all": layers, "last": layers[-1:], "first": layers[:1], "none": []}[self.attend]
 

@@ -1,5 +1,5 @@
-"""Attention, key-value and key-value-predict language models (Daniluk et al. 2017): LSTMs that look
-back at their last outputs.
+"""Attention, key-value and key-value-predict language models (Daniluk et al. 2017): LSTMs with
+attention to their last outputs.
 
     h_t      = output of the top of the LSTM layers after x_1, ..., x_t                             [H]
     r_t      = attention(h_t, (h_{t-L}, ..., h_{t-1}))                                               any registered mechanism
@@ -9,11 +9,10 @@ back at their last outputs.
 
 The key-value model is the second line with the mechanism `key_value` and H = 2 k, the
 key-value-predict model with `key_value_predict` and H = 3 k: these cut h into parts and end with
-h*_t = tanh(r_t W_r + own_t W_x). The window leaves out the present output. At the beginning of a
-text there are fewer than L earlier ones; before the first there is none, and what is found is that
-of one slot of zeros, so that r_1 = 0 in all three. A piece of T words is looked back from in blocks
-of L, each of which needs no more than 2 L outputs, where that is less to do than all at once: O(T
-L) scores instead of O(T (T + L)).
+h*_t = tanh(r_t W_r + own_t W_x). The window does not contain the present output. At the beginning
+of a text it has fewer than L outputs; the first word attends to one slot of zeros, so that r_1 = 0
+in all three models. A piece of T words is computed in blocks of L if that is cheaper: each block
+needs at most 2 L outputs, O(T L) scores instead of O(T (T + L)).
 
 Source: M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel, "Frustratingly Short Attention Spans in
 Neural Language Modeling", ICLR 2017 (arXiv 1702.04521), sections 2.1-2.3. When a text is read in
@@ -67,20 +66,20 @@ class AttentionLanguageModel(LanguageModel):
     `merge` and the widths.
 
     Attributes:
-      attention: factory of the mechanism; called with H where its answer is merged, with k where it
+      attention: factory of the mechanism; called with H if its context is merged here, with k if it
         merges itself.
       embedding: E.
       state: H, width of every LSTM layer; of the paper's models k, 2 k or 3 k.
       width: k, width of h*.
       layers: LSTM layers; the paper has one.
       window: L, earlier outputs that can be seen.
-      carry: what of a piece of text the next one gets: "window" (the LSTM's state and the last L
-        outputs, so that a text read in pieces is as one read at once) or "state" (no outputs: the
-        authors' setting). `step` carries both in any case.
-      merge: how h* comes about, see the top of this file.
+      carry: what is passed from one piece of text to the next: "window" (the LSTM's state and the
+        last L outputs, so that a text read in pieces is as one read at once) or "state" (no
+        outputs: the authors' setting). `step` carries both in any case.
+      merge: how h* is computed, see the top of this file.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       uniform: weights start uniform in [-uniform, uniform]; others report 0.1 for the paper, which
-        is not checked; 0 for the initializers of `Initial`. The mechanism's own weights start as it says.
+        is not checked; 0 for the initializers of `Initial`. The mechanism has its own initializers.
       dropout: rate on the input of every layer and on h*.
     """
 
@@ -177,10 +176,10 @@ class AttentionLanguageModel(LanguageModel):
         return jnp.zeros((rows, self.window, self.state)), jnp.zeros((rows, self.window), bool)
 
     def _found(self, outputs: jax.Array, slots: jax.Array, filled: jax.Array) -> jax.Array:
-        """What outputs [B,T,H] find in slots [B,L+T,H], of which the last T are their own; whoever
-        watches the look gets it in one block.
+        """The contexts of outputs [B,T,H] from slots [B,L+T,H], of which the last T are the outputs
+        themselves. While maps are collected, this is one block.
 
-        Question t stands on slot L + t - 1, for what it looks for is not its own output.
+        Query t has position L + t - 1, since it must not see its own output.
         """
         length, size = outputs.shape[1], self.window
         more = -length % max(size, 1)  # `Window` refuses 0
@@ -228,8 +227,8 @@ def _neighbours(x: jax.Array, length: int) -> jax.Array:
 
 
 def _sight(window: int, filled: jax.Array) -> Rule:
-    """The last `window` slots that are filled [B,L+T-1], and the very last in any case: before the
-    first word it holds zeros.
+    """The last `window` filled slots [B,L+T-1], and always the last one: before the first word it
+    holds zeros.
     """
     return Causal() & Window(window) & (Allowed(filled[:, None, None]) | Window(1))
 

@@ -33,8 +33,8 @@ from attnlab.systems.protocol import Card, Classifier, Side, looked
 
 
 class AttentionPooling(Classifier):
-    """Attention pooling (Yang et al. 2016): the states of a bidirectional LSTM, weighed by a look
-    of a learned query.
+    """Attention pooling (Yang et al. 2016): the states of a bidirectional LSTM, weighted by
+    attention with a learned query.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the states, 2H.

@@ -7,9 +7,9 @@ states. The plain baseline.
 
 Source: A. Conneau, D. Kiela, H. Schwenk, L. Barrault, A. Bordes, "Supervised Learning of Universal
 Sentence Representations from Natural Language Inference Data", EMNLP 2017 (arXiv 1705.02364),
-section 3, where "max" is the best of them. It has no attention: what `attention_pooling` weighs,
-this treats alike. Ours: dropout, ReLU in the hidden layer, embeddings that are learned. A text
-without a token has the vector 0.
+section 3, where "max" is the best of them. It has no attention: all states have equal weight,
+unlike in `attention_pooling`. Ours: dropout, ReLU in the hidden layer, embeddings that are learned.
+A text without a token has the vector 0.
 
 Axis letters: B batch, S and T tokens of the texts, H state width of a direction, C classes.
 """

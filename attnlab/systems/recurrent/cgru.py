@@ -1,10 +1,11 @@
-"""Conditional GRU (Nematus, Sennrich et al. 2017): two updates for every word, with the look at the
-source between them.
+"""Conditional GRU (Nematus, Sennrich et al. 2017): two updates for every word, with attention to
+the source between them.
 
 Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
 
     s_0      = tanh((mean over j of ann_j) W_s + b)
-    s'_i     = GRU_1(s_{i-1}, y_{i-1} W + b)                           has read the last word when it looks
+    s'_i     = GRU_1(s_{i-1}, y_{i-1} W + b)                           has read the last word before
+    it attends
     c_i      = attention(s'_i, ann)                                    any registered mechanism; additive in the paper
     s_i      = GRU_2(s'_i, c_i C + b)
     t_i      = tanh(s_i U_o + y_{i-1} V_o + c_i C_o + b)
@@ -60,8 +61,8 @@ class Decoding:
 
 
 class ConditionalGRU(Seq2Seq):
-    """Conditional GRU (Nematus, Sennrich et al. 2017): read the last word, look at the source, read
-    what was found.
+    """Conditional GRU (Nematus, Sennrich et al. 2017): read the last word, attend to the source,
+    read the context.
 
     Attributes:
       attention: factory of the mechanism; called with the width of the annotations, 2H.
@@ -69,7 +70,7 @@ class ConditionalGRU(Seq2Seq):
       encoder: H, state width of each encoder direction.
       decoder: G, state width of the decoder.
       readout: units of t, the layer before the scores; E in the paper.
-      normal: weights but the recurrent ones and the mechanism's start N(0, normal^2); 0 for
+      normal: weights except recurrent ones and those of the mechanism start N(0, normal^2); 0 for
         Glorot's initializer.
       dropout: rate on the embeddings, the annotations and t.
     """

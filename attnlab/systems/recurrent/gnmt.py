@@ -1,5 +1,5 @@
-"""GNMT (Wu et al. 2016): deep residual LSTMs, and attention from the lowest layer of the decoder
-that all its layers are given.
+"""GNMT (Wu et al. 2016): deep residual LSTMs, and attention from the lowest layer of the decoder,
+whose context all layers get.
 
 Encoder, of Le layers: ann = x^Le.  Decoder, of Ld layers: for t = 1..T,
 
@@ -10,10 +10,10 @@ Encoder, of Le layers: ann = x^Le.  Decoder, of Ld layers: for t = 1..T,
     s^l_t    = LSTM^l([s^{l-1}_t ; a_t]), from the third on plus s^{l-1}_t      l = 2..Ld
     logits_t = s^Ld_t W_o + b
 
-That is `query` "previous": the question is what the lowest layer put out a step before, so that the
-layers above wait for nothing but the layer below, and here run over all steps at once. With
-"current", as in later open implementations, s^1_t = LSTM^1([y_{t-1} ; a_{t-1}]) with a_0 = 0, and
-a_t = attention(s^1_t, ann) goes to the layers above.
+That is `query` "previous": the query is the output of the lowest layer one step before. So each
+layer above depends only on the layer below, and runs over all steps at once. With "current", as in
+later open implementations, s^1_t = LSTM^1([y_{t-1} ; a_{t-1}]) with a_0 = 0, and a_t =
+attention(s^1_t, ann) goes to the layers above.
 
 Source: Y. Wu, M. Schuster, Z. Chen, Q. V. Le, M. Norouzi, ..., J. Dean, "Google's Neural Machine
 Translation System: Bridging the Gap between Human and Machine Translation", 2016 (arXiv
@@ -64,7 +64,7 @@ class Encoded:
 @flax.struct.dataclass
 class Lowest:
     """Tokens fed so far, [] int32; the state of the lowest layer, and the context a [B,M] of the
-    last step; what the looks so far leave to the next (`Attention.no_looks`).
+    last step; `so_far` of the last look (`Attention.no_looks`).
     """
 
     fed: jax.Array
@@ -92,15 +92,15 @@ class GNMT(Seq2Seq):
       width: H of every layer and of each direction of the encoder's lowest.
       encoder_layers: Le.
       decoder_layers: Ld.
-      query: whether the lowest layer asks with what it put out a step before ("previous", the
+      query: whether the query is the output of the lowest layer one step before ("previous", the
         paper's) or in this step ("current").
       first: the decoder's first state: "zeros", or "encoder": layer l starts where layer l of the
         encoder ended, the lowest where the backward direction did.
       cell: the recurrent layers: "lstm" (the paper's), "gru" or "tanh".
       directions: 2, or 1 for a lowest layer of the encoder of width 2H that reads from the left.
       residual: whether the input of a layer is added to its output, from the third layer on.
-      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`. The
-        mechanism's own start as it says.
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`.
+        The mechanism's own start as it says.
       dropout: rate on the input of every layer.
     """
 
@@ -229,8 +229,8 @@ class GNMT(Seq2Seq):
         return self.out(x), Decoding(lowest, tuple(above))
 
     def _transition(self, state: Lowest, word: jax.Array, attended: Any) -> Lowest:
-        """Step t of the lowest layer and the attention; `word` [B,4H], of an LSTM, is what y_{t-1} gives to
-        its gates.
+        """Step t of the lowest layer and the attention; `word` [B,4H], of an LSTM, is what y_{t-1}
+        gives to its gates.
         """
         if self.query == "previous":
             a, looks = self._look(state.state.h, attended, state)
@@ -247,7 +247,7 @@ class GNMT(Seq2Seq):
         return looked(self, reading)[:, 0], reading.so_far
 
     def _summed(self, number: int, x: jax.Array, y: jax.Array) -> jax.Array:
-        """What layer `number`, counted from 1, hands on: its output y, with its input x from
-        the third on where there are sums.
+        """The input of the layer above layer `number` (from 1): its output y, plus its input x from
+        the third layer on if there are residual sums.
         """
         return y + x if self.residual and number >= RESIDUAL else y

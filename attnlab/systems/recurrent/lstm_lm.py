@@ -1,13 +1,13 @@
-"""The LSTM language model (Zaremba, Sutskever, Vinyals 2014): L layers and dropout between them;
-what the others are compared with.
+"""The LSTM language model (Zaremba, Sutskever, Vinyals 2014): L layers with dropout between them;
+the baseline of the other language models.
 
     h_t      = output of the top of L LSTM layers after x_1, ..., x_t
     logits_t = dropout(h_t) W_o + b                                        of the word after x_t; W_o may be the embedding itself
 
 Source: W. Zaremba, I. Sutskever, O. Vinyals, "Recurrent Neural Network Regularization", 2014 (arXiv
 1409.2329); one matrix for the words that are read and those that are predicted: O. Press, L. Wolf,
-"Using the Output Embedding to Improve Language Models", EACL 2017. Beyond the paper: other initializers for
-the first weights, and a forget gate that starts open.
+"Using the Output Embedding to Improve Language Models", EACL 2017. Beyond the paper: other
+initializers for the first weights, and a forget gate that starts open.
 
 Axis letters: B batch, T time, V vocabulary, E embedding, H width of a layer, L layers.
 """
@@ -41,8 +41,8 @@ class SharedOutput(nn.Module):
 
 
 class LSTMLanguageModel(LanguageModel):
-    """LSTM language model (Zaremba et al. 2014): stacked LSTMs, of which only the inputs of layers
-    are dropped, no recurrence.
+    """LSTM language model (Zaremba et al. 2014): stacked LSTMs with dropout on the inputs of
+    layers, not on the recurrence.
 
     Attributes:
       embedding: E.

@@ -2,7 +2,8 @@
 as a classifier.
 
     x^0_t      = embedding of word t
-    x^l_t      = LSTMN layer l over x^{l-1}                          each looks at its own past through the mechanism of `attention`
+    x^l_t      = LSTMN layer l over x^{l-1}                          each attends to its own past by
+    the mechanism `attention`
     logits_t   = x^L_t W_o + b                                       language model: of the word after t
     logits     = MLP(mean over t of x^L_t)                           classifier; the MLP has two hidden layers with ReLU, and may be
                                                                      given the last x^L instead of
@@ -43,11 +44,11 @@ from attnlab.layers.initial import Embed, Initial
 from attnlab.mixers.lstmn import LSTMNLayer, Origin, Question, Slots, sight
 from attnlab.systems.protocol import AttentionMap, Card, Classifier, LanguageModel
 
-# A step takes up the cells c~ and puts what becomes of them on the tape: projected, or with weights
-# of more than one, they would grow by a factor at every step and overflow.
+# A step reads the cells c~ and writes the next cell to the tape: with a projection, or weights that
+# sum to more than one, they would grow at every step and overflow.
 INTRA = Need(role="self", direction="causal", cache=True, stepwise=True, values="unprojected")
 SHORTEST = 8  # words of a piece of a longer text
-TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream that has no beginning within reach
+TAPE = dataclasses.replace(INTRA, places="adrift")  # of a stream whose beginning is out of reach
 CARD = Card(
     2016, "Cheng, Dong, Lapata, Long Short-Term Memory-Networks for Machine Reading, EMNLP 2016"
 )
@@ -77,7 +78,7 @@ def of_steps(found: Mapping[str, AttentionMap]) -> dict[str, AttentionMap]:
 
 
 def intra(span: int | None, origin: Origin, need: Need = INTRA) -> Need:
-    """What is asked of a mechanism that looks at the steps before."""
+    """The need of a mechanism for attention to earlier steps."""
     return need.under(sight(span, origin))
 
 
@@ -104,7 +105,8 @@ class LSTMNLanguageModel(LanguageModel):
         stands nowhere in a text: with a mechanism that knows of distances choose "none".
       question: what asks: "word and summary" (the paper) or "word".
       uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates'
-        biases all the same; 0 for the initializers of `Initial`. The mechanism's own start as it says.
+        biases all the same; 0 for the initializers of `Initial`. The mechanism has its own
+        initializers.
       dropout: rate on the input of every layer and on what the output layer sees.
     """
 
@@ -194,8 +196,7 @@ class LSTMNLanguageModel(LanguageModel):
     ) -> tuple[jax.Array, tuple[Past, ...]]:
         """A piece [B,T] to what the output layer sees [B,T,H], and the state after it.
 
-        What a mechanism makes of the earlier slots is made anew, for it may depend on where they
-        stand.
+        The memory of the earlier slots is computed again, since it may depend on their positions.
         """
         valid = self.real(tokens)
         counts = valid.sum(axis=1, dtype=jnp.int32)
@@ -214,7 +215,7 @@ class LSTMNLanguageModel(LanguageModel):
 
 
 class Verdict(nn.Module):
-    """What the authors' classifiers end with: two hidden layers with ReLU, dropout, and the
+    """The last layers of the authors' classifiers: two hidden layers with ReLU, dropout, and the
     classes.
 
     Attributes:
@@ -266,14 +267,15 @@ class LSTMNClassifier(Classifier):
       span: how many steps back can be seen; None for all.
       origin: whether there is a slot of zeros before a text that any step can see ("zeros") or not
         ("none").
-      pooling: what becomes of the top layer's states: their "mean" (the paper), or the "last" one.
+      pooling: the vector of a text: the "mean" of the states of the top layer (the paper), or the
+        "last" one.
       question: what asks: "word and summary" (the paper) or "word" (only the encoder in the
         authors' code for SNLI).
       uniform: weights start uniform in [-uniform, uniform], 0.05 in that code, and 1 is added to
-        the forget gates' biases all the same; 0 for the initializers of `Initial`. The mechanism's own
-        start as it says.
-      deviation: of the first embeddings, N(0, deviation^2); 0 for the initializers of `Initial`. Wide ones
-        are better where words are few and seen often, narrow ones where texts are few.
+        the forget gates' biases all the same; 0 for the initializers of `Initial`. The mechanism's
+        own start as it says.
+      deviation: of the first embeddings, N(0, deviation^2); 0 for the initializers of `Initial`.
+        Wide ones are better where words are few and seen often, narrow ones where texts are few.
       dropout: rate on the input of every layer and before the last layer of the MLP.
     """
 

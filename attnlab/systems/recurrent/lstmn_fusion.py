@@ -1,11 +1,11 @@
-"""Two sequences read by Long Short-Term Memory-Networks (Cheng et al. 2016): pairs put into
-classes, and translation.
+"""Two sequences read by Long Short-Term Memory-Networks (Cheng et al. 2016): classification of
+pairs, and translation.
 
 One LSTMN layer reads the source, y_1, ..., y_S: hidden states gamma_j, cells alpha_j. Another reads
 the target, x_1, ..., x_T. `fusion` says how the second looks at the first, through the mechanism of
 `inter_attention`:
 
-    shallow   z_t = tanh([h_t ; attention(h_t, gamma)] W)           after the target's layer, which knows nothing of it
+    shallow   z_t = tanh([h_t ; attention(h_t, gamma)] W)           after the target's layer
     deep      z_t = h_t                                             the look is part of the target's layer, see `attnlab/mixers/lstmn.py`
 
     pairs         logits   = MLP([mean over j of gamma_j ; mean over t of z_t])
@@ -162,8 +162,8 @@ class LSTMNPairClassifier(Classifier):
       question: what asks inside a text: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a text; None for all.
       uniform: weights start uniform in [-uniform, uniform], the authors' being 0.05, and 1 is added
-        to the forget gates' biases all the same; 0 for the initializers of `Initial`. The mechanisms' own
-        start as they say.
+        to the forget gates' biases all the same; 0 for the initializers of `Initial`. The
+        mechanisms' own start as they say.
       dropout: rate on embeddings and before the last layer of the MLP.
     """
 
@@ -234,8 +234,8 @@ class LSTMNPairClassifier(Classifier):
 
 
 class LSTMNTranslator(Seq2Seq):
-    """LSTMN encoder-decoder (Cheng et al. 2016): two LSTMNs with deep or shallow fusion, of which
-    the second writes.
+    """LSTMN encoder-decoder (Cheng et al. 2016): two LSTMNs with deep or shallow fusion; the second
+    one generates.
 
     Attributes:
       attention: factory of the mechanism inside each sequence, one that reads values apart from
@@ -251,7 +251,8 @@ class LSTMNTranslator(Seq2Seq):
       question: what asks inside a sequence: "word and summary" (the paper) or "word".
       span: how many steps back can be seen inside a sequence; None for all.
       uniform: weights start uniform in [-uniform, uniform], and 1 is added to the forget gates'
-        biases all the same; 0 for the initializers of `Initial`. The mechanisms' own start as they say.
+        biases all the same; 0 for the initializers of `Initial`. The mechanisms have their own
+        initializers.
       dropout: rate on embeddings and on z.
     """
 

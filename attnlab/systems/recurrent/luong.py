@@ -1,5 +1,5 @@
-"""Luong attention (Luong, Pham, Manning 2015): deep LSTMs whose top state asks the source, and is
-then joined by the answer.
+"""Luong attention (Luong, Pham, Manning 2015): deep LSTMs whose top state is the query, and is then
+combined with the context.
 
 Encoder: L LSTM layers over the source, ann_j the output of the top one at word j. Decoder: L layers
 that start where those of the encoder ended; for t = 1..T, with y_0 = BOS and a_0 = 0:
@@ -62,7 +62,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state of every layer, and the attentional vector a [B,H] of
-    the last step; what the looks so far leave to the next (`Attention.no_looks`).
+    the last step; `so_far` of the last look (`Attention.no_looks`).
     """
 
     fed: jax.Array
@@ -87,7 +87,7 @@ class Luong(Seq2Seq):
       directions: 1, or 2 for an encoder whose every layer reads both ways, half of H from each end
         (then `order` says nothing more).
       uniform: weights start uniform in [-uniform, uniform], the paper's being 0.1; 0 for the
-        initializers of `Initial`. The mechanism's own weights start as it says.
+        initializers of `Initial`. The mechanism has its own initializers.
       forget: what the bias of the forget gates starts at, above what it starts at otherwise.
       dropout: rate on the input of every layer, so on a_{t-1} too; the paper's 0.2.
     """
@@ -202,7 +202,9 @@ class Luong(Seq2Seq):
         return self.out(state.a), state
 
     def _transition(self, state: Decoding, word: jax.Array, attended: Any) -> Decoding:
-        """Step t; `word` [B,4H], of an LSTM, is what y_{t-1} gives to the gates of the lowest layer."""
+        """Step t; `word` [B,4H], of an LSTM, is what y_{t-1} gives to the gates of the lowest
+        layer.
+        """
         fed = word + self.of_last(self.drop(state.a)) if self.feeding == "input" else word
         top, states = self.writer.advance(state.states, fed)
         a, looks = self._attentional(top[:, None], attended, state.fed, state.looks)

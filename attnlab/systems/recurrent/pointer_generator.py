@@ -1,5 +1,5 @@
-"""Pointer-generator with coverage (See, Liu, Manning 2017): each word is one of the vocabulary or
-one copied from the source.
+"""Pointer-generator with coverage (See, Liu, Manning 2017): each word is from the vocabulary or
+copied from the source.
 
 Encoder: ann_j = [forward LSTM_j ; backward LSTM_j]. Decoder, for t = 1..T, with y_0 = BOS, f_0 = 0
 and c_1 = 0:
@@ -9,8 +9,10 @@ and c_1 = 0:
     s_t      = LSTM(s_{t-1}, x_t)
     f_t, a_t = attention(s_t; keys [ann_j ; c_tj], values ann_j)  a mechanism whose weights sum to
     one; additive in the paper
-    c_{t+1}  = c_t + a_t                                          coverage: what was looked at so far
-    g_t      = sigmoid([f_t ; s_t ; x_t] w_g + b_g)               how much is said, how much is copied
+    c_{t+1}  = c_t + a_t                                          coverage: the sum of weights so
+    far
+    g_t      = sigmoid([f_t ; s_t ; x_t] w_g + b_g)               the share that is generated, not
+    copied
     P_t(w)   = g_t softmax(([s_t ; f_t] V + b) V' + b')_w + (1 - g_t) sum over j with source_j = w of a_tj
     logits_t = log P_t
 
@@ -86,7 +88,7 @@ class Encoded:
 @flax.struct.dataclass
 class Decoding:
     """Tokens fed so far, [] int32; the state s and its cell [B,G]; the last context f [B,2H]; the
-    coverage c [B,S] float32; what the looks so far leave to the next (`Attention.no_looks`).
+    coverage c [B,S] float32; `so_far` of the last look (`Attention.no_looks`).
     """
 
     fed: jax.Array
@@ -109,8 +111,8 @@ class Step:
 
 
 class PointerGenerator(Seq2Seq):
-    """Pointer-generator (See et al. 2017): LSTM encoder-decoder that copies where it looks, with
-    coverage; one vocabulary for both sides.
+    """Pointer-generator (See et al. 2017): LSTM encoder-decoder that copies by its attention
+    weights, with coverage; one vocabulary for both sides.
 
     Attributes:
       attention: factory of the mechanism, one whose weights are a distribution; called with the
@@ -123,8 +125,8 @@ class PointerGenerator(Seq2Seq):
         again, which the score "location" does not see; or "none".
       share: whether source and target have one table of "embeddings" (the paper's) or none in
         common.
-      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`. The
-        mechanism's own start as it says.
+      uniform: weights start uniform in [-uniform, uniform]; 0 for the initializers of `Initial`.
+        The mechanism's own start as it says.
       dropout: rate on the embeddings, the annotations and the readout; the paper has none.
     """
 

@@ -1,5 +1,5 @@
-"""The RNN Encoder-Decoder (Cho et al. 2014): the whole source in one vector, which the decoder is
-given at every step.
+"""The RNN Encoder-Decoder (Cho et al. 2014): the whole source in one vector, which the decoder gets
+at every step.
 
 Encoder: h_j = GRU(h_{j-1}, x_j W), from left to right. Then, for i = 1..T:
 
@@ -9,8 +9,8 @@ Encoder: h_j = GRU(h_{j-1}, x_j W), from left to right. Then, for i = 1..T:
     t_i      = maxout_2(s_i O_h + y_{i-1} O_y + c O_c)        largest of each pair of units
     logits_i = t_i G
 
-It has no attention: what RNNsearch (`rnnsearch.py`) looks up anew for every word, this remembers in
-c. Everything else of the two is alike.
+It has no attention: c takes the place of the context that RNNsearch (`rnnsearch.py`) computes for
+every word. The rest of the two is equal.
 
 Source: K. Cho, B. van Merrienboer, C. Gulcehre, D. Bahdanau, F. Bougares, H. Schwenk, Y. Bengio,
 "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation",

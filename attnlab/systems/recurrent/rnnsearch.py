@@ -1,4 +1,4 @@
-"""RNNsearch (Bahdanau, Cho, Bengio 2015): a recurrent decoder that searches the source at every
+"""RNNsearch (Bahdanau, Cho, Bengio 2015): a recurrent decoder that attends to the source at every
 step.
 
 Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:

@@ -14,11 +14,10 @@ strength from the first step (1.0 in the paper) it pins the hops to arbitrary to
 models: there 0.01.
 
 Source: Z. Lin, M. Feng, C. dos Santos, M. Yu, B. Xiang, B. Zhou, Y. Bengio, "A Structured
-Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), sections 2 and 4.3. The mechanism
-is asked with a query of zeros: what to look for is learned in the mechanism itself. One that mixes
-its heads (multihead) gives M a single row, and with one additive head it is r = 1. Not here: the
-factored first layer of the paper's appendix, and pre-trained embeddings. A text without a token has
-M = 0.
+Self-attentive Sentence Embedding", ICLR 2017 (arXiv 1703.03130), sections 2 and 4.3. The query of
+the mechanism is zeros, since the hops have learned vectors of their own. One that mixes its heads
+(multihead) gives M a single row, and with one additive head it is r = 1. Not here: the factored
+first layer of the paper's appendix, and pre-trained embeddings. A text without a token has M = 0.
 
 Axis letters: B batch, S and T tokens of the texts, H state width of a direction, r hops, k gated
 units of a hop, C classes.

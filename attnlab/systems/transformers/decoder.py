@@ -1,13 +1,14 @@
-"""The Transformer's decoder alone, a language model: an embedding, n blocks around one mixer, a head.
+"""The decoder of the Transformer as a language model: an embedding, n blocks around one mixer, a
+head.
 
     x_0      = dropout(s embedding + positions)            s = sqrt(d) if scaled
     x        = sub(x, causal mixer);  x = sub(x, feed-forward)              n times, `layers/block.py`
     logits   = N(x) E^T, E the embedding (or an own matrix);  c tanh(logits / c) if capped
 
-GPT-2, Llama and those after them are settings of it: `weights/` has the settings of each.
+GPT-2, Llama and later models are settings of it; `weights/` has these settings.
 
-Source: A. Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018, after
-P. Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018, section 4.2.3.
+Source: A. Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018,
+after P. Liu et al., "Generating Wikipedia by Summarizing Long Sequences", ICLR 2018, section 4.2.3.
 
 Axis letters: B batch, T length, V vocabulary, d model width.
 """
@@ -56,7 +57,7 @@ class Decoder(LanguageModel):
       attention: the mixer of every layer; called with the model's width.
       local_attention: that of the local layers; None for the same.
       visibility, local_visibility: who sees whom, beside causality.
-      pattern: which layers are local, from the first on, again and again.
+      pattern: which layers are local; the pattern repeats from the first layer on.
       positions: of embeddings.
       width: d. layers: n. hidden: of the feed-forward layers.
       norm, normalisation, feed_forward: as in `Transformer`.
@@ -211,8 +212,8 @@ class Decoder(LanguageModel):
 
 
 def _by_row(state: Any, rows: int) -> Any:
-    """A state in which every number that all rows share is [rows], one for each: rows of different
-    lengths go on together, and padding is written nowhere.
+    """A state whose shared numbers are arrays [rows]: rows of different lengths continue together,
+    and padding is not written.
     """
     return jax.tree.map(
         lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), state

@@ -1,4 +1,4 @@
-"""The Transformer encoder-decoder (Vaswani et al. 2017): attention and nothing recurrent.
+"""The Transformer encoder-decoder (Vaswani et al. 2017): attention without recurrence.
 
     x_0         = dropout(sqrt(d) embedding + positions)
     encoder     x = sub(x, self-attention);  x = sub(x, feed-forward)                                      N times
@@ -124,13 +124,13 @@ class Transformer(Seq2Seq):
     Attributes:
       encoder_attention, decoder_attention, cross_attention: factories of the mechanisms; called
       with the model's width. positions: factory of the position scheme.
-      encoder_visibility, decoder_visibility: who sees whom in the self-attentions; the decoder's
-        holds beside causality.
+      encoder_visibility, decoder_visibility: the rules of the self-attentions; in the decoder the
+        causal rule applies too.
       width: d.
       layers: N, of encoder and decoder alike.
       hidden: width of the feed-forward layers.
-      norm: where norms and sums stand around attentions and feed-forwards: "post" (the paper),
-        "pre", "sandwich", "res_post", "parallel", "rezero" or "none" (see `layers/block.py`).
+      norm: the placement of norms and residual sums: "post" (the paper), "pre", "sandwich",
+        "res_post", "parallel", "rezero" or "none" (see `layers/block.py`).
       normalisation: the norm itself.
       feed_forward: the feed-forward layers; each gets `hidden` and `dropout`.
       share_positions: whether the position scheme inside the self-attentions of a stack is one for
@@ -301,9 +301,7 @@ class Transformer(Seq2Seq):
 
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
-    """A factory of mechanisms that have one position scheme in common, and that scheme; for
-    `setup`.
-    """
+    """A factory of mechanisms that share one position scheme, and that scheme; for `setup`."""
     if "positions" not in getattr(kind(factory), "parts", {}):
         raise UserError(
             f"transformer: share_positions=true, but {kind(factory).__name__} of {slot} has no"
@@ -315,7 +313,7 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
 
 
 def _rule(part: Part) -> Rule:
-    """The rule of a field; a dotted path may lead to anything."""
+    """The rule of a field, checked, since a dotted path may name anything."""
     factory = made(VISIBILITIES, part)
     try:
         rule: Rule = factory()
