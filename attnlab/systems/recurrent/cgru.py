@@ -4,8 +4,7 @@ the source between them.
 Encoder: ann_j = [forward GRU_j ; backward GRU_j]. Decoder, for i = 1..T:
 
     s_0      = tanh((mean over j of ann_j) W_s + b)
-    s'_i     = GRU_1(s_{i-1}, y_{i-1} W + b)                           has read the last word before
-    it attends
+    s'_i     = GRU_1(s_{i-1}, y_{i-1} W + b)                           after reading the last word
     c_i      = attention(s'_i, ann)                                    any registered mechanism; additive in the paper
     s_i      = GRU_2(s'_i, c_i C + b)
     t_i      = tanh(s_i U_o + y_{i-1} V_o + c_i C_o + b)

@@ -2,8 +2,7 @@
 as a classifier.
 
     x^0_t      = embedding of word t
-    x^l_t      = LSTMN layer l over x^{l-1}                          each attends to its own past by
-    the mechanism `attention`
+    x^l_t      = LSTMN layer l over x^{l-1}                          each attends to its own past
     logits_t   = x^L_t W_o + b                                       language model: of the word after t
     logits     = MLP(mean over t of x^L_t)                           classifier; the MLP has two hidden layers with ReLU, and may be
                                                                      given the last x^L instead of

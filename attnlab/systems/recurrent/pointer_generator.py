@@ -9,10 +9,8 @@ and c_1 = 0:
     s_t      = LSTM(s_{t-1}, x_t)
     f_t, a_t = attention(s_t; keys [ann_j ; c_tj], values ann_j)  a mechanism whose weights sum to
     one; additive in the paper
-    c_{t+1}  = c_t + a_t                                          coverage: the sum of weights so
-    far
-    g_t      = sigmoid([f_t ; s_t ; x_t] w_g + b_g)               the share that is generated, not
-    copied
+    c_{t+1}  = c_t + a_t                                          coverage: sum of weights
+    g_t      = sigmoid([f_t ; s_t ; x_t] w_g + b_g)               the share of generation
     P_t(w)   = g_t softmax(([s_t ; f_t] V + b) V' + b')_w + (1 - g_t) sum over j with source_j = w of a_tj
     logits_t = log P_t
 
