@@ -39,7 +39,7 @@ import jax
 import jax.numpy as jnp
 
 from attnlab.attention.alignments.protocol import SAMPLES
-from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
+from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading, asking
 from attnlab.attention.view import View
 from attnlab.attention.visibility import Causal, Prefix, Rule, Window
 from attnlab.errors import UserError
@@ -94,6 +94,7 @@ class Reader:
       last: h and c of the last real step, [B,H] each.
       summary: h~ of it, [B,H].
       found: gamma~ of it, [B,H]; None without a second sequence.
+      looks: what the looks at a second sequence so far leave to the next (`Attention.no_looks`).
     """
 
     fed: jax.Array
@@ -101,6 +102,7 @@ class Reader:
     last: LSTMState
     summary: jax.Array
     found: jax.Array | None = None
+    looks: Any = None
 
 
 def sight(span: int | None, origin: Origin) -> Rule:
@@ -158,7 +160,7 @@ class LSTMNLayer(nn.Module):
           other: the mechanism's memory of a second sequence, for `FusedLSTMNLayer`.
         """
 
-        reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first)
+        reader = self.begin(x.shape[0], x.shape[1], x.dtype, before, first, other)
         if summary is not None:
             reader = reader.replace(summary=summary.astype(x.dtype))  # type: ignore[attr-defined]
         watched = any(map(self.is_mutable_collection, ("params", MAPS, SAMPLES, LOSSES)))
@@ -216,6 +218,7 @@ class LSTMNLayer(nn.Module):
         dtype: Any,
         before: Slots | None = None,
         first: LSTMState | None = None,
+        other: Any = None,
     ) -> Reader:
         """Before the first of `room` steps; see `__call__`."""
         last = LSTMState.zeros(rows, self.width, dtype)
@@ -252,7 +255,7 @@ class LSTMNLayer(nn.Module):
         h, c = jnp.split(
             self.looked(self.look.read(asks[:, None], reader.memory, visibility)), 2, axis=-1
         )
-        brought, found = self.bring(reader, word, given, other)
+        brought, found, looks = self.bring(reader, word, given, other)
         state = _unit(given[0] + h @ self.cell.past, c, brought)
         memory = self.look.extend_pairs(
             reader.memory,
@@ -260,15 +263,22 @@ class LSTMNLayer(nn.Module):
             jnp.concatenate([state.h, state.c], axis=-1)[:, None],
             real[:, None],
         )
-        new, old = (state, h, found), (reader.last, reader.summary, reader.found)
-        kept = jax.tree.map(lambda one, other: jnp.where(real[:, None], one, other), new, old)
+        new = state, h, found, looks
+        old = reader.last, reader.summary, reader.found, reader.looks
+
+        def where_real(one: jax.Array, other: jax.Array) -> jax.Array:
+            return jnp.where(real.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+
+        kept = jax.tree.map(where_real, new, old)
         return Reader(reader.fed + 1, memory, *kept)
 
     def bring(
         self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
-    ) -> tuple[jax.Array | float, jax.Array | None]:
-        """The term that a second sequence adds to the cell [B,H], and gamma~; none here."""
-        return 0.0, None
+    ) -> tuple[jax.Array | float, jax.Array | None, Any]:
+        """The term that a second sequence adds to the cell [B,H], gamma~, and
+        what its look leaves; none here.
+        """
+        return 0.0, None, reader.looks
 
     def looked(self, reading: Reading) -> jax.Array:
         """The context [B,d] of a look with one query; the losses of the look go to the collection
@@ -310,10 +320,13 @@ class FusedLSTMNLayer(LSTMNLayer):
         dtype: Any,
         before: Slots | None = None,
         first: LSTMState | None = None,
+        other: Any = None,
     ) -> Reader:
         """See `LSTMNLayer.begin`."""
-        reader = super().begin(rows, room, dtype, before, first)
-        return reader.replace(found=jnp.zeros_like(reader.summary))  # type: ignore[attr-defined, no-any-return]
+        reader = super().begin(rows, room, dtype, before, first, other)
+        return dataclasses.replace(
+            reader, found=jnp.zeros_like(reader.summary), looks=self.search.no_looks(other)
+        )
 
     def contributions(self, x: jax.Array) -> tuple[jax.Array, ...]:
         """See `LSTMNLayer.contributions`."""
@@ -321,16 +334,16 @@ class FusedLSTMNLayer(LSTMNLayer):
 
     def bring(
         self, reader: Reader, word: jax.Array, given: tuple[jax.Array, ...], other: Any
-    ) -> tuple[jax.Array | float, jax.Array | None]:
+    ) -> tuple[jax.Array | float, jax.Array | None, Any]:
         """See `LSTMNLayer.bring`; `other` is of `remember`."""
         assert reader.found is not None
-        asks = jnp.concatenate([word, reader.found], axis=-1)
-        hidden, cell = jnp.split(
-            self.looked(self.search.read(asks[:, None], other, View(positions=reader.fed))),
-            2,
-            axis=-1,
+        asks = jnp.concatenate([word, reader.found], axis=-1)[:, None]
+        reading = self.search.read(
+            asks, other, View(positions=reader.fed), **asking(False, reader.looks)
         )
-        return jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell, hidden
+        hidden, cell = jnp.split(self.looked(reading), 2, axis=-1)
+        brought = jax.nn.sigmoid(given[1] + self.gate_found(hidden)) * cell
+        return brought, hidden, reading.so_far
 
 
 def _unit(contribution: jax.Array, c: jax.Array, brought: jax.Array | float) -> LSTMState:

@@ -19,8 +19,9 @@ from attnlab.attention.mechanisms.multihead import MultiHead
 from attnlab.attention.mechanisms.single import Single
 from attnlab.attention.positions.rope import Rope
 from attnlab.attention.positions.shaw import Shaw
-from attnlab.attention.protocol import MAPS, Reading
+from attnlab.attention.protocol import LOSSES, MAPS, Reading
 from attnlab.attention.scores.additive import Additive
+from attnlab.attention.scores.coverage import Coverage
 from attnlab.attention.scores.general import General
 from attnlab.attention.view import EVERYTHING
 from attnlab.layers.initial import Initial
@@ -207,6 +208,30 @@ def fused(inter: Any, params: Any = None) -> tuple[np.ndarray, Any]:
             tree, [draw(*leaf.shape, seed=number) for number, leaf in enumerate(leaves)]
         )
     return np.asarray(jax.jit(lambda: one.apply({"params": params}, method=run))()), params
+
+
+def test_looks_that_look_back_have_the_same_gradients_on_the_tape() -> None:
+    """What each look leaves to the next goes backward through the tape as through the plain loop,
+    which runs while losses are collected; and padding leaves it alone.
+    """
+    inter = functools.partial(Single, score=functools.partial(Coverage, hidden=4, fertility=0.0))
+    one, params = layer(inter=inter), fused(inter)[1]
+
+    def total(params: Any, mutable: Any) -> tuple[jax.Array, Any]:
+        def run(module: Any) -> Any:
+            slots, reader = module(X, VALID, other=module.remember(OTHER))
+            return (slots.hidden**2).sum(), reader.looks
+
+        found = one.apply({"params": params}, method=run, mutable=mutable)
+        loss, looks = found[0] if mutable else found
+        return loss, looks
+
+    slopes = jax.jit(jax.grad(total, has_aux=True), static_argnums=1)
+    (taped, looks), (plain, again) = slopes(params, False), slopes(params, (LOSSES,))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), taped, plain)
+    jax.tree.map(np.testing.assert_array_equal, looks, again)
+    assert np.abs(taped["inter_attention"]["score"]["of_covered"]).max() > 1e-4
+    np.testing.assert_allclose(looks.score.sum(axis=(1, 2)), VALID.sum(axis=1), atol=1e-5)
 
 
 def test_a_shut_gate_keeps_the_other_sequence_out() -> None:

@@ -43,6 +43,14 @@ def test_word_by_word_the_transformer_looks_back_at_its_source(part: str) -> Non
     check_cached_decoding({**SPECS["transformer"], "cross_attention": heads})
 
 
+@pytest.mark.parametrize("fusion", ["deep", "shallow"])
+@pytest.mark.parametrize("part", ["coverage", "monotonic"])
+def test_word_by_word_an_lstmn_looks_back_at_its_source(fusion: str, part: str) -> None:
+    """Whether the look enters the cell of every step, or all looks come after the states."""
+    looking = {"name": "single", **PARTS[part]}
+    check_cached_decoding({**SPECS["lstmn_seq2seq"], "fusion": fusion, "inter_attention": looking})
+
+
 def test_the_transformer_would_notice_looks_that_are_lost() -> None:
     heads = {"name": "multihead", "heads": 2, **PARTS["temporal"]}
     call, _ = prepared({**SPECS["transformer"], "cross_attention": heads})

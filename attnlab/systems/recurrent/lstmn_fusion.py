@@ -23,6 +23,7 @@ classes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ import jax.numpy as jnp
 
 from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
-from attnlab.attention.protocol import Attention
+from attnlab.attention.protocol import Attention, asking
 from attnlab.attention.view import View
 from attnlab.errors import UserError
 from attnlab.layers.dense import Dense, Dropout
@@ -46,7 +47,8 @@ from attnlab.systems.recurrent.lstmn import CARD, INTRA, Verdict, averaged, intr
 Fusion = Literal["deep", "shallow"]
 First = Literal["encoder", "zeros", "none"]
 PARTS = {"attention": MECHANISMS, "inter_attention": MECHANISMS}
-NEEDS = {"attention": INTRA, "inter_attention": Need(role="cross", stepwise=True, values=True)}
+ACROSS = Need(role="cross", stepwise=True, so_far=True)
+NEEDS = {"attention": INTRA, "inter_attention": dataclasses.replace(ACROSS, values=True)}
 
 
 def asked(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
@@ -59,7 +61,7 @@ def asked(system: type[Any], chosen: Mapping[str, Any]) -> Mapping[str, Need]:
     within = intra(span, "none" if origin == "none" else "zeros")
     return {
         "attention": within,
-        "inter_attention": Need(role="cross", stepwise=True, values=fusion == "deep"),
+        "inter_attention": dataclasses.replace(ACROSS, values=fusion == "deep"),
     }
 
 
@@ -118,30 +120,45 @@ class TwoReaders(nn.Module):
         one.
         """
         slots, _ = self.decoder(x, valid, first=self._first(source), other=source.attended)
-        return self._seen(slots.hidden, source, 0)
+        return self._seen(slots.hidden, source, 0)[0]
 
     def start(self, source: Encoded, length: int) -> Reader:
         """Before the first of `length` steps."""
-        return self.decoder.begin(
-            len(source.states), length, source.states.dtype, first=self._first(source)
+        reader = self.decoder.begin(
+            len(source.states),
+            length,
+            source.states.dtype,
+            first=self._first(source),
+            other=source.attended,
         )
+        if self.fusion == "deep":
+            return reader
+        return dataclasses.replace(reader, looks=self.search.no_looks(source.attended))
 
     def step(self, source: Encoded, reader: Reader, x: jax.Array) -> tuple[jax.Array, Reader]:
         """One step with x [B,E]: z [B,H]."""
         following = self.decoder.step(
             reader, x, self.decoder.contributions(x), jnp.ones(len(x), bool), source.attended
         )
-        return self._seen(following.last.h[:, None], source, reader.fed)[:, 0], following
+        z, looks = self._seen(following.last.h[:, None], source, reader.fed, following.looks)
+        return z[:, 0], dataclasses.replace(following, looks=looks)
 
     def _first(self, source: Encoded) -> LSTMState | None:
         return source.last if self.origin == "encoder" else None
 
-    def _seen(self, states: jax.Array, source: Encoded, fed: jax.Array | int) -> jax.Array:
-        """z [B,t,H] of the target's states, the first of them after `fed` others."""
+    def _seen(
+        self, states: jax.Array, source: Encoded, fed: jax.Array | int, looks: Any = None
+    ) -> tuple[jax.Array, Any]:
+        """z [B,t,H] of the target's states, the first of them after `fed` others and `looks`; and
+        what these looks leave.
+        """
         if self.fusion == "deep":
-            return states
-        contexts = looked(self, self.search.read(states, source.attended, View(positions=fed)))
-        return jnp.tanh(self.merge(jnp.concatenate([states, contexts], axis=-1)))
+            return states, looks
+        reading = self.search.read(
+            states, source.attended, View(positions=fed), **asking(False, looks)
+        )
+        both = jnp.concatenate([states, looked(self, reading)], axis=-1)
+        return jnp.tanh(self.merge(both)), reading.so_far
 
 
 class LSTMNPairClassifier(Classifier):
