@@ -34,7 +34,7 @@ def get_experiment(argument: str = "") -> Experiment:
         "h(t), fed": {**luong, "system.feeding": "input"},
         "h(t)": {**luong, "system.feeding": "none"},
     }
-    turn = {"h(t), fed": 0.5, "h(t)": 0.5, "s(t-1)": -0.5, "s(t-1), old readout": -0.5}
+    less = {"h(t), fed": -0.5, "h(t)": -0.5, "s(t-1)": 0.5, "s(t-1), old readout": 0.5}
     return Experiment(
         question="Which state should ask, the one before a word or the one after it?",
         config="configs/translation.py:rnnsearch",
@@ -56,5 +56,5 @@ def get_experiment(argument: str = "") -> Experiment:
             knobs={"h(t), fed": "system.width", "h(t)": "system.width"},
             within=0.02,
         ),
-        claim=Claim("Asking with the present state gives the smaller loss", (Contrast(turn),)),
+        claim=Claim("Asking with the present state gives the smaller loss", (Contrast(less),)),
     )

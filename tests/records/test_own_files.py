@@ -41,6 +41,19 @@ def test_what_a_config_names_and_what_that_imports_and_nothing_else(folder: Path
     )
 
 
+def test_what_is_installed_anywhere_is_not_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another environment's packages too."""
+    for place, expected in (("site-packages", []), ("mine", ["own_placed"])):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "own_placed.py").write_text("X = 1\n")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(tmp_path / place)
+            found = provenance.of({"data": {"name": "own_placed:X"}})
+        assert list(found.modules) == expected
+
+
 def test_a_plain_setting_is_a_path_only_if_it_leads_somewhere(folder: Path) -> None:
     """A text may look like "module:Attribute"; a field of the user's may hold one."""
     assert list(

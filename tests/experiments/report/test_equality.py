@@ -171,6 +171,15 @@ def test_rows_of_different_test_data_have_no_difference(tmp_path: Path) -> None:
     assert other.results.rows[1][other.results.columns.index("remark")] == "other test examples"
 
 
+def test_where_one_row_has_other_test_data_none_is_marked_best(tmp_path: Path) -> None:
+    """Not even among those that share theirs."""
+    three = {**TWO, "c": (0.3, 0.31, 0.35)}
+    for name, last in (("same", "1"), ("other", "2")):
+        data = {"a": "1" * 64, "b": "1" * 64, "c": last * 64}
+        rows = found(tmp_path / name, scores=three, test_data=data).comparison.rows
+        assert any(row.best for row in rows) == (name == "same")
+
+
 def test_without_digests_the_config_says_which_test_data(tmp_path: Path) -> None:
     """A record of an earlier version has no digest; with digests, other training data is no other
     test data.
