@@ -244,14 +244,15 @@ def _window(told: Told, family: Family) -> int:
         family.windows == "late" and not told.flag("use_sliding_window", False)
     ):
         return 0
-    return told.count("sliding_window", 4096 if family.windows == "every" else 0)
+    return told.count("sliding_window", 4096 if family.windows == "every" else 0, least=0)
 
 
 def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
     """Which layers are local."""
     kinds = told.content.get("layer_types")
     if kinds is not None:
-        if len(kinds) != layers or not set(kinds) <= set(KINDS):
+        listed = isinstance(kinds, list) and all(isinstance(one, str) for one in kinds)
+        if not listed or len(kinds) != layers or not set(kinds) <= set(KINDS):
             raise UserError(
                 f"{told.where}: layer_types={kinds!r}; expected {layers} of {', '.join(KINDS)}"
             )
@@ -259,7 +260,8 @@ def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
     if family.windows == "all":
         return (True,) * layers
     if family.windows == "late":
-        return tuple(number >= told.count("max_window_layers", 28) for number in range(layers))
+        first = told.count("max_window_layers", 28, least=0)
+        return tuple(number >= first for number in range(layers))
     period = told.count("sliding_window_pattern", 6 if family.qk_norm else 2)
     return tuple(bool((number + 1) % period) for number in range(layers))
 

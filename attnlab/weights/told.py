@@ -27,9 +27,12 @@ class Told:
         """A number; None counts as absent."""
         return self._of(key, (int, float), "a number", default)
 
-    def count(self, key: str, default: int | None = None) -> int:
-        """A whole number; None counts as absent."""
-        return int(self._of(key, (int,), "a whole number", default))
+    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number, at least `least`; None counts as absent."""
+        found = int(self._of(key, (int,), "a whole number", default))
+        if found < least:
+            raise UserError(f"{self.where}: {key}={found}; expected at least {least}")
+        return found
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """true or false; None counts as absent."""

@@ -160,6 +160,11 @@ def test_an_index_that_does_not_fit(tmp_path: Path) -> None:
         ),
         ("llama", {"rope_parameters": [1]}, "rope_parameters=.* expected an object"),
         ("gemma2", {"layer_types": ["full_attention"]}, "expected 3 of full_attention"),
+        ("gemma2", {"layer_types": 3}, "expected 3 of full_attention"),
+        ("gemma2", {"layer_types": [["full_attention"]] * 3}, "expected 3 of full_attention"),
+        ("llama", {"num_attention_heads": 0}, "num_attention_heads=0; expected at least 1"),
+        ("gpt2", {"n_layer": -1}, "n_layer=-1; expected at least 1"),
+        ("gemma2", {"layer_types": None, "sliding_window_pattern": 0}, "expected at least 1"),
     ],
 )
 def test_a_config_that_asks_for_something_else(
