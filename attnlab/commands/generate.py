@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _stream(trained: Run, lines: list[str]) -> None:
     """Print the answers to all lines, one line each, as they are written."""
+    _warn_of_long_ones(trained, lines)
     streams.reconfigure(encoding="utf-8", errors="strict")
     number = 0
     for line in lines:
@@ -88,6 +89,19 @@ def _stream(trained: Run, lines: list[str]) -> None:
 
 def _answered(trained: Run, lines: list[str]) -> list[str]:
     """The answers to all lines, one line each, or several."""
+    _warn_of_long_ones(trained, lines)
+    several = "decoding" in trained.config and trained.config.decoding.get("n_best", 1) > 1
+    output = []
+    for number, answers in enumerate(trained.respond(lines), start=1):
+        if several:
+            output += [f"{number}\t{one.score:.4f}\t{_on_one_line(one.text)}" for one in answers]
+        else:
+            output.append(_on_one_line(answers[0].text) if answers else "")
+    return output
+
+
+def _warn_of_long_ones(trained: Run, lines: list[str]) -> None:
+    """A note on stderr if some lines are longer than any in training."""
     longer = trained.longer(lines)
     if longer:
         of = f"{len(longer)} of {sum(bool(line.strip()) for line in lines)} {trained.task.examples}"
@@ -97,14 +111,6 @@ def _answered(trained: Run, lines: list[str]) -> list[str]:
             f" {longer[0] + 1})",
             file=sys.stderr,
         )
-    several = "decoding" in trained.config and trained.config.decoding.get("n_best", 1) > 1
-    output = []
-    for number, answers in enumerate(trained.respond(lines), start=1):
-        if several:
-            output += [f"{number}\t{one.score:.4f}\t{_on_one_line(one.text)}" for one in answers]
-        else:
-            output.append(_on_one_line(answers[0].text) if answers else "")
-    return output
 
 
 def _on_one_line(text: str) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from pathlib import Path
 
@@ -67,8 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"imported {folder} into {workdir}: generate, evaluate, inspect and export take it as it is;"
     )
-    settings = " ".join(f"--config.{one}" for one in arguments.overrides)
-    print(
-        f"to train it: train --config=configs/pretrained.py:{folder} --workdir={workdir} {settings}"
-    )
+    words = [f"--config=configs/pretrained.py:{folder}", f"--workdir={workdir}"]
+    words += [f"--config.{one}" for one in arguments.overrides]
+    print(f"to train it: train {shlex.join(words)}")
     return 0

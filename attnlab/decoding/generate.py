@@ -59,8 +59,6 @@ class Decoded:
 Ended = Callable[[np.ndarray], bool]
 """Whether a hypothesis, its ids so far [t], holds what stops it."""
 
-PIECE = 16  # tokens between two calls of `ended`
-
 
 class Decoder:
     """Decodes batches by one compiled program for each batch shape; keep the object to keep the
@@ -72,8 +70,8 @@ class Decoder:
       alignment: also return attention weights, where the model has them.
       special: ids of the target's vocabulary; sources are padded with the same id.
       continues: the output continues the source, so that rules count the tokens of the source too.
-      ended: stops a hypothesis of greedy search or sampling, which is asked every `PIECE` tokens;
-        beam search does not ask.
+      ended: stops a hypothesis of greedy search or sampling; it is called after every token, so
+        that scores count no token behind the stop. Beam search does not call it.
     """
 
     def __init__(
@@ -165,7 +163,7 @@ class Decoder:
         self, params: Any, source: np.ndarray, limits: np.ndarray, indices: np.ndarray
     ) -> Hypotheses:
         """As `_search`, but hypotheses that have `ended` are not continued."""
-        *_, run = self._pieces(params, source, limits, indices, PIECE)
+        *_, run = self._pieces(params, source, limits, indices, 1)
         found: Hypotheses = self._finish(run)
         return found
 

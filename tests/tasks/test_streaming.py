@@ -55,9 +55,7 @@ def test_a_text_that_ends_answers() -> None:
 
 @pytest.mark.parametrize("method", ["greedy", "sample"])
 def test_it_stops_there(method: str) -> None:
-    """Not at the limit: no more than the tokens of one piece are written after the text that ends
-    an answer.
-    """
+    """Not at the limit, and each text at a token of its own."""
     task = load(*APART)
     params = drawn(task)
     settings = Settings(method=method, max_ratio=0.0, max_extra=200, min_length=200, stop=("x",))
@@ -69,8 +67,8 @@ def test_it_stops_there(method: str) -> None:
 
     source = {"source": np.array([[BOS, 4], [BOS, PAD]], np.int32)}
     found = continuing(task.system, settings, ended=ended)(params, [(np.array([0, 1]), source)])
-    assert [len(best[0].tokens) for best in found] == [16, 32]
-    assert looks == [16, 16, 32]
+    assert [len(best[0].tokens) for best in found] == [1, 20]
+    assert looks == [1, *range(1, 21)]
     assert ending(settings, lambda ids: "ax")(np.zeros(1)) and ending(Settings(), str) is None
 
 
