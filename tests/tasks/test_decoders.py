@@ -4,10 +4,18 @@ first.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.config.registry import build
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.decoding.settings import Settings
+from attnlab.systems import SYSTEMS
 from attnlab.tasks.decoders import continuing
 from tests.tasks.tiny_language import APART, drawn, load, passed
 
@@ -37,3 +45,39 @@ def test_prompts_of_any_length_and_rows_of_padding() -> None:
             assert token == log_p.argmax()
             read.append(int(token))
         assert best.tokens[-1] == EOS or len(best.tokens) == 4
+
+
+MIXERS = {
+    "cache": {"name": "multihead", "heads": 2, "positions": "rope"},
+    "state": {"name": "recurrent"},
+}
+
+
+@pytest.mark.parametrize("mixer", MIXERS.values(), ids=MIXERS)
+def test_ragged_beginnings_pieces_and_beams_over_a_cache(mixer: dict[str, Any]) -> None:
+    """A decoder whose state grows, or not: what every method writes has the log-probability that
+    full passes over the whole text give, and greedy search takes their most probable token.
+    """
+    node = {"name": "decoder", "attention": mixer, "positions": {"name": "none"}, "dropout": 0.0}
+    small = {"width": 12, "layers": 2, "hidden": 16}
+    system: Any = build(SYSTEMS, ConfigDict({**node, **small}), "system")(vocabulary=9)
+    params = jax.jit(system.init)(jax.random.key(0), jnp.ones((1, 2), jnp.int32))["params"]
+    params = jax.tree.map(
+        lambda x: x + 0.4 * jax.random.normal(jax.random.key(x.size), x.shape), params
+    )
+    prompts = [[BOS], [BOS, 5, 6], [BOS, 4, 5, 6, 7, 8, 3, 4]]
+    source = np.array([[*one, *[PAD] * (8 - len(one))] for one in prompts], np.int32)
+    run = jax.jit(lambda tokens: system.apply({"params": params}, tokens))
+    for how in ({"method": "greedy"}, {"method": "greedy", "prefill": 3}, {"method": "beam"}):
+        settings = Settings(max_ratio=0.0, max_extra=4, length_penalty=0.0, **how)  # type: ignore[arg-type]
+        found = continuing(system, settings)(params, [(np.arange(3), {"source": source})])
+        for prompt, best in zip(prompts, found, strict=True):
+            tokens = best[0].tokens.tolist()
+            whole = np.array([[*prompt, *tokens, *[PAD] * (12 - len(prompt) - len(tokens))]])
+            logits = np.array(run(whole)[0, len(prompt) - 1 :][: len(tokens)], np.float64)
+            logits[:, [PAD, BOS]] = -np.inf
+            log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            if how["method"] == "greedy":
+                assert tokens == log_p.argmax(axis=1).tolist()
+            expected = log_p[np.arange(len(tokens)), tokens].sum()
+            np.testing.assert_allclose(best[0].log_prob, expected, atol=1e-4)
