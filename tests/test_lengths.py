@@ -68,12 +68,12 @@ REFUSED = {
     ),
     "an unfit alignment inside a mechanism that looks twice": (
         (
-            "translation.py:transformer",
-            "system.cross_attention=multi_step",
-            "system.cross_attention.looks=single",
-            "system.cross_attention.looks.alignment=monotonic",
+            "language_modelling.py:attention",
+            "system.attention=multi_step",
+            "system.attention.looks=single",
+            "system.attention.looks.alignment=monotonic",
         ),
-        r"system.cross_attention=multi_step.looks.alignment: .*needs all queries",
+        r"system.attention=multi_step.looks.alignment: .*needs all queries",
     ),
     "an unfit score inside a mechanism that looks twice": (
         (

@@ -65,7 +65,7 @@ CASES: dict[str, dict[str, Any]] = {
     "convs2s": SPECS["convs2s"],
     **{
         f"convs2s-looking-{where}": {**SPECS["convs2s"], "attend": where}
-        for where in ("last", "first")
+        for where in ("last", "first", "none")
     },
     "convs2s-one-layer-without-neighbours": {
         **SPECS["convs2s"],
