@@ -42,7 +42,10 @@ def validate(config: ConfigDict, schema: type[Node] | None = None) -> None:
     _check_place(root)
     values = flat(config)
     _check_positions(values)
-    forgets = values.get("batch.texts", "apart") == "apart" or values.get("system.carry") == "state"
+    forgets = (
+        values.get("batch.texts", "apart") in ("apart", "packed")
+        or values.get("system.carry") == "state"
+    )
     if (
         "batch.max_length" in values and forgets
     ):  # what is read in pieces and remembered has no longest sequence

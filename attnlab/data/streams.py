@@ -1,5 +1,5 @@
 """Batches of running text as a function of the step: a stream cut into lanes, texts in turn, or
-texts apart from each other.
+texts apart from each other; for texts packed into rows see `attnlab.data.blocks`.
 
 Truncated back-propagation reads in lanes: row r of every batch goes on where row r of the batch
 before ended. Of a stream:
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.data.batching import TrainBatches, check_divisible
+from attnlab.data.blocks import Blocks
 from attnlab.data.columns import Batch, Examples, Packed
 from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
@@ -233,11 +234,13 @@ class Apart(TrainBatches):
 
 def lanes(
     texts: str, ids: Packed, *, beside: Mapping[str, Packed] | None = None, **how: Any
-) -> Lanes | Turns:
-    """The lanes of texts that are "joined" or read "in_turn"; `beside` has numbers for each of the
-    ids, to go with the targets.
+) -> Lanes | Turns | Blocks:
+    """The lanes of texts that are "joined" or read "in_turn", or the blocks of those "packed";
+    `beside` has numbers for each of the ids, to go with the targets.
     """
     numbers = {name: one.ids for name, one in (beside or {}).items()}
+    if texts == "packed":
+        return Blocks(ids.ids, beside=numbers, **how)
     return (
         Lanes(ids.ids, beside=numbers, **how)
         if texts == "joined"

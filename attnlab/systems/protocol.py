@@ -190,11 +190,14 @@ class LanguageModel(System):
       carries: whether a text may be read over any number of batches, with the state passed from one
         to the next. If the state grows with the text, each piece is read from the initial state
         instead.
+      packs: whether several texts may share a row; `__call__` then takes a second argument,
+        "segments" [B,T]: tokens with the same number are one text, and see no others.
     """
 
     vocabulary: int
 
     carries: ClassVar[bool] = True
+    packs: ClassVar[bool] = False
 
     def start(self, rows: int, room: int) -> Any:
         """The state before the first token of `rows` texts, the same for each; its arrays have this

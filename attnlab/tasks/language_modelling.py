@@ -5,8 +5,10 @@ cross-entropy, and perplexity.
 text is a token; it is cut into `batch.size` lanes, and what the model knows after a step is where
 it goes on in the next, without a gradient between steps (truncated back-propagation). "in_turn":
 each lane reads texts one after another in this way, and knows nothing at the beginning of each.
-"apart": every text is read as a whole; so long ones are left out. A split is scored in the same
-way, in `decoding.batch` lanes if joined: one is exact, more are faster, each begins from nothing.
+"apart": every text is read as a whole; so long ones are left out. "packed": rows of `max_length`
+tokens are cut from the stream, and texts that share a row do not see each other; the rows are
+shuffled. A split is scored in the same way, in `decoding.batch` lanes if joined: one is exact, more
+are faster, each begins from nothing.
 
 Axis letters: B batch, T length, V vocabulary.
 """
@@ -29,6 +31,7 @@ from ml_collections import ConfigDict
 from attnlab.config import nodes
 from attnlab.data import text
 from attnlab.data.batching import evaluation_batches
+from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
@@ -69,8 +72,21 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
     shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
     refuse_terms(config, shapes)
+    if config.batch.texts == "packed":
+        _check_packs(config, system, shapes["params"])
     check_output_bias(config, shapes["params"], vocabulary)
     return system
+
+
+def _check_packs(config: ConfigDict, system: LanguageModel, params: Tree) -> None:
+    """Texts may share a row only if the system, with the parts it has, keeps them apart."""
+    if not system.packs:
+        raise UserError(
+            f"config.batch.texts=packed: config.system={config.system.name} cannot keep the texts of"
+            " a row apart; take in_turn, joined or apart, or the system decoder"
+        )
+    rows = jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)
+    jax.eval_shape(system.apply, {"params": params}, rows, rows)
 
 
 class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
@@ -92,6 +108,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         "target": IDS,
         "fresh": Declared("int32"),
         "recalled": Declared("int32", ("T",), optional=True),
+        "segments": Declared("int32", ("T",), optional=True),
     }
     inputs = ("source",)
     measures: Mapping[str, Measure | str] = {
@@ -125,6 +142,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
             name: way for name, way in type(self).measures.items() if not missing.get(name)
         }
         self._apart = config.batch.texts == "apart"
+        self._packed = config.batch.texts == "packed"
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
@@ -183,12 +201,14 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         )
         return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
 
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Lanes | Turns | Apart:
-        """The order of texts apart is that of the seed."""
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Lanes | Turns | Apart | Blocks:
+        """The order of texts apart, or of packed rows, is that of the seed."""
         ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
             return Apart(ids, max_length=longest, seed=seed, special=special, **how)
+        if self._packed:
+            return Blocks(ids.ids, length=longest, seed=seed, special=special, **how)
         return lanes(self.config.batch.texts, ids, length=longest, special=special, **how)
 
     # --- scores ---
@@ -361,7 +381,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
 
     def _before(self, rows: int) -> Tree:
         """A state of so many rows where there are lanes."""
-        if self._apart or not self.system.carries:
+        if self._apart or self._packed or not self.system.carries:
             return None
         return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
 

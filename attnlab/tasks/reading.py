@@ -42,7 +42,8 @@ def of_tokens(
       system: its padding is that of the batch.
       params: its parameters.
       batch: "source" and "target" [B,T]; with `remembered` "fresh" [B], 1 where a text begins; and
-        "recalled" [B,T] where it is known what can be recalled.
+        "recalled" [B,T] where it is known what can be recalled. With "segments" [B,T] rows hold
+        several texts.
       remembered: the state that the batch before has left; None if every text begins anew.
       smoothing: of labels.
       rngs: random streams.
@@ -55,7 +56,8 @@ def of_tokens(
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
     logits: Tree
     if remembered is None:
-        logits, after = apply(source), None
+        several = [jnp.asarray(batch["segments"])] if "segments" in batch else []
+        logits, after = apply(source, *several), None
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),

@@ -105,6 +105,7 @@ class Decoder(LanguageModel):
         )
     }
     carries = False
+    packs = True
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
     @classmethod
@@ -185,23 +186,38 @@ class Decoder(LanguageModel):
         logits, states = self._run(tokens, state.read, list(state.layers), real)
         return logits, Reading(state.read + real.sum(axis=1, dtype=jnp.int32), states)
 
-    def __call__(self, tokens: jax.Array) -> jax.Array:
+    def __call__(self, tokens: jax.Array, segments: jax.Array | None = None) -> jax.Array:
         """See `LanguageModel.__call__`; in one pass without a cache. What is real sees no padding,
-        which stands behind it.
+        which stands behind it. Each of the `segments` is read as if it stood alone.
         """
-        return self._run(tokens, 0, [None] * self.layers)[0]
+        return self._run(tokens, 0, [None] * self.layers, segments=segments)[0]
 
     def _run(
-        self, tokens: jax.Array, first: Any, states: list[Any], real: jax.Array | None = None
+        self,
+        tokens: jax.Array,
+        first: Any,
+        states: list[Any],
+        real: jax.Array | None = None,
+        segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
         """tokens [B,T] from position `first` on to logits [B,T,V], and the layers' states."""
         x = self.embed(tokens)
         x = x * math.sqrt(self.width) if self.scaled_embedding else x
-        x = self.drop(self.scheme.embed(x, standing(first, tokens.shape[1])))
+        at = standing(first, tokens.shape[1])
+        if segments is not None:
+            longest = self.scheme.longest
+            if longest is not None and tokens.shape[1] > longest:  # the scheme cannot see it
+                raise UserError(
+                    f"decoder: rows of {tokens.shape[1]} tokens, but positions end at {longest};"
+                    " lower config.batch.max_length, or take positions without an end"
+                )
+            at = within(segments)
+        x = self.drop(self.scheme.embed(x, at))
         after = []
         for number, block in enumerate(self.layer):
             rule = _rule(self.local_visibility if self.local(number) else self.visibility)
-            seen = View(CAUSAL.rule & rule, first if states[number] is not None else None, real)
+            where = first if states[number] is not None else None
+            seen = View(CAUSAL.rule & rule, where, real, segments)
             x, state = _through(block, x, seen, states[number])
             after.append(state)
         x = self.top(x) if self.norm in TOPPED else x
@@ -209,6 +225,13 @@ class Decoder(LanguageModel):
         if self.logit_cap:
             logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
         return logits, after
+
+
+def within(segments: jax.Array) -> jax.Array:
+    """How far each token stands behind the first of its segment, [B,T] int32."""
+    at = jnp.arange(segments.shape[1], dtype=jnp.int32)
+    begins = segments != jnp.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
+    return at - jax.lax.cummax(jnp.where(begins, at, 0), axis=1)
 
 
 def _by_row(state: Any, rows: int) -> Any:

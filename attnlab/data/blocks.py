@@ -1,0 +1,149 @@
+"""Texts packed into rows of one length: nothing is padding, and no text sees another.
+
+    ids        0 1 2 3 4 5 6 7 8 9 ...                 N ids, all texts end to end, each with its EOS
+    block i    ids i T ... (i + 1) T - 1, i = 0 ... ceil(N / T) - 1
+    step k     blocks k b ... (k + 1) b - 1 in the order of the epoch
+
+A row predicts the ids of its block: the first of a text from a BOS, every other one from the id before
+it. "segments" numbers the texts of a row from 0 on; a text that began in another block is read from
+where the row begins, without what stands before. So every id is predicted once in an epoch.
+
+Axis letters: b rows of a batch, T columns, N ids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnlab.data.batching import check_divisible
+from attnlab.data.columns import Batch
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.errors import UserError
+
+_ROUNDS = 6
+
+
+class Blocks:
+    """Batches of blocks by random access, in memory that does not depend on N: `blocks(step)`
+    depends on the arguments below and `step`, on nothing else.
+
+    Args:
+      ids: [N], EOS at the end of every text and nowhere else; or what has a method `windows`, as
+        `shards.Ids`.
+      size: b, over all processes and devices.
+      length: T.
+      seed: of the order, which is another one in every epoch; None for that of the texts.
+      process_index, process_count, multiple, beside, special: see `streams.Lanes`.
+
+    Attributes:
+      batches_per_epoch, shapes, counts, note: see `streams.Lanes`.
+
+    Raises:
+      UserError: rows not divisible by `multiple` or the processes, or nothing to read.
+    """
+
+    def __init__(
+        self,
+        ids: Any,
+        *,
+        size: int,
+        length: int,
+        seed: int | None = None,
+        process_index: int = 0,
+        process_count: int = 1,
+        multiple: int = 1,
+        beside: Mapping[str, np.ndarray] | None = None,
+        special: Special = OURS,
+    ) -> None:
+        check_divisible(size, math.lcm(multiple, process_count))
+        if not len(ids):
+            raise UserError("config.data has no text to read")
+        share = size // process_count
+        self._ids, self._beside, self._length = ids, dict(beside or {}), length
+        self._special, self._seed, self._size = special, seed, size
+        self._rows = np.arange(process_index * share, (process_index + 1) * share)
+        self._count = -(-len(ids) // length)
+        self.batches_per_epoch = -(-self._count // size)
+        self.shapes, self.counts = ((share, length),), (self.batches_per_epoch,)
+        order = "in their order" if seed is None else "shuffled"
+        self.note = (
+            f"{self._count:,} blocks of {length} tokens, {order}, {size} a step,"
+            f" {self.batches_per_epoch:,} steps an epoch"
+        )
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of `step` (from 0): "source", "target" and "segments" [b,T], "fresh" [b] ones,
+        all int32; padding is of the segment -1.
+        """
+        epoch, number = divmod(int(step), self.batches_per_epoch)
+        block = number * self._size + self._rows
+        there = block < self._count
+        if self._seed is not None:
+            block[there] = permuted(block[there], self._count, (self._seed, epoch))
+        begin = np.where(there, block * self._length, len(self._ids))
+        read = windows(self._ids, begin - 1, self._length + 1)
+        before, target = read[:, :-1], read[:, 1:]
+        starts = before == self._special.eos
+        starts[:, 0] |= begin == 0
+        source = np.where(starts, np.int32(self._special.bos), before)
+        segments = np.cumsum(starts, axis=1, dtype=np.int32)
+        segments -= segments[:, :1]
+        left = len(self._ids) - begin  # ids from the beginning of a row on
+        short = left < self._length
+        if short.any():
+            padding = np.arange(self._length) >= left[:, None]
+            source[padding] = self._special.pad
+            target = np.where(padding, np.int32(self._special.pad), target)
+            segments[padding] = -1
+        return {
+            "source": source,
+            "target": np.ascontiguousarray(target),
+            "segments": segments,
+            "fresh": np.ones(len(block), np.int32),
+            **{name: windows(one, begin, self._length) for name, one in self._beside.items()},
+        }
+
+
+def windows(ids: Any, begin: np.ndarray, width: int) -> np.ndarray:
+    """The ids [N] from `begin` [b] on, [b,width] int32; 0 outside."""
+    if hasattr(ids, "windows"):
+        found: np.ndarray = ids.windows(begin, width)
+        return found
+    place = begin[:, None] + np.arange(width)
+    inside = (place >= 0) & (place < len(ids))
+    return np.where(inside, ids[np.where(inside, place, 0)], 0).astype(np.int32)
+
+
+def permuted(index: np.ndarray, count: int, seed: tuple[int, int]) -> np.ndarray:
+    """Where the numbers `index` in 0 ... count - 1 stand in a random order of all of them, without
+    making it.
+
+    A Feistel network over the next power of 4, applied again to what falls outside (J. Black, P.
+    Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, section 5).
+    """
+    half = max(1, -(-(count - 1).bit_length() // 2))
+    mask, shift = np.uint64(2**half - 1), np.uint64(half)
+    keys = np.random.default_rng(seed).integers(2**63, size=_ROUNDS, dtype=np.uint64)
+
+    def once(x: np.ndarray) -> np.ndarray:
+        left, right = x >> shift, x & mask
+        for key in keys:
+            left, right = right, left ^ (_mixed(right + key) & mask)
+        found: np.ndarray = (left << shift) | right
+        return found
+
+    found = once(index.astype(np.uint64))
+    while (outside := found >= count).any():
+        found[outside] = once(found[outside])
+    return found.astype(np.int64)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """The finalizer of MurmurHash3 on uint64: every bit of x changes about half of the result's."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ (x >> np.uint64(33))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(33))

@@ -1,0 +1,114 @@
+"""Texts packed into rows: every token once an epoch, in its place, and the texts of a row kept apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from attnlab.data.blocks import Blocks, permuted, windows
+from attnlab.data.columns import Packed
+from attnlab.data.vocabulary import BOS, EOS, PAD, Special
+from attnlab.errors import UserError
+
+LENGTHS = (3, 0, 7, 1, 12, 0, 2)
+TEXTS = Packed([[10 + 20 * text + i for i in range(n)] + [EOS] for text, n in enumerate(LENGTHS)])
+IDS = TEXTS.ids  # 32 of them
+
+
+def rows(blocks: Blocks, epoch: int = 0) -> dict[str, np.ndarray]:
+    """All rows of an epoch, without those of padding."""
+    first = epoch * blocks.batches_per_epoch
+    every = [blocks(first + step) for step in range(blocks.batches_per_epoch)]
+    found = {name: np.concatenate([batch[name] for batch in every]) for name in every[0]}
+    real = found["target"][:, 0] != PAD
+    return {name: values[real] for name, values in found.items()}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("length", [1, 5, 8, 32, 40])
+@pytest.mark.parametrize("size", [1, 3])
+def test_every_token_is_predicted_once_and_from_its_own_text(size: int, length: int) -> None:
+    blocks = Blocks(IDS, size=size, length=length)
+    count = math.ceil(len(IDS) / length)
+    assert blocks.batches_per_epoch == math.ceil(count / size)
+    found = rows(blocks)
+    flat = {name: values.reshape(-1)[: len(IDS)] for name, values in found.items()}
+    np.testing.assert_array_equal(flat["target"], IDS)
+    # what is read, text by text: BOS and all but the end
+    read = np.concatenate([np.append([BOS], one[:-1]) for one in TEXTS])
+    np.testing.assert_array_equal(flat["source"], read)
+    number = np.repeat(np.arange(len(TEXTS)), TEXTS.lengths)
+    for row, segments in enumerate(found["segments"]):
+        own = number[row * length : (row + 1) * length]
+        np.testing.assert_array_equal(segments[: len(own)], own - own[0])
+        assert (segments[len(own) :] == -1).all()
+    assert all(values.dtype == np.int32 for values in blocks(0).values())
+    assert blocks(0)["fresh"].tolist() == [1] * size
+
+
+def test_an_epoch_has_the_same_rows_in_another_order() -> None:
+    ordered = rows(Blocks(IDS, size=2, length=4))["target"].tolist()
+    shuffled = Blocks(IDS, size=2, length=4, seed=3)
+    epochs = [rows(shuffled, epoch)["target"].tolist() for epoch in range(3)]
+    assert all(sorted(one) == sorted(ordered) for one in epochs)
+    assert len({str(one) for one in [ordered, *epochs]}) == 4
+    again = Blocks(IDS, size=2, length=4, seed=3)
+    np.testing.assert_array_equal(again(9)["source"], shuffled(9)["source"])
+
+
+def test_processes_share_the_rows_in_their_order() -> None:
+    whole = Blocks(IDS, size=4, length=4, seed=1)
+    shares = [
+        Blocks(IDS, size=4, length=4, seed=1, process_index=index, process_count=2)
+        for index in range(2)
+    ]
+    assert shares[0].shapes == ((2, 4),)
+    for step in range(4):
+        for name, values in whole(step).items():
+            np.testing.assert_array_equal(
+                values, np.concatenate([share(step)[name] for share in shares])
+            )
+
+
+def test_what_stands_beside_the_targets_and_the_special_ids_of_others() -> None:
+    own = Special(pad=-1, bos=EOS, eos=EOS, unk=None)
+    blocks = Blocks(IDS, size=1, length=20, beside={"mark": IDS % 2}, special=own)
+    last = blocks(1)
+    real = last["target"] != -1
+    assert real.sum() == 12 and (last["source"] == -1).sum() == 8
+    np.testing.assert_array_equal(last["mark"][real], last["target"][real] % 2)
+    assert blocks(0)["source"][0, 0] == EOS
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 17, 1000])
+def test_the_order_is_of_all_numbers(count: int) -> None:
+    found = permuted(np.arange(count), count, (5, 0))
+    assert sorted(found.tolist()) == list(range(count))
+    one_by_one = [int(permuted(np.array([at]), count, (5, 0))[0]) for at in range(min(count, 20))]
+    assert one_by_one == found[:20].tolist()
+
+
+def test_the_order_is_random() -> None:
+    """Neighbours, and where a number comes to stand, are as chance has them."""
+    count, draws = 64, 400
+    found = np.array([permuted(np.arange(count), count, (seed, 0)) for seed in range(draws)])
+    expected = draws / count
+    for place in (0, 1, 31, 63):
+        seen = np.bincount(found[:, place], minlength=count)
+        chi = ((seen - expected) ** 2 / expected).sum()  # 63 degrees of freedom: 63 +- 11
+        assert 20 < chi < 110
+    together = np.mean(np.abs(np.diff(found, axis=1)) == 1)
+    assert abs(together - 2 / count) < 0.01
+
+
+def test_windows_reach_over_both_ends() -> None:
+    assert windows(np.arange(5), np.array([-2, 3]), 4).tolist() == [[0, 0, 0, 1], [3, 4, 0, 0]]
+
+
+def test_rows_that_do_not_divide_and_nothing_to_read() -> None:
+    with pytest.raises(UserError, match="not divisible by 3"):
+        Blocks(IDS, size=4, length=4, multiple=3)
+    with pytest.raises(UserError, match="no text to read"):
+        Blocks(IDS[:0], size=4, length=4)

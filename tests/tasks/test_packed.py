@@ -1,0 +1,101 @@
+"""Language modelling on packed rows: texts that share a row are scored as if each stood alone."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.data.blocks import Blocks
+from attnlab.errors import UserError
+from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.language_modelling import LanguageModelling
+from tests.tasks.tiny_language import SHARED, SIZES
+
+SMALL = [
+    *SHARED[1:],
+    "system.width=8",
+    "system.hidden=16",
+    "system.attention.heads=2",
+    "decoding.batch=4",
+]
+SCHEMES = {
+    "learned": [],
+    "sinusoidal": ["system.positions=sinusoidal"],
+    "rope": ["system.positions=none", "system.attention.positions=rope"],
+    "alibi": ["system.positions=none", "system.attention.positions=alibi"],
+    "t5": ["system.positions=none", "system.attention.positions=t5"],
+    "window": ["system.visibility=window", "system.visibility.width=3"],
+}
+
+
+def load(*overrides: str) -> LanguageModelling:
+    config = configs.load("configs/language_modelling.py:decoder", [*SMALL, *overrides])
+    return LanguageModelling.load(config, None, tuple(SIZES))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_texts_of_a_row_are_scored_as_texts_apart(scheme: str) -> None:
+    """A row that holds the whole split cuts no text."""
+    packed = load("batch.texts=packed", "batch.max_length=150", *SCHEMES[scheme])
+    apart = load("batch.texts=apart", "batch.max_length=150", *SCHEMES[scheme])
+    params = jax.tree.map(
+        lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        apart.init(jax.random.key(0)),
+    )
+    assert len(packed.data.ids["valid"].ids) < 150
+    for split in ("valid", "test"):
+        one, other = (task.evaluate(params, split) for task in (packed, apart))
+        assert one == pytest.approx(other, rel=2e-6)
+        rows = [task.items(params, split, []) for task in (packed, apart)]
+        assert rows[0] is not None and rows[1] is not None
+        for name in ("loss", "accuracy"):
+            np.testing.assert_allclose(*(one.rows[name] for one in rows), rtol=1e-5, atol=1e-6)
+
+
+def test_training_reads_shuffled_rows_and_a_gradient_sees_one_text() -> None:
+    task = load("batch.texts=packed", "batch.max_length=12")
+    batches = task.batches(1)
+    assert isinstance(batches, Blocks) and "shuffled" in batches.note
+    assert task.remembered() is None
+    batch = batches(0)
+    assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
+    params = task.init(jax.random.key(0))
+    row = {name: values[:1] for name, values in batch.items()}
+    inside = np.flatnonzero(row["segments"][0] == 0)
+    assert len(inside) < 12
+
+    def first(params: object, row: dict[str, np.ndarray]) -> jax.Array:
+        only = {**row, "target": np.where(row["segments"] == 0, row["target"], 0)}
+        return task.loss(params, only, jax.random.key(1), smoothing=0.0)[0]
+
+    other = {**row, "source": np.where(row["segments"] == 0, row["source"], 5).astype(np.int32)}
+    here, there = (jax.grad(first)(params, one)["layer_0"] for one in (row, other))
+    for one, two in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["batch.max_length=170"], "rows of 170 tokens, but positions end at 160"),
+        (["system.attention=recurrent"], "would share its state"),
+    ],
+)
+def test_what_does_not_go_is_refused_before_data_is_read(
+    overrides: list[str], message: str
+) -> None:
+    given = [one for one in SMALL if "heads" not in one] if "recurrent" in overrides[0] else SMALL
+    config = configs.load(
+        "configs/language_modelling.py:decoder", [*given, "batch.texts=packed", *overrides]
+    )
+    with pytest.raises(UserError, match=message):
+        LanguageModelling.check(config)
+
+
+def test_a_system_that_cannot_keep_texts_apart() -> None:
+    config = configs.load("configs/language_modelling.py:lstm", ["batch.texts=packed"])
+    with pytest.raises(UserError, match="system=lstm_lm cannot keep the texts of a row apart"):
+        LanguageModelling.check(config)
+    assert not LanguageModel.packs
