@@ -33,14 +33,21 @@ class Progress:
       start: the step it starts from (above 0 after a resume).
       every: steps between two plain lines.
       stream: where to write.
+      unit: what a step is called.
     """
 
     def __init__(
-        self, total: int, start: int = 0, *, every: int = 1, stream: TextIO | None = None
+        self,
+        total: int,
+        start: int = 0,
+        *,
+        every: int = 1,
+        stream: TextIO | None = None,
+        unit: str = "step",
     ) -> None:
         self.total = total
         self.step = start
-        self.every = max(1, every)
+        self.every, self.unit = max(1, every), unit
         self.stream = sys.stderr if stream is None else stream
         self.compile_seconds = 0.0
         self._printed = start
@@ -118,7 +125,7 @@ class Progress:
         if self._loss is not None:
             parts.append(f"loss {self._loss:.4g}")
         if self._pace is not None:
-            parts.append(f"{1000 * self._pace:.4g} ms/step")
+            parts.append(f"{1000 * self._pace:.4g} ms/{self.unit}")
         if self._tokens_per_second is not None:
             parts.append(f"{self._tokens_per_second:,.0f} tok/s")
         if self._pace is not None:
@@ -130,7 +137,7 @@ class Progress:
     def _print(self) -> None:
         self._printed = self.step
         print(
-            f"step {self.step}/{self.total}  {self.figures()}".rstrip(),
+            f"{self.unit} {self.step}/{self.total}  {self.figures()}".rstrip(),
             file=self.stream,
             flush=True,
         )

@@ -80,6 +80,11 @@ COMMANDS: Mapping[str, Command] = {
         "two sweeps side by side, and what differs between them",
         on_run=False,
     ),
+    "prepare": Command(
+        "attnlab.commands.prepare",
+        "a large corpus as shards of ids, which training reads from disk",
+        on_run=False,
+    ),
     "import": Command(
         "attnlab.commands.import_model",
         "a run from a folder of transformers (GPT-2, Llama, ...), not yet trained here",

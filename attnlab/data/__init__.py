@@ -4,7 +4,9 @@
 A *source* is a frozen dataclass whose fields are its configuration, with at least one of these
 methods, for `split` in `SPLITS`: `pairs(split) -> list[(source text, target text)]` for translation
 and the like, `texts(split) -> list[text]` for language modelling, `labelled(split) -> list[(texts,
-label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it.
+label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it. A
+source whose texts are ids already has `loaded(vocabulary settings, vocabulary of the run, splits) ->
+Texts` instead, see `attnlab.data.shards`.
 """
 
 from attnlab.config.registry import Table
@@ -21,6 +23,7 @@ SOURCES = Table(
         "files": "attnlab.data.files:ParallelFiles",
         "table": "attnlab.data.files:TabFiles",
         "text": "attnlab.data.files:TextFiles",
+        "shards": "attnlab.data.shards:Shards",
         "associations": "attnlab.data.associations:Associations",
         "markers": "attnlab.data.markers:Markers",
         "lookup": "attnlab.data.lookup:Lookup",

@@ -183,7 +183,7 @@ class TextFiles:
         Raises:
           UserError: as for `ParallelFiles`; also a part that is none, or without a single word.
         """
-        name, begin, end = _part(split, getattr(self, split))
+        name, begin, end = part(split, getattr(self, split))
         path = find_file(self.directory, name)
         lines = read_lines(path, "\r")
         texts = lines[len(lines) * begin // 100 : len(lines) * end // 100]
@@ -195,8 +195,12 @@ class TextFiles:
         return texts
 
 
-def _part(split: str, wanted: str) -> tuple[str, int, int]:
-    """A file's name and the share of its lines that is asked for, in percent from and to."""
+def part(split: str, wanted: str) -> tuple[str, int, int]:
+    """A file's name and the share of its lines that is asked for, in percent from and to.
+
+    Raises:
+      UserError: no such share.
+    """
     name, begin, end = re.fullmatch(
         r"(.*?)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", wanted, re.DOTALL
     ).groups()  # type: ignore[union-attr]

@@ -117,14 +117,18 @@ def load(
         settings.
     """
     source = build(SOURCES, data, "config.data")()
-    if not callable(getattr(source, "texts", None)):
+    prepared = callable(getattr(source, "loaded", None))  # its texts are ids already
+    if not prepared and not callable(getattr(source, "texts", None)):
         raise UserError(
             f"config.data={data['name']}: language modelling needs a source with texts(split), such"
-            " as text, associations or tfds; one_side makes one of a source of pairs"
+            " as text, shards, associations or tfds; one_side makes one of a source of pairs"
         )
     settings = VocabularySettings.read(vocabulary)
     kept = workdir is not None and has_vocabularies(workdir)
     found = load_vocabularies(workdir, settings)[0] if workdir is not None and kept else None
+    if prepared:
+        loaded: Texts = source.loaded(settings, found, splits)
+        return loaded
     texts = {
         split: source.texts(split)
         for split in SPLITS

@@ -89,12 +89,16 @@ class Tfds:
         Raises:
           UserError: as for `pairs`.
         """
-        found = [text for (text,) in self._read(split, "source")]
+        found = list(self.stream(split))
         if not any(found):
             raise UserError(
                 f"config.data.{split}={getattr(self, split)!r}: {_title(self)} has no text there"
             )
         return found
+
+    def stream(self, split: str) -> Iterator[str]:
+        """The same one by one, none of them kept; there may be no text."""
+        return (text for (text,) in self._read(split, "source"))
 
     def labelled(self, split: str) -> list[tuple[tuple[str, ...], str]]:
         """The texts of `split`, each with its label. Never downloads.

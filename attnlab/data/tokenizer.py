@@ -95,7 +95,12 @@ class Adopted(Vocabulary):
         normalizer = self._tokenizer.normalizer
         return text if normalizer is None else str(normalizer.normalize_str(text))
 
-    def encode_stream(self, texts: Iterable[str], end: Iterable[int] = ()) -> Iterator[np.ndarray]:
+    def encode_stream(
+        self,
+        texts: Iterable[str],
+        end: Iterable[int] = (),
+        known: dict[str, list[int]] | None = None,
+    ) -> Iterator[np.ndarray]:
         """See `Vocabulary.encode_stream`; each text as a whole, for pieces may reach over blanks."""
         remaining, end = iter(texts), list(end)
         while chunk := list(islice(remaining, CHUNK)):

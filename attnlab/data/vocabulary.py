@@ -187,16 +187,22 @@ class Vocabulary:
         """
         return str(self._tokenizer.normalizer.normalize_str(_spaced(text, self.settings["kind"])))
 
-    def encode_stream(self, texts: Iterable[str], end: Sequence[int] = ()) -> Iterator[np.ndarray]:
+    def encode_stream(
+        self,
+        texts: Iterable[str],
+        end: Sequence[int] = (),
+        known: dict[str, list[int]] | None = None,
+    ) -> Iterator[np.ndarray]:
         """The ids of each text, [length] int32, with the ids `end` appended; works in chunks and
-        keeps none of them.
+        keeps none of them. A caller with more texts to come may pass the same `known`, {} at first,
+        in which the ids of words are kept.
 
         No piece reaches over a blank, so a word has the same ids wherever it stands: the library
         sees each word once, which is several times faster than handing it every text. Characters
         are looked up the same way.
         """
         remaining = iter(texts)
-        known: dict[str, list[int]] = {}
+        known = {} if known is None else known
         while chunk := [self._units(text) for text in islice(remaining, CHUNK)]:
             if len(known) > _REMEMBERED:
                 known.clear()

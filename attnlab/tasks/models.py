@@ -18,6 +18,7 @@ from attnlab.attention.mixer import Mixer
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, source
 from attnlab.data.columns import Declared
+from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap, System
@@ -168,7 +169,9 @@ def with_output_bias(
     """
     if not _of_frequencies(config):
         return params
-    counts = np.bincount(tokens, minlength=vocabulary) + 1.0
+    counts = np.ones(vocabulary)
+    for part in in_parts(tokens):
+        counts += np.bincount(part, minlength=vocabulary)
     flat = flax.traverse_util.flatten_dict(params)
     flat[OUTPUT_BIAS] = jnp.asarray(np.log(counts / counts.sum()), flat[OUTPUT_BIAS].dtype)
     return flax.traverse_util.unflatten_dict(flat)

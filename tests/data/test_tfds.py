@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from attnlab.data import tfds as module
+from attnlab.data.documents import Corpus, find, pieces
 from attnlab.data.tfds import Tfds, main
 from attnlab.errors import UserError
 
@@ -281,3 +282,18 @@ def test_preparing_our_own_set_and_preparing_without_a_network(
     assert (
         "cannot download dataset 'ted_hrlr_translate/pt_to_en': no route" in capsys.readouterr().err
     )
+
+
+def test_a_corpus_of_a_prepared_set(prepared: Path) -> None:
+    """What `prepare` reads of the same folder, in chunks."""
+    (folder,) = find([str(next(prepared.rglob("dataset_info.json")).parent)])
+    corpus = Corpus((folder,), field="en")
+    found = [pieces(corpus, chunk) for chunk in corpus.chunks()]
+    assert [len(texts) for texts, _ in found] == [19] and found[0][1] == 1
+    assert {text for text, _ in found[0][0]} == {f"apples {i}" for i in range(20) if i != 7}
+    for how, message in (
+        ({"field": "eng"}, "--field='eng' is no feature"),
+        ({"split": "trian", "field": "en"}, "--split='trian' is no split"),
+    ):
+        with pytest.raises(UserError, match=message):
+            list(Corpus((folder,), **how).chunks())  # type: ignore[arg-type]

@@ -1,0 +1,187 @@
+"""`prepare --to=FOLDER --from=FILES`: text of any size as shards of ids, which training reads from
+disk; the same command again goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.api.stored import check_folder
+from attnlab.errors import UserError
+from attnlab.progress import Progress
+
+if TYPE_CHECKING:
+    from attnlab.data.preparing import Told
+    from attnlab.data.vocabulary import Vocabulary
+
+EPILOG = """\
+examples:
+  prepare --to=corpus/train --from='text/*.txt.gz' --vocabulary=bpe --size=32000
+  prepare --to=corpus/valid --from=valid.jsonl --field=text --vocabulary=corpus/train
+  prepare --to=corpus/train --from=books.parquet --tokenizer=models/gpt2"""
+_MIB = 2**20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The text, the vocabulary, and where to."""
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "--to", metavar="FOLDER", type=Path, required=True, help="where the shards go"
+    )
+    parser.add_argument(
+        "--from",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help="plain text, .jsonl (either may be .gz or .xz), .parquet, patterns in quotes, or the"
+        " folder of a prepared set of TensorFlow Datasets",
+    )
+    parser.add_argument(
+        "--documents",
+        choices=("line", "file"),
+        default="line",
+        help="what a document of plain text is (default: line)",
+    )
+    parser.add_argument(
+        "--field",
+        default="text",
+        help="the field of JSONL, Parquet or TensorFlow Datasets that has the text",
+    )
+    parser.add_argument("--split", default="train", help="of a set of TensorFlow Datasets")
+    _add_vocabulary(parser)
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=2**24,
+        metavar="N",
+        help="ids of a shard (default: 16,777,216)",
+    )
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="that make ids of text (default: one a core)"
+    )
+
+
+def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--vocabulary",
+        metavar="KIND|PATH",
+        default="bpe",
+        help="learn one: bpe, word, spaced, char; or take that of a folder of shards, or of a"
+        " trained run (default: bpe)",
+    )
+    either.add_argument(
+        "--tokenizer",
+        metavar="PATH",
+        help="a tokenizer.json, or the folder of a pretrained model that has one",
+    )
+    parser.add_argument("--size", type=int, metavar="N", help="most pieces (default: 8000)")
+    parser.add_argument(
+        "--min_frequency", type=int, metavar="N", help="pieces seen less often are left out"
+    )
+    parser.add_argument("--lowercase", action="store_true", help="all texts are lower-cased")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        metavar="MIB",
+        help="how much text a vocabulary is learned from, taken from everywhere (default: 64)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the shards, and say how to train on them.
+
+    Returns:
+      0.
+
+    Raises:
+      UserError: text that cannot be read, a vocabulary that does not fit, a folder in use.
+    """
+    from attnlab.data.documents import Corpus, find
+    from attnlab.data.preparing import SAMPLE, Asked, advice, prepare
+    from attnlab.data.shard_folder import VOCABULARY
+    from attnlab.data.vocabulary import Vocabulary
+
+    folder = Path(os.path.abspath(arguments.to.expanduser()))
+    check_folder("--to", folder)
+    for name in ("length", "size", "min_frequency", "sample", "processes"):
+        given = getattr(arguments, name)
+        if given is not None and not 1 <= given < 2**32:
+            raise UserError(f"--{name}={given} must be at least 1")
+    corpus = Corpus(find(arguments.files), arguments.documents, arguments.field, arguments.split)
+    sample = SAMPLE if arguments.sample is None else arguments.sample
+    asked = Asked(corpus, _vocabulary(arguments), sample, arguments.length)
+    processes = arguments.processes or len(os.sched_getaffinity(0))
+    total = sum(corpus.sizes)
+    with Progress(max(1, total // _MIB), every=max(1, total // _MIB // 50), unit="MiB") as progress:
+        progress.note(f"looking through {total / _MIB:,.1f} MiB in {len(corpus.files)} files")
+        index = prepare(folder, asked, processes, _Pace(progress), progress.note)
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    tokens, unknown = index.total("tokens"), index.total("unknown")
+    left = f", {index.skipped:,} records without text left out" if index.skipped else ""
+    print(
+        f"{folder}: {index.total('documents'):,} documents, {tokens:,} tokens"
+        f" ({unknown / tokens:.2%} unknown), {index.dtype}, {len(index.shards)} shards{left}"
+    )
+    print("to train on it, with a folder 'valid' and a folder 'test' beside it:")
+    print(f"  train --config=configs/language_modelling.py:decoder {advice(folder, vocabulary)}")
+    return 0
+
+
+class _Pace:
+    """Progress by how much text is read since this command began."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._before = progress, (time.perf_counter(), -1, 0)
+
+    def __call__(self, told: Told) -> None:
+        now, done = time.perf_counter(), told.bytes // _MIB
+        began, first, ids = self._before
+        if first < 0:  # what went before is of an earlier command, or the start of processes
+            self._before = now, done, told.ids
+        elif done > first:
+            taken = now - began
+            self._before = now, done, told.ids
+            self._progress.update(
+                min(done, self._progress.total),
+                tokens_per_second=(told.ids - ids) / taken,
+                step_seconds=taken / (done - first),
+            )
+
+
+def _vocabulary(arguments: argparse.Namespace) -> dict[str, Any] | Vocabulary:
+    """What is asked for: how to learn one, or one that is there."""
+    from attnlab.data.shard_folder import INDEX, VOCABULARY
+    from attnlab.data.vocabulary import KINDS, TOKENIZER, Vocabulary
+
+    if arguments.tokenizer is None and arguments.vocabulary in KINDS:
+        return {
+            "kind": arguments.vocabulary,
+            "size": 8000 if arguments.size is None else arguments.size,
+            "min_frequency": 2 if arguments.min_frequency is None else arguments.min_frequency,
+            "lowercase": arguments.lowercase,
+        }
+    learning = ("size", "min_frequency", "sample", "lowercase")
+    useless = [f"--{name}" for name in learning if getattr(arguments, name) not in (None, False)]
+    if useless:
+        raise UserError(f"{useless[0]} is for a vocabulary that is learned; leave it out")
+    if arguments.tokenizer is not None:
+        return Vocabulary.train([], TOKENIZER, file=arguments.tokenizer)
+    path = Path(arguments.vocabulary).expanduser()
+    places = (path / VOCABULARY, path / "vocabulary" / "shared.json", path)
+    found = next((one for one in places if one.is_file()), None)
+    if found is None:
+        why = (
+            f"a folder without {INDEX} and {VOCABULARY}" if path.is_dir() else "no kind, no folder"
+        )
+        raise UserError(
+            f"--vocabulary={arguments.vocabulary} is {why}; write one of {', '.join(KINDS)}, or a"
+            " folder that 'prepare' or 'train' has made"
+        )
+    return Vocabulary.load(found)

@@ -1,0 +1,347 @@
+"""Corpora too large for memory, as chunks of about a mebibyte: plain text, JSON lines, Parquet, or a
+prepared set of TensorFlow Datasets.
+
+Reading is the same every time, so that a chunk is known by its number. What takes long, from bytes
+to texts, is left to `pieces`, which another process may call. A document longer than a chunk comes
+in pieces, cut behind the end of a line or else a blank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+from attnlab.data.files import alike
+from attnlab.errors import UserError, nearest
+from attnlab.records.files import expanded
+
+CHUNK = 2**20  # bytes or characters
+_LONGEST = 2**28  # bytes of a record of JSON
+_PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+_BOM = b"\xef\xbb\xbf"
+
+Unit = Literal["line", "file"]
+UNITS = ("line", "file")
+
+
+class BadSource(UserError):
+    """Something in the text itself, which has to be mended there."""
+
+
+class Chunk(NamedTuple):
+    """A part of a file.
+
+    Attributes:
+      file: the number of the file.
+      content: bytes that are whole lines, as a rule, or whole documents.
+      line: the number of its first line, from 1.
+      last: nothing of the file follows.
+      done: bytes of all files that are read by then.
+    """
+
+    file: int
+    content: bytes | list[str]
+    line: int
+    last: bool
+    done: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Files whose documents are read in their order.
+
+    Attributes:
+      files: as `find` has found them; a folder is a set of TensorFlow Datasets.
+      unit: what a document of plain text is: "line" or "file". Other files have records.
+      field: of a record, the one that has the text.
+      split: of a set of TensorFlow Datasets.
+    """
+
+    files: tuple[Path, ...]
+    unit: Unit = "line"
+    field: str = "text"
+    split: str = "train"
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each file."""
+        return [sum(one.stat().st_size for one in _inside(path)) for path in self.files]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """How it is read, and name, bytes and SHA-256 of each file, as JSON."""
+        files = []
+        for path, size in zip(self.files, self.sizes, strict=True):
+            digest = hashlib.sha256()
+            for one in _inside(path):
+                with open(one, "rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+            files.append({"name": path.name, "bytes": size, "sha256": digest.hexdigest()})
+        how = {"unit": self.unit, "field": self.field, "split": self.split}
+        return {**how, "files": files}
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All of it.
+
+        Raises:
+          BadSource: a file that is empty or damaged, or has no such field.
+          UserError: a file that cannot be read, or a package that is missing.
+        """
+        before = 0
+        for number, size in enumerate(self.sizes):
+            for chunk in self.of_file(number):
+                yield chunk._replace(done=before + min(chunk.done, size))
+            before += size
+
+    def of_file(self, number: int) -> Iterator[Chunk]:
+        """The chunks of one file; `done` are bytes of this file."""
+        path = self.files[number]
+        if form(path) == "tfds":
+            return self._recorded(number, _of_tfds(path, self.split, self.field))
+        if form(path) == "parquet":
+            return self._recorded(number, _of_parquet(path, self.field))
+        return self._read(number, path)
+
+    def _recorded(self, number: int, texts: Iterable[str]) -> Iterator[Chunk]:
+        """Texts dealt into chunks of about one size."""
+        size, passed = self.sizes[number], 0
+        held: list[str] = []
+        found, characters = False, 0
+        for text in texts:
+            found = True
+            held.append(text)
+            characters += len(text)
+            if characters >= CHUNK:
+                passed += characters
+                yield Chunk(number, held, 1, False, min(passed, size))
+                held, characters = [], 0
+        if not found:
+            raise BadSource(f"{self.files[number]} has no records")
+        yield Chunk(number, held, 1, True, size)
+
+    def _read(self, number: int, path: Path) -> Iterator[Chunk]:
+        """The bytes of a file, cut behind line ends."""
+        line, records = 1, form(path) == "json"
+        with _opened(path) as (stream, position):
+            held: bytes | None = None
+            for block in _blocks(stream, path, records):
+                if held is not None:
+                    yield Chunk(number, held, line, False, position())
+                    line += held.count(b"\n")
+                held = block
+            if not held:
+                raise BadSource(f"{path} is empty")
+            yield Chunk(number, held, line, True, position())
+
+
+def find(named: Sequence[str]) -> tuple[Path, ...]:
+    """The files that paths and patterns ("data/*.jsonl.gz") name, those of a pattern in the order
+    of their names.
+
+    Raises:
+      UserError: nothing is named so, a folder that is no prepared set, or a file named twice.
+    """
+    found: list[Path] = []
+    for name in named:
+        path = expanded(name)
+        if os.path.exists(path):
+            found.append(path)
+            continue
+        matching = [Path(one) for one in sorted(glob.glob(str(path), recursive=True))]
+        if not matching:
+            raise UserError(f"--from={name}: there is no such file; {alike(path)}")
+        found += [one for one in matching if one.is_file()]
+    for number, path in enumerate(found):
+        if path in found[:number]:
+            raise UserError(f"--from names {path} twice; name each file once")
+        if path.is_dir() and not (path / "dataset_info.json").is_file():
+            raise UserError(
+                f"--from={path} is a folder, but no set of TensorFlow Datasets (it has no"
+                f" dataset_info.json); name the files in it, --from='{path}/*.txt'"
+            )
+    return tuple(found)
+
+
+def form(path: Path) -> Literal["plain", "json", "parquet", "tfds"]:
+    """What a file is, by its name."""
+    if path.is_dir():
+        return "tfds"
+    name = path.with_suffix("") if path.suffix in _PACKED else path
+    if name.suffix in (".jsonl", ".ndjson", ".json"):
+        return "json"
+    return "parquet" if name.suffix == ".parquet" else "plain"
+
+
+def pieces(corpus: Corpus, chunk: Chunk) -> tuple[list[tuple[str, bool]], int]:
+    """The documents of a chunk: a text, and whether it ends here; and how many records were left
+    out, because their text is blank or null.
+
+    A line of plain text has no carriage return at its ends; a blank one is a document of nothing
+    but its end, as with the source `text`.
+
+    Raises:
+      BadSource: text that is not UTF-8, a record that is no JSON or has no such field.
+    """
+    path = corpus.files[chunk.file]
+    if isinstance(chunk.content, list):
+        kept = [(text, True) for text in chunk.content if text.strip()]
+        return kept, len(chunk.content) - len(kept)
+    content = chunk.content.removeprefix(_BOM) if chunk.line == 1 else chunk.content
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = chunk.line + content.count(b"\n", 0, error.start)
+        raise BadSource(
+            f"{path}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert the file"
+            " to UTF-8"
+        ) from error
+    if form(path) == "json":
+        return _of_json(text, path, chunk.line, corpus.field)
+    if corpus.unit == "file":
+        return [(text, chunk.last)], 0
+    lines = text.split("\n")
+    ends = chunk.last
+    if not lines[-1]:
+        lines.pop()
+        ends = True
+    return [
+        (line.strip("\r"), ends or number < len(lines)) for number, line in enumerate(lines, 1)
+    ], 0
+
+
+def sample(corpus: Corpus, size: int) -> Iterator[str]:
+    """Texts of about `size` bytes, from all files by their sizes, and from everywhere in each; all
+    texts, where there are fewer.
+    """
+    total = sum(corpus.sizes)
+    for number, bytes_of in enumerate(corpus.sizes):
+        left = size if bytes_of == total else max(1, size * bytes_of // max(1, total))
+        stride = max(1, bytes_of // left)
+        for place, chunk in enumerate(corpus.of_file(number)):
+            if place % stride:
+                continue
+            for text, _ in pieces(corpus, chunk)[0]:
+                yield text
+            left -= (
+                sum(map(len, chunk.content))
+                if isinstance(chunk.content, list)
+                else len(chunk.content)
+            )
+            if left <= 0:
+                break
+
+
+def _inside(path: Path) -> list[Path]:
+    """A file, or the files of a folder."""
+    return sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The unpacked bytes of a file, and a function that says how many of its own are read."""
+    try:
+        with open(path, "rb") as file, contextlib.ExitStack() as stack:
+            unpack = _PACKED.get(path.suffix)
+            stream = file if unpack is None else stack.enter_context(unpack(file))
+            yield stream, file.tell
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:  # before OSError
+        raise BadSource(f"{path} is damaged or no {path.suffix} file: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _blocks(stream: BinaryIO, path: Path, records: bool) -> Iterator[bytes]:
+    """Whole lines of about `CHUNK` bytes; a longer line in pieces, unless lines are records."""
+    rest = b""
+    while read := stream.read(CHUNK):
+        rest += read
+        end = _end(rest, records)
+        if end:
+            yield rest[:end]
+            rest = rest[end:]
+        elif len(rest) > _LONGEST:
+            raise BadSource(f"{path}: a record of more than {_LONGEST // 2**20} MiB; is it JSONL?")
+    if rest:
+        yield rest
+
+
+def _end(block: bytes, records: bool) -> int:
+    """Where to cut a block, 0 for nowhere yet: behind a line end, a blank, or any character."""
+    end = block.rfind(b"\n") + 1
+    if end or records:
+        return end
+    end = block.rfind(b" ") + 1
+    if end:
+        return end
+    end = len(block)
+    while end and block[end - 1] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    return end - 1 if end and block[end - 1] >= 0xC0 else len(block)
+
+
+def _of_json(text: str, path: Path, first: int, field: str) -> tuple[list[tuple[str, bool]], int]:
+    found, skipped = [], 0
+    for number, line in enumerate(text.split("\n"), first):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise BadSource(f"{path}, line {number}: no JSON ({error})") from error
+        if not isinstance(record, dict):
+            raise BadSource(f"{path}, line {number}: {type(record).__name__}, expected an object")
+        if field not in record:
+            raise BadSource(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
+        value = record[field]
+        if value is not None and not isinstance(value, str):
+            raise BadSource(
+                f"{path}, line {number}: field {field!r} is {type(value).__name__}, not a text"
+            )
+        if value is None or not value.strip():
+            skipped += 1
+        else:
+            found.append((value, True))
+    return found, skipped
+
+
+def _of_parquet(path: Path, field: str) -> Iterator[str]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise BadSource(
+            f"reading {path} needs pyarrow; 'pip install attnlab[parquet]' installs it"
+        ) from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if field not in names:
+                raise BadSource(f"{path} has no field {field!r}; {nearest(field, names)}")
+            kind = file.schema_arrow.field(field).type
+            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+                raise BadSource(f"{path}: field {field!r} is {kind}, not a text")
+            for batch in file.iter_batches(batch_size=1024, columns=[field]):
+                yield from (text or "" for text in batch.column(0).to_pylist())
+    except pyarrow.ArrowException as error:
+        raise BadSource(f"{path} is damaged or no Parquet file: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _of_tfds(path: Path, split: str, field: str) -> Iterator[str]:
+    from attnlab.data.tfds import Tfds
+
+    try:
+        yield from Tfds(directory=str(path), train=split, source=field).stream("train")
+    except UserError as error:
+        told = str(error).replace("config.data.source", "--field")
+        raise BadSource(told.replace("config.data.train", "--split")) from error

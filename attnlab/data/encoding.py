@@ -1,0 +1,192 @@
+"""Chunks of text to ids, in several processes, in the order of the chunks.
+
+Chunk i goes to process i mod n, which has the next one at hand while it works on one. What is in
+flight does not grow with the text. A process ends when its pipe closes, so none outlives the one
+that feeds it, however that ends.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Generator, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from attnlab.data.documents import BadSource, Chunk, Corpus, pieces
+from attnlab.data.vocabulary import TOKENIZER, Vocabulary
+from attnlab.errors import UserError
+
+_AHEAD = 2  # chunks that a process has at a time
+
+
+class Encoded(NamedTuple):
+    """The ids of a chunk, EOS behind every document that ends in it.
+
+    Attributes:
+      ids: [N] uint16 or uint32.
+      ends: [P] int64, where each piece of a document ends.
+      ended: [P] bool, whether the document ends there.
+      characters: [P] int64, as the vocabulary sees them, the end of a document one of them.
+      skipped: records without text.
+    """
+
+    ids: np.ndarray
+    ends: np.ndarray
+    ended: np.ndarray
+    characters: np.ndarray
+    skipped: int
+
+
+class Encoder:
+    """Chunks of a corpus to ids."""
+
+    def __init__(self, corpus: Corpus, vocabulary: Vocabulary) -> None:
+        self._corpus, self._vocabulary = corpus, vocabulary
+        self._dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, chunk: Chunk) -> Encoded:
+        """Raises `BadSource` for text that cannot be read, or that spells the end of a text."""
+        found, skipped = pieces(self._corpus, chunk)
+        texts = [text for text, _ in found]
+        ended = np.array([ends for _, ends in found], bool)
+        ids = list(self._vocabulary.encode_stream(texts, known=self._known))
+        lengths = np.array([len(one) for one in ids], np.int64) + ended
+        ends = np.cumsum(lengths)
+        flat = np.full(int(lengths.sum()), self._vocabulary.special.eos, self._dtype)
+        if len(ids):
+            real = np.ones(len(flat), bool)
+            real[ends[ended] - 1] = False
+            flat[real] = together = np.concatenate(ids)
+            self._check(together, chunk)
+        return Encoded(flat, ends, ended, self._characters(texts, ended), skipped)
+
+    def _check(self, ids: np.ndarray, chunk: Chunk) -> None:
+        """Readers tell texts apart by their ends."""
+        if (ids == self._vocabulary.special.eos).any():
+            raise BadSource(
+                f"{self._corpus.files[chunk.file]}: the tokenizer makes its end of text (id"
+                f" {self._vocabulary.special.eos}) of ordinary text; choose another tokenizer"
+            )
+
+    def _characters(self, texts: list[str], ended: np.ndarray) -> np.ndarray:
+        """What is cut behind a blank has one more, unless blanks are kept."""
+        lengths = np.array([len(self._vocabulary.normalize(text)) for text in texts], np.int64)
+        kept = self._vocabulary.settings["kind"] in ("char", TOKENIZER)
+        return lengths + (ended if kept else 1)
+
+
+def each(
+    corpus: Corpus, vocabulary: Path, chunks: Iterator[Chunk], processes: int
+) -> Generator[tuple[Chunk, Encoded]]:
+    """Every chunk and its ids by a saved vocabulary, in their order; one process works here, more
+    are started.
+
+    Raises:
+      UserError: see `Encoder`; a process was killed.
+    """
+    if processes == 1:
+        encode = Encoder(corpus, Vocabulary.load(vocabulary))
+        for chunk in chunks:
+            yield chunk, encode(chunk)
+        return
+    started = [_Worker(corpus, vocabulary) for _ in range(processes)]
+    try:
+        waiting: collections.deque[tuple[Chunk, _Worker]] = collections.deque()
+        turns = itertools.cycle(started)
+        for chunk in chunks:
+            worker = next(turns)
+            worker.take(chunk)
+            waiting.append((chunk, worker))
+            if len(waiting) == _AHEAD * processes:
+                first, worker = waiting.popleft()
+                yield first, worker.give()
+        while waiting:
+            first, worker = waiting.popleft()
+            yield first, worker.give()
+    finally:
+        for worker in started:
+            worker.end()
+
+
+class _Worker:
+    """A process, and the pipe to it."""
+
+    def __init__(self, corpus: Corpus, vocabulary: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_work, args=(theirs, corpus, vocabulary), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def take(self, chunk: Chunk) -> None:
+        try:
+            self._pipe.send(chunk)
+        except OSError as error:
+            raise self._lost() from error
+
+    def give(self) -> Encoded:
+        try:
+            found: Encoded | str | Exception = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._lost() from error
+        if isinstance(found, str):
+            raise BadSource(found)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def end(self) -> None:
+        self._pipe.close()
+        self._process.join(timeout=5)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def _lost(self) -> UserError:
+        self._process.join(timeout=5)
+        return UserError(
+            f"a process that encodes text was killed (exit code {self._process.exitcode}), for want"
+            " of memory perhaps; run the command again, it goes on; --processes=N takes fewer"
+        )
+
+
+def _work(pipe: Connection, corpus: Corpus, vocabulary: Path) -> None:
+    """Encode what comes through a pipe until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that feeds this one
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # this process is one of as many as are wanted
+    arrived: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
+
+    def receive() -> None:
+        """Always ready, so that neither end waits for the other to read."""
+        try:
+            while True:
+                arrived.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(0)
+
+    threading.Thread(target=receive, daemon=True).start()
+    encode = Encoder(corpus, Vocabulary.load(vocabulary))
+    while True:
+        found: Encoded | str | Exception
+        try:
+            found = encode(arrived.get())
+        except BadSource as error:
+            found = str(error)
+        except Exception as error:
+            found = error
+        try:
+            pipe.send(found)
+        except OSError:
+            return

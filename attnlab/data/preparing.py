@@ -1,0 +1,389 @@
+"""Text into shards: what `launch.py prepare` does.
+
+Chunks of text go to processes in turn, and come back as ids in the same order; one process writes
+them into shards of one length. So the folder is the same whatever the number of processes. While it
+is made it has
+
+    plan.json      what is asked for, and of which text; a folder of another plan is refused
+    00000.json     beside a shard that is whole: its hashes, and where in the text the next one begins
+
+and `index.json` at the end in their place. After a kill the shards that are there are held against
+their hashes, and the text from there on is encoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnlab.data import encoding
+from attnlab.data.documents import BadSource, Chunk, Corpus, sample
+from attnlab.data.encoding import Encoded
+from attnlab.data.shard_folder import (
+    ENDS,
+    FORMAT,
+    INDEX,
+    VOCABULARY,
+    Index,
+    Shard,
+    digest,
+    names,
+    opened,
+)
+from attnlab.data.shards import flags
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.records.files import write_atomic
+from attnlab.records.json_kinds import Damaged, read
+from attnlab.records.stream import Held, RunLock
+
+PLAN = "plan.json"
+LENGTH = 2**24  # ids of a shard
+SAMPLE = 64  # MiB of text that a vocabulary is learned from
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to make of a corpus.
+
+    Attributes:
+      corpus: the text.
+      vocabulary: the arguments of `Vocabulary.train`, or a vocabulary.
+      sample: MiB of text that a vocabulary is learned from.
+      length: ids of a shard.
+    """
+
+    corpus: Corpus
+    vocabulary: dict[str, Any] | Vocabulary
+    sample: int = SAMPLE
+    length: int = LENGTH
+
+    def plan(self, source: dict[str, Any]) -> dict[str, Any]:
+        """The content of `plan.json`, given what `Corpus.fingerprint` says."""
+        chosen = self.vocabulary
+        if isinstance(chosen, Vocabulary):
+            wanted: dict[str, Any] = {"sha256": digest(chosen)}
+        else:
+            wanted = {**chosen, "sample": self.sample}
+        return {"format": FORMAT, "source": source, "vocabulary": wanted, "length": self.length}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the text a shard begins: so many ids of a chunk are in earlier shards; `characters`
+    of the document that is open there are in earlier chunks; `skipped` records were left out in
+    them.
+    """
+
+    chunk: int = 0
+    ids: int = 0
+    characters: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The content of `00000.json`."""
+
+    shard: Shard
+    next: Place
+
+
+class Told(NamedTuple):
+    """How far the work is: bytes of text that are read and ids that were made, by this process and
+    by earlier ones.
+    """
+
+    bytes: int
+    ids: int
+
+
+def prepare(
+    folder: Path,
+    asked: Asked,
+    processes: int,
+    tell: Callable[[Told], None],
+    note: Callable[[str], None],
+) -> Index:
+    """Make the shards of a corpus, or what is missing of them.
+
+    Args:
+      folder: where; new, empty, or one that an earlier call has left.
+      asked: what to make.
+      processes: that encode text; the result does not depend on it.
+      tell: is called after every chunk.
+      note: takes a line about what is done.
+
+    Raises:
+      UserError: a folder in use or of something else, text that cannot be read, a vocabulary that
+        does not fit. What is wrong with the text itself (`BadSource`) leaves no folder behind.
+    """
+    source = asked.corpus.fingerprint()
+    plan = asked.plan(source)
+    new = not folder.exists()
+    done = _finished(folder, plan)
+    if done is not None:
+        note(f"{folder} is complete: every shard was held against its hash, nothing is left to do")
+        return done
+    known = isinstance(asked.vocabulary, Vocabulary) or (folder / PLAN).is_file()
+    first = None if known else _learned(asked, note)  # before anything is written
+    try:
+        lock = RunLock(folder)
+    except Held as error:
+        raise UserError(
+            f"--to={folder} is being prepared by another process; wait for it"
+        ) from error
+    try:
+        vocabulary = _vocabulary(folder, asked, plan, first, note)
+        index = _Writing(folder, asked, vocabulary, source).run(processes, tell, note)
+    except BadSource:
+        _remove(folder, new)
+        raise
+    finally:
+        lock.release()
+    (folder / ".lock").unlink(missing_ok=True)
+    return index
+
+
+def _learned(asked: Asked, note: Callable[[str], None]) -> Vocabulary:
+    assert isinstance(asked.vocabulary, dict)
+    note(f"learning the vocabulary from at most {asked.sample} MiB of text")
+    return Vocabulary.train(sample(asked.corpus, asked.sample * 2**20), **asked.vocabulary)
+
+
+def _finished(folder: Path, plan: dict[str, Any]) -> Index | None:
+    """The index of a folder that has all that is asked for; None if there is work to do.
+
+    Raises:
+      UserError: a folder of something else.
+    """
+    there = {one.name for one in folder.iterdir()} if folder.exists() else set()
+    if not {one for one in there if not one.startswith(".")} - {VOCABULARY}:
+        return None  # a kill may have left a vocabulary without a plan
+    if (folder / INDEX).is_file():
+        index = opened(folder)
+        _compare(folder, dataclasses.asdict(index), plan)
+        for number, shard in enumerate(index.shards):
+            if _hashes(folder, number) != shard.sha256:
+                raise UserError(
+                    f"{folder / names(number)[0]}, or {names(number)[1]} beside it, has changed"
+                    f" since it was written; delete {folder} and run the command again"
+                )
+        return index
+    try:
+        here = json.loads((folder / PLAN).read_bytes())
+    except FileNotFoundError:
+        raise UserError(
+            f"--to={folder} has other files in it; name a new or an empty folder"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{folder / PLAN} is damaged; delete {folder}") from error
+    _compare(folder, here, plan)
+    return None
+
+
+def _compare(folder: Path, here: dict[str, Any], plan: dict[str, Any]) -> None:
+    """Raise `UserError` for a folder whose plan or index says that another command has made it."""
+    wanted, has = dict(plan["vocabulary"]), dict(here.get("vocabulary", {}))
+    same_vocabulary = all(
+        has.get(name, has.get("settings", {}).get(name)) == value for name, value in wanted.items()
+    )
+    differing = [
+        name
+        for name in ("format", "source", "length")
+        if here.get(name) != json.loads(json.dumps(plan[name]))
+    ]
+    differing += [] if same_vocabulary else ["vocabulary"]
+    if differing:
+        words = {"source": "text or another way to read it", "length": "length of shards"}
+        what = " and ".join(f"another {words.get(name, name)}" for name in differing)
+        raise UserError(
+            f"--to={folder} was prepared from {what}; name another folder, or delete this one"
+        )
+
+
+def _vocabulary(
+    folder: Path,
+    asked: Asked,
+    plan: dict[str, Any],
+    first: Vocabulary | None,
+    note: Callable[[str], None],
+) -> Vocabulary:
+    """The vocabulary that the folder has, or gets now; and its plan."""
+    chosen, path = asked.vocabulary, folder / VOCABULARY
+    if not (folder / PLAN).is_file():
+        found = chosen if isinstance(chosen, Vocabulary) else first
+        assert found is not None
+        found.save(path)
+        write_atomic(folder / PLAN, json.dumps(plan))
+        return found
+    note(f"going on in {folder}")
+    return Vocabulary.load(path)
+
+
+def _remove(folder: Path, whole: bool) -> None:
+    """Take away what was written, the folder too if it is ours."""
+    if whole:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for one in folder.iterdir():
+        if (
+            one.name in (PLAN, VOCABULARY, ".lock")
+            or one.suffix in (".tokens", ".documents")
+            or (one.suffix == ".json" and one.stem.isdigit())
+        ):
+            one.unlink()
+
+
+class _Writing:
+    """The shards of a folder, one after another."""
+
+    def __init__(
+        self, folder: Path, asked: Asked, vocabulary: Vocabulary, source: dict[str, Any]
+    ) -> None:
+        self.folder, self.asked, self.vocabulary, self.source = folder, asked, vocabulary, source
+        self.dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
+        self.shards: list[Shard] = []
+        self.place = Place()
+        self.ids = np.empty(asked.length, self.dtype)
+        self.filled = 0
+        self.documents: list[np.ndarray] = []
+
+    def run(
+        self, processes: int, tell: Callable[[Told], None], note: Callable[[str], None]
+    ) -> Index:
+        """Encode and write what is not there yet."""
+        self._go_on(note)
+        chunks = _from(self.asked.corpus.chunks(), self.place.chunk)
+        work = encoding.each(self.asked.corpus, self.folder / VOCABULARY, chunks, processes)
+        with contextlib.closing(work) as every:
+            for number, (chunk, encoded) in enumerate(every, self.place.chunk):
+                self._add(number, encoded)
+                made = sum(one.tokens for one in self.shards) + self.filled
+                tell(Told(chunk.done, made))
+        if self.filled:
+            self._write()
+        if not self.shards:
+            raise BadSource("there is no document in the text")
+        return self._end()
+
+    def _go_on(self, note: Callable[[str], None]) -> None:
+        """Take over the shards that are whole."""
+        while True:
+            number = len(self.shards)
+            try:
+                record = read((self.folder / f"{number:05}.json").read_bytes(), _Record)
+            except (OSError, Damaged):
+                break
+            if _hashes(self.folder, number) != record.shard.sha256:
+                note(f"{names(number)[0]} has changed since it was written: it is made again")
+                break
+            self.shards.append(record.shard)
+            self.place = record.next
+        if self.shards:
+            note(f"{len(self.shards)} shards are there, each is as its hash says")
+
+    def _add(self, number: int, encoded: Encoded) -> None:
+        """The ids of a chunk, from where the first shard that is made here begins."""
+        at = self.place.ids if number == self.place.chunk else 0
+        begin = self.place
+        known = encoded.ends > at if at else np.ones(len(encoded.ends), bool)
+        ends, ended = encoded.ends[known], encoded.ended[known]
+        # of a document that comes in pieces the characters count where it ends
+        whole = np.cumsum(encoded.characters[known])
+        closed = np.flatnonzero(ended)
+        characters = np.diff(whole[closed], prepend=-begin.characters)
+        left = int(whole[-1]) if len(whole) else 0
+        left -= int(whole[closed[-1]]) if len(closed) else -begin.characters
+        after = Place(number + 1, 0, left, begin.skipped + encoded.skipped)
+        ends, taken = ends[closed], 0
+        while at < len(encoded.ids):
+            take = min(len(encoded.ids) - at, len(self.ids) - self.filled)
+            self.ids[self.filled : self.filled + take] = encoded.ids[at : at + take]
+            upto = int(np.searchsorted(ends, at + take, side="right"))
+            here = ends[taken:upto] - at + self.filled
+            self.documents.append(np.stack([here, characters[taken:upto]], axis=1).astype(ENDS))
+            at, taken, self.filled = at + take, upto, self.filled + take
+            if self.filled == len(self.ids):
+                inside = Place(number, at, 0 if taken else begin.characters, begin.skipped)
+                self.place = after if at == len(encoded.ids) else inside
+                self._write()
+        self.place = after
+
+    def _write(self) -> None:
+        """The shard that is full, or the last one."""
+        number, ids = len(self.shards), self.ids[: self.filled]
+        documents = np.concatenate(self.documents)
+        for name, content in zip(names(number), (ids, documents), strict=True):
+            write_atomic(self.folder / name, content.tobytes())
+        shard = Shard(
+            tokens=len(ids),
+            documents=len(documents),
+            unknown=self.vocabulary.special.unknown(ids),
+            characters=int(documents[:, 1].sum(dtype=np.int64)),
+            sha256=_hashes(self.folder, number),
+        )
+        record = dataclasses.asdict(_Record(shard, self.place))
+        write_atomic(self.folder / f"{number:05}.json", json.dumps(record))
+        self.shards.append(shard)
+        self.filled, self.documents = 0, []
+
+    def _end(self) -> Index:
+        """Write the index, and take away what only the making needed."""
+        special = self.vocabulary.special
+        asked = self.asked.vocabulary
+        index = Index(
+            format=FORMAT,
+            dtype="uint16" if self.dtype.itemsize == 2 else "uint32",
+            length=self.asked.length,
+            special={name: getattr(special, name) for name in ("pad", "bos", "eos", "unk")},
+            vocabulary={
+                "sha256": digest(self.vocabulary),
+                "pieces": self.vocabulary.size,
+                "settings": self.vocabulary.settings,
+                "sample": None if isinstance(asked, Vocabulary) else self.asked.sample,
+            },
+            source=self.source,
+            skipped=self.place.skipped,
+            shards=tuple(self.shards),
+        ).sealed()
+        write_atomic(self.folder / INDEX, json.dumps(dataclasses.asdict(index), indent=1))
+        for number in range(len(self.shards)):
+            (self.folder / f"{number:05}.json").unlink(missing_ok=True)
+        (self.folder / PLAN).unlink()
+        return index
+
+
+def _from(chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
+    """The chunks from one on; those before it are read, which is quick, and let go."""
+    return (chunk for number, chunk in enumerate(chunks) if number >= first)
+
+
+def _hashes(folder: Path, number: int) -> tuple[str, str]:
+    """SHA-256 of the files of a shard; "" for what is not there."""
+    found = []
+    for name in names(number):
+        try:
+            with open(folder / name, "rb") as file:
+                found.append(hashlib.file_digest(file, "sha256").hexdigest())
+        except FileNotFoundError:
+            found.append("")
+    ids, documents = found
+    return ids, documents
+
+
+def advice(folder: Path, vocabulary: Vocabulary) -> str:
+    """The settings by which a config reads a folder."""
+    where = {"": "shards", ".directory": folder.parent, ".train": folder.name}
+    read = shlex.join(f"--config.data{name}={value}" for name, value in where.items())
+    return f"{read} {flags(vocabulary)}"

@@ -1,0 +1,145 @@
+"""A folder of shards: its files, what its index says, and whether they are as they were written.
+
+    index.json           what is in it: counts, type of ids, special ids, hashes of vocabulary and text
+    vocabulary.json      see `Vocabulary.save`
+    00000.tokens         ids of all documents end to end, EOS at the end of each; little-endian uint16
+                         or uint32, as many in each file as the index says, fewer only in the last
+    00000.documents      uint32 [D,2]: for every document that ends in these ids, where, and its characters
+
+`launch.py prepare` writes it (`attnlab.data.preparing`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from attnlab.data.files import alike
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+from attnlab.records.json_kinds import Damaged, read
+
+INDEX, VOCABULARY = "index.json", "vocabulary.json"
+FORMAT = "attnlab shards 1"
+ENDS = np.dtype("<u4")
+_REMEDY = "run the 'prepare' command that made it again, or put back a good copy"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What a pair of files has: ids, documents that end in them, those that are unknown, characters
+    of the documents (their ends counted), and the SHA-256 of both files.
+    """
+
+    tokens: int
+    documents: int
+    unknown: int
+    characters: int
+    sha256: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Index:
+    """The content of `index.json`.
+
+    Attributes:
+      dtype: of the ids.
+      length: ids of a shard; the last has fewer.
+      special: the ids that are no text, by name.
+      vocabulary: its `digest`, size and settings.
+      source: see `Corpus.fingerprint`.
+      skipped: records without text, which were left out.
+      shards: in their order.
+      sha256: of all the rest.
+    """
+
+    format: str
+    dtype: Literal["uint16", "uint32"]
+    length: int
+    special: dict[str, int | None]
+    vocabulary: dict[str, Any]
+    source: dict[str, Any]
+    skipped: int
+    shards: tuple[Shard, ...]
+    sha256: str = ""
+
+    def sealed(self) -> Index:
+        """The same with its hash."""
+        return dataclasses.replace(self, sha256=self._hash())
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of it has changed."""
+        return self.format == FORMAT and self.sha256 == self._hash()
+
+    def total(self, what: str) -> int:
+        """The sum over all shards."""
+        return sum(getattr(one, what) for one in self.shards)
+
+    def _hash(self) -> str:
+        body = dataclasses.asdict(dataclasses.replace(self, sha256=""))
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def names(number: int) -> tuple[str, str]:
+    """The files of a shard: ids and documents."""
+    return f"{number:05}.tokens", f"{number:05}.documents"
+
+
+def digest(vocabulary: Vocabulary) -> str:
+    """SHA-256 of what makes ids of texts; not of where it came from."""
+    kept = [vocabulary.kept(), vocabulary.settings["kind"], vocabulary.size]
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def opened(folder: Path) -> Index:
+    """The index of a folder whose files are all there, and of the right length.
+
+    Raises:
+      UserError: they are not, or there is no such folder.
+    """
+    try:
+        index = read((folder / INDEX).read_bytes(), Index)
+    except FileNotFoundError as error:
+        unfinished = (folder / "plan.json").is_file()
+        why = (
+            "is not prepared to its end; run its 'prepare' command again, which goes on"
+            if unfinished
+            else f"has no {INDEX}; 'prepare --to={folder} --from=FILES' makes one"
+            if folder.is_dir()
+            else f"is no folder; {alike(folder)}"
+        )
+        raise UserError(f"{folder} {why}") from error
+    except Damaged as error:
+        raise UserError(f"{folder / INDEX} is damaged ({error}); {_REMEDY}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {folder / INDEX}: {error.strerror or error}") from error
+    if not index.whole:
+        raise UserError(f"{folder / INDEX} is damaged (its checksum does not match); {_REMEDY}")
+    width = np.dtype(index.dtype).itemsize
+    for number, shard in enumerate(index.shards):
+        sizes = shard.tokens * width, shard.documents * 2 * ENDS.itemsize
+        for name, wanted in zip(names(number), sizes, strict=True):
+            path = folder / name
+            found = path.stat().st_size if path.is_file() else None
+            if found is None:
+                raise UserError(f"{path} is missing; {_REMEDY}")
+            if found != wanted:
+                raise UserError(f"{path} has {found:,} bytes instead of {wanted:,}; {_REMEDY}")
+    return index
+
+
+def mapped(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
+    """A file as an array; an empty one cannot be mapped."""
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)
+    try:
+        return np.memmap(path, dtype, mode="r").view(np.ndarray)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error

@@ -1,0 +1,316 @@
+"""Texts as ids in files, which are looked into where they are asked for: corpora of any size in
+constant memory.
+
+`attnlab.data.shard_folder` says what the files are. Axis letters: N ids, D documents, b rows of a
+batch, L width of a batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from attnlab.data.columns import Packed
+from attnlab.data.files import part
+from attnlab.data.shard_folder import ENDS, VOCABULARY, Index, digest, mapped, names, opened
+from attnlab.data.text import Texts
+from attnlab.data.vocabulary import Special, Vocabulary
+from attnlab.errors import UserError
+from attnlab.records.files import expanded
+
+if TYPE_CHECKING:
+    from attnlab.data.corpus import VocabularySettings
+
+AT_ONCE = 2**22  # ids that are looked through at a time
+
+
+class Ids:
+    """The ids of a folder, or a stretch of them, as an array [N] int32 that is read where it is
+    asked for.
+
+    Args:
+      folder: of shards.
+      index: its index.
+      begin, end: the stretch.
+    """
+
+    dtype = np.dtype(np.int32)
+
+    def __init__(self, folder: Path, index: Index, begin: int, end: int) -> None:
+        self._folder, self._dtype, self._length = folder, np.dtype(index.dtype), index.length
+        self._begin, self._size = begin, end - begin
+        self._files: list[np.ndarray | None] = [None] * len(index.shards)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, at: Any) -> Any:
+        """As of an array: a number, a slice of step 1, or an array of numbers of any shape."""
+        if isinstance(at, slice):
+            begin, end, step = at.indices(self._size)
+            if step != 1:
+                raise IndexError("step")
+            return self._stretch(begin, max(begin, end))
+        place = np.asarray(at)
+        if place.size and not (-self._size <= place.min() and place.max() < self._size):
+            raise IndexError(at)
+        shards, within = np.divmod(place % self._size + self._begin, self._length)
+        found = np.empty(place.shape, np.int32)
+        for number in np.unique(shards).tolist():
+            here = shards == number
+            found[here] = self._file(number)[within[here]]
+        return found[()]
+
+    def windows(self, begin: np.ndarray, width: int) -> np.ndarray:
+        """The ids from `begin` [b] on, [b,width] int32; 0 outside of the stretch."""
+        found = np.zeros((len(begin), width), np.int32)
+        for row, first in enumerate(begin.tolist()):
+            low, high = max(first, 0), min(first + width, self._size)
+            if low >= high:
+                continue
+            number, within = divmod(low + self._begin, self._length)
+            if within + high - low <= self._length:  # in one file, as nearly all
+                found[row, low - first : high - first] = self._file(number)[
+                    within : within + high - low
+                ]
+            else:
+                found[row, low - first : high - first] = self._stretch(low, high)
+        return found
+
+    def _stretch(self, begin: int, end: int) -> np.ndarray:
+        found, filled, at = np.empty(end - begin, np.int32), 0, begin + self._begin
+        while filled < len(found):
+            number, within = divmod(at + filled, self._length)
+            part = self._file(number)[within : within + len(found) - filled]
+            found[filled : filled + len(part)] = part
+            filled += len(part)
+        return found
+
+    def _file(self, number: int) -> np.ndarray:
+        file = self._files[number]
+        if file is None:  # a thread that fetches ahead may do the same
+            file = self._files[number] = mapped(
+                self._folder / names(number)[0], self._dtype.newbyteorder("<")
+            )
+        return file
+
+
+class Stored(Packed):
+    """Some of the documents of a folder, one after another, as `Packed` has them; `offsets` and
+    `lengths` are read when they are asked for, and take memory then.
+
+    Args:
+      folder: of shards.
+      index: its index.
+      first, last: from which document on, and before which.
+    """
+
+    def __init__(self, folder: Path, index: Index, first: int, last: int) -> None:
+        self._ends = [
+            mapped(folder / names(number)[1], ENDS).reshape(-1, 2)
+            for number in range(len(index.shards))
+        ]
+        self._length, self._range = index.length, np.array([first, last])
+        self._before = np.cumsum([0, *(len(one) for one in self._ends)])
+        self.begin, self.end = self._offset(first), self._offset(last)
+        self.ids: Any = Ids(folder, index, self.begin, self.end)
+        self.pad = index.special["pad"] or 0
+
+    def __len__(self) -> int:
+        first, last = self._range.tolist()
+        return int(last - first)
+
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
+        """See `Packed`."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        number = index % len(self) + int(self._range[0])
+        found: np.ndarray = self.ids[
+            self._offset(number) - self.begin : self._offset(number + 1) - self.begin
+        ]
+        return found
+
+    @functools.cached_property
+    def offsets(self) -> np.ndarray:  # type: ignore[override]
+        """See `Packed`; 8 bytes a document."""
+        ends = np.concatenate(
+            [[self.begin], *(one + at for at, one in self._of_documents(0, np.int64))]
+        )
+        found: np.ndarray = ends - self.begin
+        return found
+
+    @property
+    def characters(self) -> np.ndarray:
+        """Of each document, its end counted, [D] int64."""
+        return np.concatenate([one for _, one in self._of_documents(1, np.int64)])
+
+    def _of_documents(self, column: int, dtype: Any) -> Iterator[tuple[int, np.ndarray]]:
+        """Shard by shard: the number of ids before it, and a column for these documents."""
+        for number, ends in enumerate(self._ends):
+            low, high = np.clip(self._range - self._before[number], 0, len(ends)).tolist()
+            yield number * self._length, ends[low:high, column].astype(dtype)
+
+    def _offset(self, number: int) -> int:
+        """The ids before document `number` of the folder."""
+        if number == 0:
+            return 0
+        shard = int(np.searchsorted(self._before, number, side="left")) - 1
+        end = self._ends[shard][number - 1 - self._before[shard], 0]
+        return shard * self._length + int(end)
+
+
+class Decoded(Sequence[str]):
+    """Documents as texts, each made when it is asked for."""
+
+    def __init__(self, ids: Packed, vocabulary: Vocabulary) -> None:
+        self._ids, self._vocabulary = ids, vocabulary
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._vocabulary.decode(self._ids[index])
+
+
+@dataclass(frozen=True)
+class StoredTexts(Texts):
+    """`Texts` whose ids are on disk, and whose texts are made from them."""
+
+    known: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict, repr=False)
+
+    def counts(self, split: str) -> dict[str, int]:
+        """See `Texts.counts`."""
+        return dict(self.known[split])
+
+    def characters(self, split: str) -> np.ndarray:
+        """See `Texts.characters`."""
+        found = self.ids[split]
+        assert isinstance(found, Stored)
+        return found.characters
+
+    def spelt(self, split: str) -> bool:
+        """See `Texts.spelt`."""
+        return not self.known[split]["unknown"]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Documents that the command `prepare` has made ids of; training reads them from disk.
+
+    `config.vocabulary` is that of the folders, with the settings it was learned by.
+
+    Attributes:
+      directory: where the folders lie; "" for the current folder.
+      train, valid, test: the folder of each split, or a part of its documents: "all[:98%]",
+        "all[98%:99%]", "all[99%:]".
+    """
+
+    directory: str = ""
+    train: str = "train"
+    valid: str = "valid"
+    test: str = "test"
+
+    def loaded(
+        self, settings: VocabularySettings, found: Vocabulary | None, splits: Sequence[str]
+    ) -> Texts:
+        """The splits, nothing of which is read yet; see `attnlab.data.text.load`.
+
+        Args:
+          settings: of the vocabulary.
+          found: the vocabulary of the run, if it has one.
+          splits: which.
+
+        Raises:
+          UserError: a folder that is absent, cut short or damaged, or of another vocabulary; a part
+            without documents.
+        """
+        ids: dict[str, Packed] = {}
+        known, prints = {}, {}
+        for split in splits:
+            folder, index, first, last = self._part(split)
+            if found is None:
+                found = Vocabulary.load(folder / VOCABULARY)
+                _check_settings(found, settings, folder)
+            if index.vocabulary["sha256"] != digest(found):
+                raise UserError(
+                    f"config.data.{split}: {folder} was prepared with another vocabulary than"
+                    " that of this run or of the other splits; prepare it again with"
+                    " --vocabulary=FOLDER, the folder that has the right one"
+                )
+            ids[split] = stored = Stored(folder, index, first, last)
+            known[split] = _counted(stored, index, found.special)
+            prints[split] = hashlib.sha256(f"{index.sha256} {first} {last}".encode()).hexdigest()
+        assert found is not None
+        texts = {split: Decoded(one, found) for split, one in ids.items()}
+        return StoredTexts(texts, ids, found, fingerprints=prints, known=known)
+
+    def _part(self, split: str) -> tuple[Path, Index, int, int]:
+        """The folder of a split, its index, and which documents are asked for."""
+        name, begin, end = part(split, getattr(self, split))
+        folder = expanded(self.directory) / name
+        try:
+            index = opened(folder)
+        except UserError as error:
+            raise UserError(f"config.data.{split}: {error}") from error
+        total = index.total("documents")
+        first, last = total * begin // 100, total * end // 100
+        if first == last:
+            raise UserError(
+                f"config.data.{split}={getattr(self, split)!r}: no document of the {total:,} in"
+                f" {folder}"
+            )
+        return folder, index, first, last
+
+
+def in_parts(ids: Any) -> Iterator[np.ndarray]:
+    """An array [N], or what can be sliced like one, in parts that fit in memory."""
+    for begin in range(0, len(ids), AT_ONCE):
+        yield ids[begin : begin + AT_ONCE]
+
+
+def _counted(stored: Stored, index: Index, special: Special) -> dict[str, int]:
+    """What `Texts.counts` says; of a whole folder without looking."""
+    if len(stored) == index.total("documents"):
+        unknown, characters = index.total("unknown"), index.total("characters")
+    else:
+        unknown = sum(special.unknown(one) for one in in_parts(stored.ids))
+        characters = int(stored.characters.sum())
+    tokens = len(stored.ids)
+    return {"texts": len(stored), "tokens": tokens, "unknown": unknown, "characters": characters}
+
+
+def flags(vocabulary: Vocabulary) -> str:
+    """The settings of a config that ask for this vocabulary."""
+    return shlex.join(
+        f"--config.vocabulary.{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in vocabulary.settings.items()
+    )
+
+
+def _check_settings(found: Vocabulary, settings: VocabularySettings, folder: Path) -> None:
+    """The folder must have what the config asks for."""
+    if settings.of_one != found.settings:
+        raise UserError(
+            f"{folder} was prepared with another vocabulary than config.vocabulary; write"
+            f" {flags(found)}"
+        )
