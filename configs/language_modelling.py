@@ -12,6 +12,11 @@ back-propagation:
     --config.data=text --config.data.directory=my/folder --config.batch.texts=joined --config.batch.max_length=35
     --config.vocabulary.kind=char|word|bpe --config.decoding.batch=1
 
+A corpus that is too large for memory, prepared by `launch.py prepare --to=FOLDER/train --from=FILES`
+(which prints the settings of its vocabulary), in rows without padding; `packed` is for the decoder:
+
+    --config.data=shards --config.data.directory=FOLDER --config.batch.texts=packed --config.batch.max_length=128
+
 One file for all: --config.data.train='input.txt[:90%]' --config.data.valid='input.txt[90%:95%]'
 --config.data.test='input.txt[95%:]'. Where texts are joined `decoding.batch` is the number of lanes
 that a split is scored in: 1 is the exact score of the whole stream, more are faster. `generate`
