@@ -27,7 +27,8 @@ from attnlab.errors import UserError, nearest
 _NOT_CONFIG = {"parent", "name"}  # linen adds these two to every module
 _BY_CODE = {
     "learning_rate",  # supplied by the schedule, even where an optimizer has a default of its own
-    "pad_id",  # of the vocabulary
+    "pad_id",  # of the vocabulary, as the next
+    "bos_id",
 }
 
 

@@ -18,6 +18,8 @@ SYSTEMS = Table(
         "convs2s": "attnlab.systems.convolutional.convs2s:ConvS2S",
         "transformer": "attnlab.systems.transformers.transformer:Transformer",
         "decoder": "attnlab.systems.transformers.decoder:Decoder",
+        "encoder": "attnlab.systems.transformers.encoder:Encoder",
+        "encoder_classifier": "attnlab.systems.transformers.encoder:EncoderClassifier",
         "lstm_lm": "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel",
         "attention_lm": "attnlab.systems.recurrent.attention_lm:AttentionLanguageModel",
         "ngram_rnn": "attnlab.systems.recurrent.ngram_rnn:NgramRNN",
@@ -30,5 +32,13 @@ SYSTEMS = Table(
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
     },
     base="attnlab.systems.protocol:System",
-    given=("source_vocabulary", "target_vocabulary", "vocabulary", "classes", "pad_id"),
+    given=(
+        "source_vocabulary",
+        "target_vocabulary",
+        "vocabulary",
+        "classes",
+        "outputs",
+        "pad_id",
+        "bos_id",
+    ),
 )

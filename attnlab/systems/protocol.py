@@ -1,15 +1,15 @@
 """The interfaces of systems for training and decoding: sequence-to-sequence systems, language
-models and classifiers.
+models, classifiers of texts and classifiers of tokens.
 
 Axis letters: B batch, S source length, T target length, V vocabulary of what is predicted, C
-classes. Ids are int32.
+classes, O outputs of a token. Ids are int32.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import flax.struct
@@ -33,7 +33,8 @@ class AttentionMap:
       weights: [B,H,Tq,Tk] float32.
       query: the side of the rows; "target" are the tokens that steps predict, "target_in" those
         they read (BOS first); "hops" are numbered looks without a position. A language model reads
-        its "source"; a classifier of pairs reads "source" and "target_in".
+        its "source"; a classifier of pairs reads "source" and "target_in", or both as one row,
+        "joined".
       key: the side of the columns.
     """
 
@@ -73,9 +74,11 @@ class System(nn.Module, kw_only=True):
 
     Attributes:
       pad_id: the padding id; the task sets it from its vocabulary.
+      bos_id: the id that begins a text, for systems that put one in front; set in the same way.
     """
 
     pad_id: int = 0
+    bos_id: int = 1
 
     parts: ClassVar[Mapping[str, Table]] = {}
     needs: ClassVar[Mapping[str, Need]] = {}
@@ -255,5 +258,54 @@ class Classifier(System):
     def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
         """Texts [B,S], and the second ones [B,T] of pairs, to logits [B,C]; a row may have only
         padding.
+        """
+        raise NotImplementedError
+
+
+Beside = Literal["types", "segments", "trees"]
+"""What a `TokenClassifier` may read beside the tokens; see there."""
+
+
+class TokenClassifier(System):
+    """Base of the systems that give O numbers for every token of a text, which may depend on all of
+    its tokens: taggers (O tags), masked language models (O = vocabulary), extractive question
+    answering (O = 2: the answer starts, ends here).
+
+    Attributes:
+      vocabulary: number of ids.
+      outputs: O.
+      reads: what `__call__` reads beside the tokens. A task hands over what it has of it; what
+        changes the meaning of a row ("segments", "trees") is refused where a system does not read
+        it.
+    """
+
+    vocabulary: int
+    outputs: int
+
+    reads: ClassVar[frozenset[Beside]] = frozenset()
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`; a classifier of tokens looks at what it has read."""
+        return "source", "source"
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        types: jax.Array | None = None,
+        segments: jax.Array | None = None,
+        trees: jax.Array | None = None,
+    ) -> jax.Array:
+        """Tokens to numbers [B,T,O]; those at padding mean nothing, but are finite.
+
+        Args:
+          tokens: [B,T], padding at the end of a row; a row may have only padding. What begins and
+            ends a text is put there by the task.
+          types: [B,T] int32, which of the texts that a row joins a token belongs to, from 0 (a
+            question, then the passage); None for one text. A system that does not read them takes
+            the row as one text.
+          segments: [B,T] int32: tokens with the same number are one text, and see no others; None
+            for one text a row. (Rows packed with several texts.)
+          trees: [B,T,T] int32, distances in dependency trees, see `attention.view.View`.
         """
         raise NotImplementedError

@@ -24,6 +24,7 @@ from ml_collections import ConfigDict
 
 from attnlab.data import labelled
 from attnlab.data.columns import Declared
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Classifier
@@ -45,7 +46,7 @@ from attnlab.tasks.tokens import cross_entropy
 
 
 def build_system(
-    config: ConfigDict, vocabulary: int, classes: labelled.Classes, pad_id: int = 0
+    config: ConfigDict, vocabulary: int, classes: labelled.Classes, special: Special = OURS
 ) -> tuple[Classifier, Auxiliary]:
     """The system of a config, and what is added to its loss.
 
@@ -55,7 +56,12 @@ def build_system(
         for the penalty that keeps them apart.
     """
     factory = factory_of(config, classes.sentences)
-    system: Classifier = factory(vocabulary=vocabulary, classes=len(classes.names), pad_id=pad_id)
+    system: Classifier = factory(
+        vocabulary=vocabulary,
+        classes=len(classes.names),
+        pad_id=special.pad,
+        bos_id=special.bos,
+    )
     return system, Auxiliary(type(system), handed_out(system, classes.sentences), config, 1)
 
 
@@ -84,9 +90,9 @@ class Classification(TextTask):
     }
 
     def __init__(self, config: ConfigDict, data: labelled.LabelledTexts) -> None:
-        pad_id = data.vocabulary.special.pad
+        special = data.vocabulary.special
         super().__init__(
-            config, data, *build_system(config, data.vocabulary.size, data.classes, pad_id)
+            config, data, *build_system(config, data.vocabulary.size, data.classes, special)
         )
 
     @classmethod

@@ -24,6 +24,7 @@ from ml_collections import ConfigDict
 from attnlab.config import nodes
 from attnlab.data import labelled
 from attnlab.data.columns import IDS, Declared, Examples
+from attnlab.data.vocabulary import OURS, Special
 from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure
@@ -126,9 +127,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         self.inputs = SIDES[: data.classes.sentences]
         self.special = data.vocabulary.special
         if system is None:
-            system = self.build(
-                config, data.vocabulary.size, data.classes.sentences, pad_id=self.special.pad
-            )
+            system = self.build(config, data.vocabulary.size, data.classes.sentences, self.special)
         super().__init__(config, data, system, auxiliary)
         self._outputs = jax.jit(lambda params, batch: self.apply(params, batch).astype(jnp.float32))
 
@@ -165,7 +164,7 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
 
     @classmethod
     def build(
-        cls, config: ConfigDict, vocabulary: int, sentences: int, pad_id: int = 0
+        cls, config: ConfigDict, vocabulary: int, sentences: int, special: Special = OURS
     ) -> Classifier:
         """The system of a config, with `numbers` outputs.
 
@@ -174,7 +173,10 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
             does not add; a weight in `auxiliary`.
         """
         system: Classifier = factory_of(config, sentences)(
-            vocabulary=vocabulary, classes=cls.numbers, pad_id=pad_id
+            vocabulary=vocabulary,
+            classes=cls.numbers,
+            pad_id=special.pad,
+            bos_id=special.bos,
         )
         made = handed_out(system, sentences)
         refuse_terms(config, made)
@@ -324,13 +326,17 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         return [TextExample(*self.texts(line)) for line in lines]
 
     def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
-        """The ids of the texts; "source" and, of pairs, "target_in"."""
+        """The ids of the texts; "source" and, of pairs, "target_in"; both in one row, after what
+        begins it, "joined".
+        """
         texts = tuple(text for text in example if text is not None)
         read = [one.block(np.arange(1), len(one[0])) for one in self.encoded([texts]).sequences]
-        return read, {
-            name: Axis(self.data.vocabulary.tokens(one[0]))
-            for name, one in zip(("source", "target_in"), read, strict=False)
-        }
+        row = np.concatenate([[self.special.bos], *(one[0] for one in read)])
+        sides = {"source": read[0][0], "joined": row}
+        if len(read) == 2:
+            sides["target_in"] = read[1][0]
+        tokens = self.data.vocabulary.tokens
+        return read, {name: Axis(tokens(ids)) for name, ids in sides.items()}
 
     def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
         """The tokens of both texts."""

@@ -128,7 +128,9 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
         )
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
     out = capsys.readouterr().out
-    assert re.search(r"\nsystems +lstmn_classifier, lstmn_pair, bilstm_pooling", out)
+    assert re.search(
+        r"\nsystems +encoder_classifier, lstmn_classifier, lstmn_pair, bilstm_pooling", out
+    )
     assert not re.search(
         r"^(fields|system )", out, re.MULTILINE
     )  # what code hands to a task is no field of a config

@@ -23,6 +23,14 @@ VOCABULARY, CLASSES = 17, 3
 SOURCE, TARGET = (6, 3, 1, 0), (5, 2, 4, 1)  # real tokens of the rows of `batch`
 _SMALL = {"embedding": 5, "width": 4, "hidden": 6}
 _HOPS = {"name": "hops", "hops": 3, "hidden": 5, "output": "side_by_side"}
+_ENCODER = {
+    "name": "encoder_classifier",
+    "attention": {"name": "multihead", "heads": 2, "bias": ("query", "value", "out")},
+    "positions": {"name": "learned", "length": 19},
+    "width": 8,
+    "layers": 2,
+    "hidden": 12,
+}
 _ADDITIVE = {"name": "single", "score": {"name": "additive", "hidden": 5}}
 
 SPECS: dict[str, dict[str, Any]] = {
@@ -43,9 +51,21 @@ SPECS: dict[str, dict[str, Any]] = {
         "attention": {"name": "multihead", "heads": 2},
     },
     "self_attentive": {"name": "self_attentive", **_SMALL, "gated": 3, "attention": _HOPS},
+    **{
+        f"encoder_classifier-{how}": {**_ENCODER, "pooling": how}
+        for how in ("mean", "max", "first")
+    },
+    "encoder_classifier-pooler": {
+        **_ENCODER,
+        **{"pooling": "pooler", "norm": "post", "normalised_embedding": True, "types": 2},
+    },
 }
 CASES = [(name, 1) for name in SPECS] + [
-    (name, 2) for name in ("bilstm_pooling-mean", "attention_pooling", "self_attentive")
+    (name, 2)
+    for name in (
+        *("bilstm_pooling-mean", "attention_pooling", "self_attentive"),
+        *("encoder_classifier-mean", "encoder_classifier-pooler"),
+    )
 ]
 
 
@@ -59,17 +79,19 @@ def make(spec: dict[str, Any]) -> Classifier:
 
 def parameters(system: Classifier, texts: int, seed: int = 0) -> Any:
     """Parameters with no silent path: N(0, 4/rows) everywhere, also where a paper starts at zero;
-    large enough for weights to differ.
+    large enough for weights to differ. Norms multiply by about 1, or else their biases are all that
+    is left.
     """
     ids = jnp.ones((1, 2), jnp.int32)
     shapes = alone(jax.eval_shape(system.init, jax.random.key(0), *[ids] * texts))
-    leaves, tree = jax.tree.flatten(shapes)
+    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
     rng = np.random.default_rng(seed)
     return jax.tree.unflatten(
         tree,
         [
             2 * rng.normal(size=s.shape).astype(np.float32) / np.sqrt(max(1, s.shape[0]))
-            for s in leaves
+            + np.float32(jax.tree_util.keystr(path).endswith("['scale']"))
+            for path, s in leaves
         ],
     )
 
@@ -150,7 +172,7 @@ def check_gradients(spec: dict[str, Any], texts: int) -> None:
     }
     assert all(np.isfinite(grad).all() for grad in flat.values())
     assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
-    tables = [grad for name, grad in flat.items() if "embedding" in name]
+    tables = [grad for name, grad in flat.items() if "embed']['embedding" in name]
     assert len(tables) == 1 or ":" in spec["name"]
     assert all((table[PAD] == 0.0).all() for table in tables)
 

@@ -30,8 +30,8 @@ from attnlab.config.tree import Place, complete
 from attnlab.errors import UserError
 from attnlab.mixers import MIXERS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
-from tests.systems import checks, classifiers, language_models
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
+from tests.systems import checks, classifiers, language_models, token_classifiers
 from tests.systems.slots import check_slots_and_shapes
 
 FILLINGS = (
@@ -42,11 +42,16 @@ KINDS: Mapping[type[System], Any] = {
     Seq2Seq: checks,
     LanguageModel: language_models,
     Classifier: classifiers,
+    TokenClassifier: token_classifiers,
 }
 SIZES: Mapping[type[System], dict[str, int]] = {
     Seq2Seq: {"source_vocabulary": checks.VOCABULARY, "target_vocabulary": checks.VOCABULARY},
     LanguageModel: {"vocabulary": language_models.VOCABULARY},
     Classifier: {"vocabulary": classifiers.VOCABULARY, "classes": classifiers.CLASSES},
+    TokenClassifier: {
+        "vocabulary": token_classifiers.VOCABULARY,
+        "outputs": token_classifiers.OUTPUTS,
+    },
 }
 Promise = Callable[[], None]
 PROMISES: list[tuple[str, Promise]] = []

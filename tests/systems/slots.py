@@ -16,7 +16,7 @@ from attnlab.attention.needs import Need
 from attnlab.attention.protocol import asking, at
 from attnlab.attention.view import EVERYTHING
 from attnlab.mixers import MIXERS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
 
 Note = Callable[[bool, str], None]
 ROWS = 3
@@ -157,7 +157,12 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
         part = factory.keywords[slot]
         watched[slot] = _rebound(part, _watched(part.func, note, need, stepping))
     system = _rebound(factory, factory.func, **watched)(**sizes)
-    kinds = {Seq2Seq: _translates, LanguageModel: _continues, Classifier: _classifies}
+    kinds = {
+        Seq2Seq: _translates,
+        LanguageModel: _continues,
+        Classifier: _classifies,
+        TokenClassifier: _labels,
+    }
     next(check for kind, check in kinds.items() if isinstance(system, kind))(system, stepping)
     assert not wrong, "; ".join(sorted(wrong))
     assert read == set(needs), f"slots that nothing asks: {sorted(set(needs) - read)}"
@@ -254,3 +259,11 @@ def _classifies(system: Any, stepping: list[bool]) -> None:
             *[_ids(ROWS, 6), _ids(ROWS, 5)][:texts],
         )
         _logits(logits, ROWS, system.classes)
+
+
+def _labels(system: Any, stepping: list[bool]) -> None:
+    """Tokens to numbers for each."""
+    variables = {"params": _parameters(system, _ids(1, 2))}
+    beside = {name: _ids(ROWS, 6) for name in ("types", "segments") if name in system.reads}
+    numbers = jax.eval_shape(system.apply, variables, _ids(ROWS, 6), **beside)
+    _logits(numbers, ROWS, 6, system.outputs)

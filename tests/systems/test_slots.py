@@ -18,11 +18,16 @@ from attnlab.systems import SYSTEMS
 from attnlab.systems.recurrent.lstm_lm import LSTMLanguageModel
 from attnlab.systems.recurrent.luong import Luong
 from attnlab.systems.transformers.transformer import Transformer
-from tests.systems import checks, classifiers, language_models
+from tests.systems import checks, classifiers, language_models, token_classifiers
 from tests.systems.own import SIZES
 from tests.systems.slots import check_slots_and_shapes
 
-EVERY = {**classifiers.SPECS, **language_models.SPECS, **checks.SPECS}
+EVERY = {
+    **classifiers.SPECS,
+    **token_classifiers.SPECS,
+    **language_models.SPECS,
+    **checks.SPECS,
+}
 FIRST = {
     spec["name"]: spec for spec in reversed(EVERY.values())
 }  # of every system the first setting

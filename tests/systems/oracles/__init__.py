@@ -5,7 +5,8 @@ Each sequence-to-sequence oracle takes the system's parameters (float64), its se
 [B,S] and decoder input [B,T] with padding 0, and returns the logits [B,T,V]. Padding is not masked
 but never read: a sentence is cut to its real length first. That of a language model takes its
 tokens [B,T] instead of the two, and leaves zeros where there is padding; that of a classifier takes
-one text, or two, [B,S] and [B,T], and returns the logits [B,C].
+one text, or two, [B,S] and [B,T], and returns the logits [B,C]; that of a classifier of tokens
+takes tokens and types [B,T] and returns [B,T,O].
 """
 
 from tests.systems.oracles.attention_lm import attention_lm
@@ -14,6 +15,7 @@ from tests.systems.oracles.bilstm_pooling import bilstm_pooling
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
+from tests.systems.oracles.encoder import encoder, encoder_classifier
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
@@ -39,6 +41,8 @@ ORACLES = {
     "convs2s": convs2s,
     "transformer": transformer,
     "decoder": decoder,
+    "encoder": encoder,
+    "encoder_classifier": encoder_classifier,
     "lstm_lm": lstm_lm,
     "attention_lm": attention_lm,
     "ngram_rnn": ngram_rnn,

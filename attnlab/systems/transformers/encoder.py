@@ -1,0 +1,283 @@
+"""The encoder of the Transformer alone: an embedding, n blocks around one self-attention that sees
+the whole text, a head for every token or one for the text.
+
+    x_0      = dropout(N_e(s embedding + positions + types))     s = sqrt(d) if scaled; N_e, types if asked for
+    x        = sub(x, self-attention);  x = sub(x, feed-forward)                n times, `layers/block.py`
+    h        = N(x) in the placements that leave x without a norm, else x
+    linear   h W + b                                             of every token
+    tied     N_h(act(h W + b)) E^T + c                           of every token, E the embedding
+    text     pool(h) W + b                                       pool: mean, first, max, or tanh(h_first W + b)
+
+Source: J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, "BERT: Pre-training of Deep Bidirectional
+Transformers for Language Understanding", NAACL 2019 (arXiv 1810.04805), over the encoder of A.
+Vaswani et al., "Attention Is All You Need", NeurIPS 2017; `bert.py` has the settings of BERT.
+
+Axis letters: B batch, T length, V vocabulary, d model width, O outputs of a token, C classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.mixer import Mixer
+from attnlab.attention.needs import Need
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.view import View
+from attnlab.attention.visibility import VISIBILITIES
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers import FEED_FORWARDS, NORMS
+from attnlab.layers.block import TOPPED, Block, Placement
+from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.feedforward import ACTIVATIONS
+from attnlab.layers.initial import Embed
+from attnlab.layers.norms import Norm
+from attnlab.mixers import MIXERS
+from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
+from attnlab.systems.transformers.decoder import within
+from attnlab.systems.transformers.transformer import _rule
+
+CARD = Card(2019, "Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017")
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+
+
+class TiedHead(nn.Module):
+    """N(act(h W + b)) E^T + c: states [B,T,d] to logits [B,T,V] (Devlin et al. 2019).
+
+    Attributes:
+      activation: act, of `layers.feedforward.ACTIVATIONS`.
+      norm: makes N.
+    """
+
+    activation: Activation
+    norm: Callable[..., Norm]
+
+    @nn.compact
+    def __call__(self, states: jax.Array, table: jax.Array) -> jax.Array:
+        """States [B,T,d] and the embedding [V,d] to logits [B,T,V]."""
+        inner = Dense(states.shape[-1], name="inner")(states)
+        normed = self.norm(name="normalisation")(ACTIVATIONS[self.activation](inner))
+        return matmul(normed, table.T) + self.param("bias", nn.initializers.zeros, table.shape[:1])
+
+
+class EncoderOnly(System):
+    """Base of the encoder-only systems: tokens to states. Not a system by itself, it has no head.
+
+    Attributes:
+      attention: the self-attention of every layer; called with the model's width.
+      positions: of embeddings.
+      visibility: who sees whom.
+      width: d. layers: n. hidden: of the feed-forward layers.
+      norm, normalisation, feed_forward: as in `Transformer`.
+      types: how many kinds of texts a row may join, each with a vector of its own that is added to
+        its tokens; 0 for none.
+      normalised_embedding: whether a norm N_e follows the embeddings.
+      scaled_embedding: whether embeddings are multiplied with sqrt(d).
+      dropout: on embeddings, sub-layer outputs, inside feed-forward layers and before a linear
+        head.
+    """
+
+    attention: Callable[..., Mixer]
+    positions: Callable[..., PositionScheme]
+    visibility: Part = "full"
+    width: int = 128
+    layers: int = 2
+    hidden: int = 512
+    norm: Placement = "pre"
+    normalisation: Part = "layer_norm"
+    feed_forward: Part = "gelu"
+    types: int = 0
+    normalised_embedding: bool = False
+    scaled_embedding: bool = False
+    dropout: float = 0.1
+
+    parts = {
+        "attention": MIXERS,
+        "positions": POSITIONS,
+        "visibility": VISIBILITIES,
+        "normalisation": NORMS,
+        "feed_forward": FEED_FORWARDS,
+    }
+    needs = {"attention": Need(role="self", maps=False, mixes=True)}
+
+    @classmethod
+    def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
+        """See `System.asks`."""
+        rule = _rule(chosen.get("visibility", cls.visibility))
+        return {slot: need.under(rule) for slot, need in cls.needs.items()}
+
+    def setup(self) -> None:
+        if self.types < 0:
+            raise UserError(f"system.types={self.types}: expected a number of kinds, 0 for none")
+        normal = nn.initializers.normal(0.02)
+        self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)  # type: ignore[attr-defined]
+        if self.types:
+            self.embed_types = Embed(self.types, self.width, embedding_init=normal)
+        self.scheme = self.positions(name="positions")
+        if self.scheme.hooks - {"embedding"}:
+            raise UserError(
+                f"system.positions={type(self.scheme).__name__} acts inside attention; set it in"
+                " system.attention"
+            )
+        self.drop = Dropout(self.dropout)
+        norm = made(NORMS, self.normalisation)
+        if self.normalised_embedding:
+            self.embed_norm = norm()
+        make = made(FEED_FORWARDS, self.feed_forward)
+        self.layer = [
+            Block(
+                self.width,
+                (("attention", self.attention),),
+                feed_forward_factory=functools.partial(make, self.hidden, self.dropout),
+                norm=norm,
+                placement=self.norm,
+                dropout=self.dropout,
+            )
+            for _ in range(self.layers)
+        ]
+        if self.norm in TOPPED:
+            self.top = norm()
+
+    def states(
+        self,
+        tokens: jax.Array,
+        types: jax.Array | None = None,
+        segments: jax.Array | None = None,
+        trees: jax.Array | None = None,
+    ) -> jax.Array:
+        """The states h [B,T,d]; see `TokenClassifier.__call__` for the arguments.
+
+        Raises:
+          UserError: rows longer than the positions reach.
+        """
+        longest, length = self.scheme.longest, tokens.shape[1]
+        if longest is not None and length > longest:
+            raise UserError(
+                f"rows of {length} tokens, but config.system.positions end at {longest}; lower"
+                " config.batch.max_length, or take positions without an end"
+            )
+        x = self.embed(tokens)
+        x = x * math.sqrt(self.width) if self.scaled_embedding else x
+        x = self.scheme.embed(x, jnp.arange(length) if segments is None else within(segments))
+        if self.types:
+            x = x + self.embed_types(jnp.zeros_like(tokens) if types is None else types)
+        x = self.drop(self.embed_norm(x) if self.normalised_embedding else x)
+        view = View(_rule(self.visibility), None, self.real(tokens), segments, trees)
+        for block in self.layer:
+            x = _through(block, x, view)
+        return self.top(x) if self.norm in TOPPED else x
+
+
+class Encoder(EncoderOnly, TokenClassifier):
+    """Encoder-only Transformer with a head for every token.
+
+    Attributes:
+      head: "linear", or "tied": one more layer, then products with the embedding, for a masked
+        language model.
+      activation: of the tied head.
+    """
+
+    head: Literal["linear", "tied"] = "linear"
+    activation: Activation = "gelu"
+
+    needs = {"attention": Need(role="self", maps=False, mixes=True, places="trees")}
+    reads = frozenset({"types", "segments", "trees"})
+    card = CARD
+
+    def setup(self) -> None:
+        super().setup()
+        self.out: Any
+        if self.head == "linear":
+            self.out = Dense(self.outputs)
+        elif self.outputs != self.vocabulary:
+            raise UserError(
+                f"system.head=tied gives a number for each of {self.vocabulary} ids, and"
+                f" {self.outputs} are asked for; take system.head=linear"
+            )
+        else:
+            self.out = TiedHead(self.activation, made(NORMS, self.normalisation))
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        types: jax.Array | None = None,
+        segments: jax.Array | None = None,
+        trees: jax.Array | None = None,
+    ) -> jax.Array:
+        """See `TokenClassifier.__call__`."""
+        states = self.states(tokens, types, segments, trees)
+        if self.head == "linear":
+            return self.out(self.drop(states))
+        return self.out(states, self.embed.embedding)
+
+
+class EncoderClassifier(EncoderOnly, Classifier):
+    """Encoder-only Transformer with a head for the text, or for a pair of texts, which it reads as
+    one row: the beginning of a text, the first text, the second.
+
+    Attributes:
+      pooling: the vector of a text: the "mean" of its states, the state of the "first" token, the
+        "max" of each unit by itself, or the "pooler" of BERT, tanh(h_first W + b).
+    """
+
+    pooling: Literal["mean", "first", "max", "pooler"] = "mean"
+
+    texts = (1, 2)
+    card = CARD
+
+    def setup(self) -> None:
+        super().setup()
+        if self.pooling == "pooler":
+            self.pooler = Dense(self.width)
+        self.out = Dense(self.classes)
+
+    @classmethod
+    def between(cls, name: str) -> tuple[Side, Side]:
+        """See `System.between`."""
+        return "joined", "joined"
+
+    def __call__(self, source: jax.Array, target: jax.Array | None = None) -> jax.Array:
+        """See `Classifier.__call__`."""
+        tokens, types = joined([source, *([] if target is None else [target])], self)
+        states, real = self.states(tokens, types), self.real(tokens)[..., None]
+        return self.out(self.drop(self._pooled(states, real)))
+
+    def _pooled(self, states: jax.Array, real: jax.Array) -> jax.Array:
+        """States [B,T,d] to a vector [B,d]; the first token of a row is always real."""
+        match self.pooling:
+            case "mean":
+                return jnp.where(real, states, 0.0).sum(axis=1) / real.sum(axis=1)
+            case "max":
+                return jnp.where(real, states, -jnp.inf).max(axis=1)
+            case "first":
+                return states[:, 0]
+        return jnp.tanh(self.pooler(states[:, 0]))
+
+
+def joined(texts: list[jax.Array], system: System) -> tuple[jax.Array, jax.Array]:
+    """The beginning of a text and the texts [B,S], [B,T] as one row without gaps: tokens and types,
+    both [B,1+S+T].
+    """
+    begin = jnp.full((len(texts[0]), 1), system.bos_id, texts[0].dtype)
+    tokens = jnp.concatenate([begin, *texts], axis=1)
+    types = jnp.concatenate(
+        [jnp.zeros_like(begin)] + [jnp.full_like(one, number) for number, one in enumerate(texts)],
+        axis=1,
+    )
+    if len(texts) == 1:
+        return tokens, types
+    order = jnp.argsort(~system.real(tokens), axis=1, stable=True)  # what is real first
+    return jnp.take_along_axis(tokens, order, axis=1), jnp.take_along_axis(types, order, axis=1)
+
+
+def _through(block: Block, x: jax.Array, view: View) -> jax.Array:
+    """x [B,T,d] through a layer."""
+    return block(x, lambda x: block.attention.mix(x, view)[0])

@@ -1,0 +1,103 @@
+"""The encoder-only Transformer: BERT and its relatives."""
+
+from __future__ import annotations
+
+from math import erf
+from typing import Any
+
+import numpy as np
+
+from tests.attention.oracles import ORACLES as MECHANISMS
+from tests.attention.oracles import part
+from tests.layers.oracles import feed_forward, norm_of
+from tests.systems.oracles.parts import Tree
+
+
+def encoder(
+    params: Tree, settings: dict[str, Any], tokens: np.ndarray, types: np.ndarray | None = None
+) -> np.ndarray:
+    """Numbers of every token; `types` says which of the texts of its row a token belongs to."""
+    types = np.zeros_like(tokens) if types is None else types
+    table = params["embed"]["embedding"]
+    found = np.zeros((*tokens.shape, len(params["out"]["bias"])))
+    for row, kinds, numbers in zip(tokens, types, found, strict=True):
+        read = row[row != 0]
+        if not len(read):
+            continue
+        states = _states(params, settings, read, kinds[: len(read)])
+        if settings.get("head", "linear") == "linear":
+            numbers[: len(read)] = states @ params["out"]["kernel"] + params["out"]["bias"]
+        else:
+            inner = states @ params["out"]["inner"]["kernel"] + params["out"]["inner"]["bias"]
+            gelu = np.array([[x / 2 * (1 + erf(x / 2**0.5)) for x in one] for one in inner])
+            normed = _normed(params["out"]["normalisation"], settings, gelu)
+            numbers[: len(read)] = normed @ table.T + params["out"]["bias"]
+    return found
+
+
+def encoder_classifier(
+    params: Tree, settings: dict[str, Any], source: np.ndarray, target: np.ndarray | None = None
+) -> np.ndarray:
+    """Logits of texts or pairs: one row of id 1, the first text, the second."""
+    found = []
+    for number in range(len(source)):
+        texts = [source[number]] + ([] if target is None else [target[number]])
+        texts = [one[one != 0] for one in texts]
+        row = np.concatenate([[1], *texts])
+        kinds = np.repeat([0, 1], [1 + len(texts[0]), len(row) - 1 - len(texts[0])])
+        states = _states(params, settings, row, kinds)
+        match settings.get("pooling", "mean"):
+            case "mean":
+                vector = states.mean(axis=0)
+            case "max":
+                vector = states.max(axis=0)
+            case "first":
+                vector = states[0]
+            case "pooler":
+                vector = np.tanh(states[0] @ params["pooler"]["kernel"] + params["pooler"]["bias"])
+        found.append(vector @ params["out"]["kernel"] + params["out"]["bias"])
+    return np.stack(found)
+
+
+def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any) -> np.ndarray:
+    """The states [T,d] of a text without padding."""
+    x = params["embed"]["embedding"][read]
+    x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
+    if "positions" in params:
+        x = x + params["positions"]["table"][: len(x)]
+    if "embed_types" in params:
+        x = x + params["embed_types"]["embedding"][kinds]
+    if "embed_norm" in params:
+        x = _normed(params["embed_norm"], settings, x)
+    distance = np.abs(np.arange(len(x))[:, None] - np.arange(len(x)))
+    rule, fields = part(settings, "visibility", "full")
+    mask = distance < fields["width"] if rule == "window" else distance >= 0
+    for number in range(settings["layers"]):
+        own = params[f"layer_{number}"]
+        name, fields = part(settings, "attention", "multihead")
+
+        def attend(y: np.ndarray) -> np.ndarray:
+            found = MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None])  # noqa: B023
+            return found[0][0]
+
+        def forward(y: np.ndarray) -> np.ndarray:
+            return feed_forward(part(settings, "feed_forward", "gelu")[0], own["feed_forward"], y)  # noqa: B023
+
+        for around, function in (("attention", attend), ("feed_forward", forward)):
+            x = _around(own[f"around_{around}"], settings, x, function)
+    return _normed(params["top"], settings, x) if "top" in params else x
+
+
+def _around(params: Tree, settings: dict[str, Any], x: np.ndarray, function: Any) -> np.ndarray:
+    """N(x + f(x)), x + f(N(x)) or x + N'(f(N(x)))."""
+    if settings.get("norm", "pre") == "post":
+        return _normed(params["normalisation"], settings, x + function(x))
+    found = function(_normed(params["normalisation"], settings, x))
+    if settings.get("norm") == "sandwich":
+        found = _normed(params["normalisation_out"], settings, found)
+    return x + found
+
+
+def _normed(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
+    name, fields = part(settings, "normalisation", "layer_norm")
+    return norm_of(name, params, x, fields.get("epsilon", 1e-6))

@@ -1,0 +1,232 @@
+"""Promises of every classifier of tokens, as functions that raise AssertionError, and tiny ones to
+hold to them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from attnlab.config.registry import build
+from attnlab.data.vocabulary import PAD
+from attnlab.systems import SYSTEMS
+from attnlab.systems.protocol import TokenClassifier
+from tests.systems.checks import alone, heard, wide
+
+VOCABULARY, OUTPUTS = 11, 3
+LENGTHS = (6, 3, 1, 0)  # of the rows of `batch`; the last one is nothing but padding
+_HEADS = {"name": "multihead", "heads": 2, "bias": ("query", "value", "out")}
+_ENCODER = {
+    "name": "encoder",
+    "attention": _HEADS,
+    "positions": {"name": "learned", "length": 10},
+    "width": 8,
+    "layers": 2,
+    "hidden": 12,
+}
+
+SPECS: dict[str, dict[str, Any]] = {
+    "encoder": _ENCODER,
+    "encoder-tied": {
+        **_ENCODER,
+        "head": "tied",
+        "norm": "post",
+        "normalised_embedding": True,
+        "types": 2,
+    },
+    "encoder-rope-window": {
+        **_ENCODER,
+        "attention": {**_HEADS, "key_heads": 1, "positions": {"name": "rope"}},
+        "positions": {"name": "none"},
+        "visibility": {"name": "window", "width": 2},
+        "norm": "sandwich",
+        "normalisation": {"name": "rms_norm"},
+        "feed_forward": {"name": "swiglu"},
+        "scaled_embedding": True,
+    },
+}
+
+
+def make(spec: dict[str, Any]) -> TokenClassifier:
+    """A tiny system; one whose output is tied to the embedding has as many outputs as ids."""
+    system: TokenClassifier = build(SYSTEMS, ConfigDict(spec), "system")(
+        vocabulary=VOCABULARY, outputs=VOCABULARY if spec.get("head") == "tied" else OUTPUTS
+    )
+    return system
+
+
+def parameters(system: TokenClassifier, seed: int = 0) -> Any:
+    """Parameters with no silent path: N(0, 1/rows) everywhere, also where a paper starts at
+    zero; norms multiply by about 1.
+    """
+    shapes = alone(jax.eval_shape(system.init, jax.random.key(0), jnp.ones((1, 2), jnp.int32)))
+    leaves, tree = jax.tree_util.tree_flatten_with_path(shapes)
+    rng = np.random.default_rng(seed)
+    drawn = [
+        rng.normal(size=s.shape) / np.sqrt(max((1, *s.shape[:1])))
+        + float(jax.tree_util.keystr(path).endswith("['scale']"))
+        for path, s in leaves
+    ]
+    return jax.tree.unflatten(tree, [one.astype(np.float32) for one in drawn])
+
+
+def batch(seed: int = 1) -> np.ndarray:
+    """Tokens [4,6], padded at the end."""
+    tokens = np.random.default_rng(seed).integers(4, VOCABULARY, (len(LENGTHS), 6))
+    return np.where(real(), tokens, PAD).astype(np.int32)
+
+
+def real() -> np.ndarray:
+    """Which tokens of `batch` are no padding."""
+    return np.arange(6) < np.array(LENGTHS)[:, None]
+
+
+def types() -> np.ndarray:
+    """Two texts in each row of `batch`, the second from token 2 on."""
+    return np.broadcast_to(np.arange(6) >= 2, (len(LENGTHS), 6)).astype(np.int32)
+
+
+@functools.cache
+def _made(spec: str) -> tuple[Any, Any, TokenClassifier]:
+    system = make(json.loads(spec))
+    params = parameters(system)
+    return (
+        jax.jit(lambda params, ids, **beside: system.apply({"params": params}, ids, **beside)),
+        params,
+        system,
+    )
+
+
+def prepared(spec: dict[str, Any]) -> tuple[Any, Any, TokenClassifier]:
+    """`call(params, tokens, types=..., ...)`, compiled; parameters; and the system."""
+    return _made(json.dumps(spec, sort_keys=True))
+
+
+def check_padding(spec: dict[str, Any]) -> None:
+    """More padding changes no number of a real token, and neither do the other rows; all numbers
+    are finite.
+    """
+    call, params, _ = prepared(spec)
+    ids = batch()
+    before = call(params, ids)
+    assert np.isfinite(before).all()
+    longer = call(params, np.pad(ids, ((0, 0), (0, 3))))
+    np.testing.assert_allclose(longer[:, :6][real()], before[real()], atol=5e-6)
+    others = ids.copy()
+    others[0] = others[0, ::-1]
+    np.testing.assert_allclose(call(params, others)[1, :3], before[1, :3], atol=5e-6)
+
+
+def check_every_token_counts(spec: dict[str, Any]) -> None:
+    """Another token gives other numbers there and at a neighbour, and leaves the other rows."""
+    call, params, _ = prepared(spec)
+    ids = batch()
+    before = call(params, ids)
+    for place in (0, 2, 5):
+        changed = ids.copy()
+        changed[0, place] = (changed[0, place] - 3) % (VOCABULARY - 4) + 4
+        moved = np.abs(call(params, changed) - before).max(axis=-1)
+        assert moved[0, place] > 1e-4
+        assert max(moved[0, place - 1] if place else 0, moved[0, min(place + 1, 5)]) > 1e-4
+        assert (moved[1:][real()[1:]] < 5e-6).all()
+
+
+def check_what_it_reads(spec: dict[str, Any]) -> None:
+    """Types change numbers where they are declared; texts packed into a row are read as if each
+    stood alone.
+    """
+    call, params, system = prepared(spec)
+    ids = batch()
+    if "types" in system.reads and getattr(system, "types", 1):
+        assert np.abs(call(params, ids, types=types()) - call(params, ids)).max() > 1e-3
+    if "segments" not in system.reads:
+        return
+    segments = np.array([[1, 1, 2, 2, 2, 2], [1, 2, 2, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0] * 6])
+    packed = call(params, ids, segments=segments)
+    for row, start, end in ((0, 0, 2), (0, 2, 6), (1, 0, 1), (1, 1, 3)):
+        alone = np.pad(ids[row : row + 1, start:end], ((0, 3), (0, 6 - end + start)))
+        found = call(params, alone)[0, : end - start]
+        np.testing.assert_allclose(packed[row, start:end], found, atol=5e-6)
+
+
+def check_gradients(spec: dict[str, Any]) -> None:
+    """Finite everywhere, also with rows of nothing but padding, and some for every parameter."""
+    _, params, system = prepared(spec)
+    beside = {"types": types()} if "types" in system.reads else {}
+
+    def squared(params: Any) -> jax.Array:
+        found: Any = system.apply({"params": params}, batch(), **beside)
+        return jnp.where(real()[..., None], found**2, 0.0).sum()
+
+    flat = {
+        jax.tree_util.keystr(path): np.asarray(grad)
+        for path, grad in jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(squared))(params))
+    }
+    assert all(np.isfinite(grad).all() for grad in flat.values())
+    assert heard(spec, [name for name, grad in flat.items() if not np.abs(grad).max() > 1e-9]) == []
+
+
+def check_dropout(spec: dict[str, Any]) -> None:
+    """The rate changes nothing without a random stream, and other keys drop other units."""
+    call, params, _ = prepared({**spec, "dropout": 0.0})
+    system, ids = make({**spec, "dropout": 0.5}), batch()
+    apply = jax.jit(lambda key: system.apply({"params": params}, ids, rngs={"dropout": key}))
+    np.testing.assert_array_equal(jax.jit(system.apply)({"params": params}, ids), call(params, ids))
+    assert np.abs(apply(jax.random.key(0)) - apply(jax.random.key(1))).max() > 1e-3
+
+
+def check_learning(spec: dict[str, Any]) -> None:
+    """The tokens before and after, which no token tells by itself, can be learnt by heart."""
+    system, rng = make({**spec, "dropout": 0.0}), np.random.default_rng(0)
+    outputs = system.outputs
+    ids = rng.integers(4, VOCABULARY, (8, 6))
+    wanted = (np.roll(ids, 1, axis=1) + np.roll(ids, -1, axis=1))[:, 1:-1] % outputs
+    params = jax.jit(system.init)(jax.random.key(0), ids)["params"]
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 200))
+
+    def update(carry: Any, _: None) -> tuple[Any, jax.Array]:
+        params, state = carry
+
+        def loss(params: Any) -> jax.Array:
+            found: Any = system.apply({"params": params}, ids)
+            cost = optax.softmax_cross_entropy_with_integer_labels
+            return cost(found[:, 1:-1], wanted).mean()
+
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, state = optimizer.update(grads, state)
+        return (optax.apply_updates(params, updates), state), value
+
+    _, losses = jax.jit(lambda carry: jax.lax.scan(update, carry, length=200))(
+        (params, optimizer.init(params))
+    )
+    chance = np.log(outputs)  # about that at first: no target leaks in
+    assert -0.3 < float(losses[0]) - chance < 1.5, f"{losses[0]:.2f}, chance is {chance:.2f}"
+    assert losses[-1] < 0.02, f"the loss ends at {losses[-1]:.4f}"
+
+
+def compared(
+    spec: dict[str, Any], oracle: Any, settings: dict[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the system and of the oracle where tokens are real; the oracle gets parameters,
+    settings, tokens and, where the system reads them, types.
+    """
+    call, params, system = prepared(spec)
+    beside = {"types": types()} if "types" in system.reads else {}
+    with jax.default_matmul_precision("highest"):
+        found = np.asarray(call(params, batch(), **beside), np.float64)
+    return found[real()], oracle(wide(params), settings, batch(), *beside.values())[real()]
+
+
+CHECKS = {
+    "padding": check_padding,
+    "every token counts": check_every_token_counts,
+    "what it reads": check_what_it_reads,
+    "gradients": check_gradients,
+}
