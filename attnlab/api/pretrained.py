@@ -25,6 +25,7 @@ from attnlab.errors import UserError
 from attnlab.experiments.define import flattened, text
 from attnlab.records.files import write_atomic
 from attnlab.tasks import TASKS
+from attnlab.training.states import best_params
 from attnlab.weights import folder as folders
 from attnlab.weights.names import flat
 from attnlab.weights.writing import config_of
@@ -61,7 +62,8 @@ def load_pretrained(
     Args:
       folder: with config.json, safetensors and tokenizer.json.
       overrides: {"decoding.beam": 8, "data": "text", "data.directory": ...}, settings of its
-        config, which is that of `configs/pretrained.py`.
+        config, which is that of `configs/pretrained.py`. With "pretrained.take": "matching" they
+        may change the system, {"system.attention.key_heads": 2}; what fits is taken.
 
     Raises:
       UserError: what is wrong with the folder, by name; a setting that is wrong.
@@ -73,8 +75,10 @@ def load_pretrained(
     config = configs.prepare(configs.from_dict(weights.run_config(path)), changes)
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
-    params = weights.parameters(path, jax.eval_shape(task.init, jax.random.key(0)))
-    return Run(Foreign(config, path, {}, {}), task, params, 0)
+    params = jax.jit(task.init)(jax.random.key(config.seed)) if task.begins_with() else None
+    if params is None:  # every parameter comes from the folder
+        params = jax.eval_shape(task.init, jax.random.key(0))
+    return Run(Foreign(config, path, {}, {}), task, task.begun(params, best_params), 0)
 
 
 def save_pretrained(

@@ -288,7 +288,14 @@ class Pretrained(Node):
     """Weights of a model from elsewhere to begin with."""
 
     folder: str = setting(
-        "a folder of transformers, with config.json and safetensors; '': weights are drawn", ""
+        "a folder of transformers, with config.json and safetensors, or of a trained run; '':"
+        " weights are drawn",
+        "",
+    )
+    take: Literal["all", "matching"] = setting(
+        "every weight must fit, or those are taken that fit by name and shape (heads of keys and"
+        " values are averaged to fewer) and the others drawn; what happened to each is told",
+        "all",
     )
 
 

@@ -176,6 +176,7 @@ class Task(Pretrained, Generic[Data, Model]):
     def save(self, workdir: Path) -> None:
         """Keep with the run what its data alone would not give back."""
         self.data.save(workdir)
+        self.keep_report(workdir)
 
     @classmethod
     def saved(cls, workdir: Path) -> bool:
@@ -261,16 +262,15 @@ class Task(Pretrained, Generic[Data, Model]):
         )
 
     def notes(self, batches: Batches) -> list[str]:
-        """What a person should know about the data before training: sizes, and what is left out."""
+        """What a person should know before training: sizes of the data, what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
-        return lines + ([f"train: {batches.note}"] if batches.note else [])
+        return [*lines, *([f"train: {batches.note}"] if batches.note else []), *self.begins_with()]
 
     # --- scores ---
 
     def of_split(self, split: str) -> Examples:
         """The examples of a split."""
-        found: Examples = self.data.examples[split]  # type: ignore[attr-defined]
-        return found
+        return self.data.examples[split]  # type: ignore[attr-defined,no-any-return]
 
     def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
         """All examples in batches, and which they are, see `evaluation_batches`."""

@@ -88,8 +88,8 @@ class Beginning(Protocol):
     def check_pretrained(self) -> dict[str, str]:
         """Whether they fit, and their fingerprint by name; `UserError`."""
 
-    def begun(self, params: Params) -> Params:
-        """What training begins with, given drawn parameters."""
+    def begun(self, params: Params, read: Callable[..., tuple[Params, int]]) -> Params:
+        """What training begins with, given drawn parameters; `read` is `states.best_params`."""
 
 
 class Stackable(Task, Protocol):

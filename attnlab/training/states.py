@@ -34,7 +34,7 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
     after = jax.jit(lambda params: _first_state(config, task, optimizer, params))
 
     def from_elsewhere(seed: int) -> TrainState:
-        params = task.begun(jax.device_get(drawn(jax.random.key(seed))))
+        params = task.begun(jax.device_get(drawn(jax.random.key(seed))), best_params)
         return jax.device_get(after(params)).replace(seed=seed_array(seed))
 
     return from_elsewhere

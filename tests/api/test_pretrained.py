@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 import attnlab
 from attnlab.commands import main
 from attnlab.errors import UserError
+from attnlab.weights.names import flat
 from tests.data.test_tokenizer import byte_level
 from tests.weights import models, rule
 
@@ -132,3 +133,35 @@ def test_a_model_that_does_not_fit_leaves_nothing(
     assert not (tmp_path / "run" / "manifest.json").exists()
     with pytest.raises(UserError, match="1 missing"):
         attnlab.load_pretrained(folder)
+
+
+def test_a_run_begins_with_another_run_of_ours(tmp_path: Path) -> None:
+    """With all of its weights, or with those that fit; a sweep's claim needs no other tool."""
+    sizes = ["system.embedding=4", "data.examples=40", "data.valid=4", "data.test=4"]
+    rest = [
+        "batch.size=4",
+        "training.evaluate_every=1",
+        "schedule.warmup=0",
+        "decoding.max_extra=1",
+    ]
+    steps = "training.steps=1"
+
+    def train(workdir: str, *more: str) -> int:
+        settings = [f"--config.{one}" for one in (*sizes, *rest, steps, *more)]
+        config = "--config=configs/language_modelling.py:lstm"
+        return main(["train", config, f"--workdir={tmp_path / workdir}", *settings])
+
+    assert train("first", "system.width=6") == 0
+    begins = f"pretrained.folder={tmp_path / 'first'}"
+    assert train("wide", "system.width=8", begins) == 2
+    assert not (tmp_path / "wide").exists()
+    assert train("same", "system.width=6", begins, "schedule.peak=1e-30") == 0
+    assert train("wider", "system.width=8", begins, "pretrained.take=matching") == 0
+    first, same = (attnlab.load(tmp_path / name).params for name in ("first", "same"))
+    for path, one in flat(first).items():
+        np.testing.assert_array_equal(flat(same)[path], one, err_msg=path)
+    told = json.loads((tmp_path / "wider" / "pretrained.json").read_text())
+    assert (
+        told["kept"] == ["embed/embedding", "out/bias"]
+        and not (tmp_path / "same/pretrained.json").exists()
+    )

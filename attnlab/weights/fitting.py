@@ -1,0 +1,172 @@
+"""Parameters of one model as the first parameters of another: what happens to each.
+
+    kept        path and shape are the same
+    pooled      keys or values of K heads become those of fewer: head g is the mean of the K / G
+                neighbours that its queries read before
+    drawn       the source has no such parameter, or one of another shape: initialized as always
+    left out    parameters of the source that the model does not have
+
+Source of the mean: J. Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models
+from Multi-Head Checkpoints", EMNLP 2023, section 2.1.
+
+Axis letters: H heads, K key heads, D head width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnlab.weights.names import Shapes
+
+POOLED = re.compile(r"(?P<module>.+)/w_(key|value)/(kernel|bias)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    """The heads of a mechanism: H, K and D."""
+
+    queries: int
+    keys: int
+    width: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The parameters of a model.
+
+    Attributes:
+      shapes: of its parameters, by path.
+      heads: of its mechanisms, by path.
+      vocabularies: the pieces of each of its vocabularies, in the order of their ids.
+    """
+
+    shapes: Shapes
+    heads: Mapping[str, Heads]
+    vocabularies: tuple[tuple[str, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """What happens to each parameter, by path.
+
+    Attributes:
+      kept, pooled, drawn, left_out: as above.
+    """
+
+    kept: tuple[str, ...]
+    pooled: tuple[str, ...]
+    drawn: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """For a person, a line for each kind; parameters of several layers are named together."""
+        told = (
+            ("kept", self.kept),
+            ("pooled, heads of keys and values", self.pooled),
+            ("drawn anew", self.drawn),
+            ("left out", self.left_out),
+        )
+        return [
+            f"pretrained: {len(paths)} parameters {what}: {'; '.join(together(paths))}"
+            for what, paths in told
+            if paths
+        ]
+
+
+def fit(source: Model, target: Model) -> Fit:
+    """What happens to each parameter of `source` and `target`.
+
+    Parameters with an axis as long as a vocabulary of the source are not kept if the target has
+    other vocabularies, since their rows stand for other pieces.
+    """
+    other = source.vocabularies != target.vocabularies
+    sizes = {len(one) for one in source.vocabularies}
+    kept, pooled, drawn = [], [], []
+    for path, shape in target.shapes.items():
+        before = source.shapes.get(path)
+        if before == shape and not (other and sizes & set(shape)):
+            kept.append(path)
+        elif before is not None and _pools(path, source, target):
+            pooled.append(path)
+        else:
+            drawn.append(path)
+    used = {*kept, *pooled}
+    left = [path for path in source.shapes if path not in used]
+    return Fit(tuple(kept), tuple(pooled), tuple(drawn), tuple(left))
+
+
+def fitted(
+    parameters: Mapping[str, Any], drawn: Mapping[str, Any], source: Model, target: Model
+) -> dict[str, Any]:
+    """The first parameters of the target: `parameters` of the source where they fit, else `drawn`;
+    all by path.
+    """
+    found, how = dict(drawn), fit(source, target)
+    for path in how.kept:
+        found[path] = np.asarray(parameters[path], np.float32)
+    for path in how.pooled:
+        heads = target.heads[_module(path)]
+        found[path] = pooled(np.asarray(parameters[path], np.float32), heads)
+    return found
+
+
+def pooled(parameter: np.ndarray, heads: Heads) -> np.ndarray:
+    """A projection [..., K * D], or its bias, to that of `heads.keys` heads: means of
+    neighbours.
+    """
+    *lead, size = parameter.shape
+    apart = parameter.reshape(*lead, heads.keys, size // heads.keys // heads.width, heads.width)
+    return apart.mean(axis=-2, dtype=np.float64).astype(parameter.dtype).reshape(*lead, -1)
+
+
+def together(paths: Iterable[str]) -> list[str]:
+    """Paths that differ only in a number are one, "layer_{0-3}/attention/out/kernel"; those of one
+    module that differ only in the last part too, "top/{scale,bias}".
+    """
+    numbers: dict[str, list[int]] = {}
+    for path in paths:
+        number = re.search(r"_(\d+)(?=/)", path)
+        key = path if number is None else f"{path[: number.start()]}_{{}}{path[number.end() :]}"
+        numbers.setdefault(key, []).extend([] if number is None else [int(number[1])])
+    named = {key: key.replace("{}", _ranges(found)) for key, found in numbers.items()}
+    by_module: dict[str, list[str]] = {}
+    for path in named.values():
+        module, _, last = path.rpartition("/")
+        by_module.setdefault(module, []).append(last)
+    return [
+        f"{module}/{lasts[0] if len(lasts) == 1 else '{' + ','.join(lasts) + '}'}".removeprefix("/")
+        for module, lasts in by_module.items()
+    ]
+
+
+def _ranges(numbers: list[int]) -> str:
+    """ "3", "{0-3}" or "{0,2,5-7}"."""
+    runs = []
+    for _, run in itertools.groupby(
+        enumerate(sorted(numbers)), key=lambda numbered: numbered[1] - numbered[0]
+    ):
+        members = [number for _, number in run]
+        runs.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return runs[0] if len(numbers) == 1 else "{" + ",".join(runs) + "}"
+
+
+def _module(path: str) -> str:
+    found = POOLED.fullmatch(path)
+    return found["module"] if found else ""
+
+
+def _pools(path: str, source: Model, target: Model) -> bool:
+    """Whether the heads of a projection of keys or values can be averaged to those of the target."""
+    module = _module(path)
+    before, after = source.heads.get(module), target.heads.get(module)
+    if before is None or after is None or before.width != after.width:
+        return False
+    *lead, last = source.shapes[path]
+    same = (*lead, last // before.keys * after.keys) == target.shapes[path]
+    return same and before.queries == after.queries and before.keys % after.keys == 0

@@ -1,0 +1,147 @@
+"""Weights of one model as the first weights of another: what is kept, averaged, drawn, left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnlab
+from attnlab.errors import UserError
+from attnlab.weights.fitting import Heads, Model, fit, fitted, pooled, together
+from attnlab.weights.names import flat
+from tests.api.test_pretrained import with_tokenizer
+
+MATCHING = {"pretrained.take": "matching"}
+SWAPPED = {
+    **MATCHING,
+    "system.attention.key_heads": 2,
+    "system.attention.positions": "alibi",
+    "system.positions": "none",
+}
+
+
+def oracle(parameter: np.ndarray, before: int, after: int) -> np.ndarray:
+    """The mean of every `before / after` neighbouring heads, one by one."""
+    width, group = parameter.shape[-1] // before, before // after
+    heads = [parameter[..., k * width : (k + 1) * width] for k in range(before)]
+    means = [sum(heads[g * group : (g + 1) * group]) / group for g in range(after)]
+    return np.concatenate(means, axis=-1)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 6])
+def test_heads_are_the_means_of_their_neighbours(after: int) -> None:
+    drawn = np.random.default_rng(0).normal(size=(5, 6 * 4))
+    found = pooled(drawn, Heads(6, after, 4))
+    np.testing.assert_allclose(found, oracle(drawn, 6, after), rtol=0, atol=1e-15)
+    if after == 6:
+        np.testing.assert_array_equal(found, drawn)
+
+
+def test_equal_heads_read_the_same_after_pooling(tmp_path: Path) -> None:
+    """Queries of a group then see the keys that each of them saw before: the same logits."""
+    folder = with_tokenizer(tmp_path)
+    run = attnlab.load_pretrained(folder)
+    for name in ("w_key", "w_value"):
+        for layer in range(3):
+            for part in run.params[f"layer_{layer}"]["attention"][name].values():
+                width = part.shape[-1] // 4
+                part[..., width : 2 * width] = part[..., :width]
+                part[..., 3 * width :] = part[..., 2 * width : 3 * width]
+    attnlab.save_pretrained(run, tmp_path / "equal")
+    few = {**MATCHING, "system.attention.key_heads": 2}
+    ids = np.arange(12, dtype=np.int32).reshape(2, 6)
+    whole, fewer = (
+        one.task.system.apply({"params": one.params}, ids)
+        for one in (attnlab.load_pretrained(tmp_path / "equal", how) for how in ({}, few))
+    )
+    np.testing.assert_allclose(whole, fewer, rtol=0, atol=1e-5)
+
+
+def test_what_happens_to_each_parameter() -> None:
+    source = Model(
+        {
+            "embed/embedding": (9, 4),
+            "layer_0/attention/w_key/kernel": (4, 4),
+            "layer_0/attention/w_value/kernel": (4, 4),
+            "layer_1/attention/w_key/kernel": (4, 4),
+            "positions/table": (7, 4),
+            "top/scale": (4,),
+        },
+        {f"layer_{n}/attention": Heads(4, 4, 1) for n in range(2)},
+        (("a", "b"),),
+    )
+    target = Model(
+        {
+            "embed/embedding": (9, 4),
+            "layer_0/attention/w_key/kernel": (4, 2),
+            "layer_0/attention/w_value/kernel": (4, 4),
+            "layer_1/attention/w_key/kernel": (4, 2),
+            "top/scale": (4,),
+            "head/kernel": (4, 3),
+        },
+        {"layer_0/attention": Heads(4, 2, 1), "layer_1/attention": Heads(2, 2, 1)},
+        (("a", "b"),),
+    )
+    found = fit(source, target)
+    assert found.kept == ("embed/embedding", "layer_0/attention/w_value/kernel", "top/scale")
+    assert found.pooled == ("layer_0/attention/w_key/kernel",)
+    assert found.drawn == ("layer_1/attention/w_key/kernel", "head/kernel")  # other query heads
+    assert found.left_out == ("layer_1/attention/w_key/kernel", "positions/table")
+    arrays = {path: np.full(shape, 2.0) for path, shape in source.shapes.items()}
+    drawn = {path: np.full(shape, 1.0) for path, shape in target.shapes.items()}
+    made = fitted(arrays, drawn, source, target)
+    assert {path: one.shape for path, one in made.items()} == target.shapes
+    assert {path for path, one in made.items() if (one == 1.0).all()} == set(found.drawn)
+
+
+def test_rows_of_other_pieces_are_not_kept() -> None:
+    shapes = {"embed/embedding": (2, 4), "top/scale": (4,)}
+    one, other = Model(shapes, {}, (("a", "b"),)), Model(shapes, {}, (("a", "c"),))
+    assert fit(one, one).drawn == () and fit(one, other).drawn == ("embed/embedding",)
+
+
+def test_paths_of_layers_are_told_together() -> None:
+    paths = [f"layer_{n}/w/{end}" for n in (0, 1, 3) for end in ("kernel", "bias")]
+    assert together([*paths, "top/scale"]) == ["layer_{0-1,3}/w/{kernel,bias}", "top/scale"]
+    assert together(["layer_2/w/kernel", "table"]) == ["layer_2/w/kernel", "table"]
+
+
+def test_a_loaded_model_takes_other_attention(tmp_path: Path) -> None:
+    folder = with_tokenizer(tmp_path)
+    before, run = attnlab.load_pretrained(folder), attnlab.load_pretrained(folder, SWAPPED)
+    old, new = flat(before.params), flat(run.params)
+    assert set(old) - set(new) == {"positions/table"} and not set(new) - set(old)
+    for path, one in new.items():
+        if path.split("/")[-2] in ("w_key", "w_value"):
+            np.testing.assert_allclose(one, oracle(old[path], 4, 2), rtol=0, atol=1e-7)
+        else:
+            np.testing.assert_array_equal(one, old[path])
+    assert run.generate(["A dog"])[0].startswith("A dog")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"system.attention.key_heads": 2}, "the config changes its system: set pretrained.take"),
+        ({**MATCHING, "system": "lstm_lm"}, "none of its 52 parameters fits the system lstm_lm"),
+    ],
+)
+def test_weights_that_do_not_fit(changes: dict[str, object], told: str, tmp_path: Path) -> None:
+    folder = with_tokenizer(tmp_path)
+    with pytest.raises(UserError, match=told) as error:
+        attnlab.load_pretrained(folder, changes)
+    assert "\n" not in str(error.value)
+
+
+def test_the_report_is_kept_with_the_run(tmp_path: Path) -> None:
+    run = attnlab.load_pretrained(with_tokenizer(tmp_path / "in"), SWAPPED)
+    run.task.keep_report(tmp_path)
+    told = json.loads((tmp_path / "pretrained.json").read_text())
+    assert told["left_out"] == ["positions/table"] and len(told["pooled"]) == 12
+    assert told["drawn"] == [] and told["folder"] == str(tmp_path / "in")
+    lines = run.task.begins_with()
+    assert lines[-1] == "pretrained: 1 parameters left out: positions/table"
+    assert attnlab.load_pretrained(tmp_path / "in").task.begins_with() == []
