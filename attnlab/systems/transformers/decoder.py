@@ -15,8 +15,6 @@ Axis letters: B batch, T length, V vocabulary, d model width.
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -27,19 +25,16 @@ import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
-from attnlab.attention.positions import POSITIONS
-from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import CAUSAL, View, standing
 from attnlab.attention.visibility import VISIBILITIES, Everything
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers import FEED_FORWARDS, NORMS
-from attnlab.layers.block import TOPPED, Block, Placement
-from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.block import Block
+from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.initial import Embed
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
-from attnlab.systems.transformers.transformer import _rule
+from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
 
 
 @flax.struct.dataclass
@@ -50,48 +45,32 @@ class Reading:
     layers: list[Any]
 
 
-class Decoder(LanguageModel):
-    """Decoder-only Transformer.
+class Decoder(Stacked, LanguageModel, kw_only=True):
+    """Decoder-only Transformer. The fields not named here are those of `Stacked`.
 
     Attributes:
       attention: the mixer of every layer; called with the model's width.
       local_attention: that of the local layers; None for the same.
       visibility, local_visibility: who sees whom, beside causality.
       pattern: which layers are local; the pattern repeats from the first layer on.
-      positions: of embeddings.
-      width: d. layers: n. hidden: of the feed-forward layers.
-      norm, normalisation, feed_forward: as in `Transformer`.
-      scaled_embedding: whether embeddings are multiplied with sqrt(d).
-      dropout: on embeddings, sub-layer outputs and inside feed-forward layers.
       share: "output": logits are products with the embedding; "none": with an own matrix.
       logit_cap: c; 0 for none.
     """
 
     attention: Callable[..., Mixer]
-    positions: Callable[..., PositionScheme]
     local_attention: Part | None = None
     visibility: Part = "full"
     local_visibility: Part = "full"
     pattern: tuple[Literal["global", "local"], ...] = ("global",)
-    width: int = 128
-    layers: int = 2
-    hidden: int = 512
-    norm: Placement = "pre"
-    normalisation: Part = "layer_norm"
-    feed_forward: Part = "gelu_tanh"
-    scaled_embedding: bool = False
-    dropout: float = 0.1
     share: Literal["output", "none"] = "output"
     logit_cap: float = 0.0
 
     parts = {
+        **Stacked.parts,
         "attention": MIXERS,
         "local_attention": MIXERS,
-        "positions": POSITIONS,
         "visibility": VISIBILITIES,
         "local_visibility": VISIBILITIES,
-        "normalisation": NORMS,
-        "feed_forward": FEED_FORWARDS,
     }
     needs = {
         "attention": Need(
@@ -112,7 +91,7 @@ class Decoder(LanguageModel):
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `LanguageModel.asks`; local layers ask for what their visibility wants."""
         (need,) = cls.needs.values()
-        rules = [_rule(chosen.get(name, "full")) for name in ("visibility", "local_visibility")]
+        rules = [rule_of(chosen.get(name, "full")) for name in ("visibility", "local_visibility")]
         found = {"attention": need.under(rules[0])}
         if chosen.get("local_attention") is not None:
             found["local_attention"] = need.under(rules[1])
@@ -130,33 +109,14 @@ class Decoder(LanguageModel):
         self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.vocabulary, use_bias=False)
-        self.scheme = self.positions(name="positions")
-        if self.scheme.hooks - {"embedding"}:
-            raise UserError(
-                f"decoder: positions={type(self.scheme).__name__} acts inside attention; set it in"
-                " system.attention"
-            )
-        self.drop = Dropout(self.dropout)
-        make = made(FEED_FORWARDS, self.feed_forward)
-        norm = made(NORMS, self.normalisation)
-        block: dict[str, Any] = {
-            "feed_forward_factory": functools.partial(make, self.hidden, self.dropout),
-            "norm": norm,
-            "placement": self.norm,
-            "dropout": self.dropout,
-        }
+        super().setup()
         local = self.attention if self.local_attention is None else self.local_attention
         local = made(MIXERS, local)
-        self.layer = [
-            Block(
-                self.width,
-                (("attention", local if self.local(number) else self.attention),),
-                **block,
-            )
-            for number in range(self.layers)
-        ]
-        if self.norm in TOPPED:
-            self.top = norm()
+        self.layer = self.blocks(
+            lambda number: (("attention", local if self.local(number) else self.attention),)
+        )
+        if self.topped:
+            self.top = self.normaliser()
 
     @nn.nowrap
     def local(self, number: int) -> bool:
@@ -190,48 +150,31 @@ class Decoder(LanguageModel):
         """See `LanguageModel.__call__`; in one pass without a cache. What is real sees no padding,
         which stands behind it. Each of the `segments` is read as if it stood alone.
         """
-        return self._run(tokens, 0, [None] * self.layers, segments=segments)[0]
+        return self._run(tokens, 0, None, segments=segments)[0]
 
     def _run(
         self,
         tokens: jax.Array,
         first: Any,
-        states: list[Any],
+        states: list[Any] | None,
         real: jax.Array | None = None,
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
         """tokens [B,T] from position `first` on to logits [B,T,V], and the layers' states."""
-        x = self.embed(tokens)
-        x = x * math.sqrt(self.width) if self.scaled_embedding else x
-        at = standing(first, tokens.shape[1])
-        if segments is not None:
-            longest = self.scheme.longest
-            if longest is not None and tokens.shape[1] > longest:  # the scheme cannot see it
-                raise UserError(
-                    f"decoder: rows of {tokens.shape[1]} tokens, but positions end at {longest};"
-                    " lower config.batch.max_length, or take positions without an end"
-                )
-            at = within(segments)
-        x = self.drop(self.scheme.embed(x, at))
-        after = []
-        for number, block in enumerate(self.layer):
-            rule = _rule(self.local_visibility if self.local(number) else self.visibility)
-            where = first if states[number] is not None else None
-            seen = View(CAUSAL.rule & rule, where, real, segments)
-            x, state = _through(block, x, seen, states[number])
-            after.append(state)
-        x = self.top(x) if self.norm in TOPPED else x
+        at = standing(first, tokens.shape[1]) if segments is None else within(segments)
+        x = self.drop(self.embedded(self.embed(tokens), at))
+
+        def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+            rule = rule_of(self.local_visibility if self.local(number) else self.visibility)
+            where = first if state is not None else None
+            return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state)
+
+        x, after = self.through(self.layer, x, step, states)
+        x = self.top(x) if self.topped else x
         logits = self.out(x) if self.share == "none" else matmul(x, self.embed.embedding.T)
         if self.logit_cap:
             logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
         return logits, after
-
-
-def within(segments: jax.Array) -> jax.Array:
-    """How far each token stands behind the first of its segment, [B,T] int32."""
-    at = jnp.arange(segments.shape[1], dtype=jnp.int32)
-    begins = segments != jnp.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
-    return at - jax.lax.cummax(jnp.where(begins, at, 0), axis=1)
 
 
 def _by_row(state: Any, rows: int) -> Any:
@@ -241,14 +184,3 @@ def _by_row(state: Any, rows: int) -> Any:
     return jax.tree.map(
         lambda leaf: leaf if jnp.ndim(leaf) else jnp.broadcast_to(jnp.asarray(leaf), (rows,)), state
     )
-
-
-def _through(block: Block, x: jax.Array, view: View, state: Any) -> tuple[jax.Array, Any]:
-    grown: list[Any] = []
-
-    def itself(x: jax.Array) -> jax.Array:
-        y, after = block.attention.mix(x, view, state)
-        grown.append(after)
-        return y
-
-    return block(x, itself), grown[0]

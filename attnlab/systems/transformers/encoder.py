@@ -17,8 +17,6 @@ Axis letters: B batch, T length, V vocabulary, d model width, O outputs of a tok
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -28,22 +26,19 @@ import jax.numpy as jnp
 
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
-from attnlab.attention.positions import POSITIONS
-from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part, made
 from attnlab.errors import UserError
-from attnlab.layers import FEED_FORWARDS, NORMS
-from attnlab.layers.block import TOPPED, Block, Placement
-from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers import NORMS
+from attnlab.layers.block import Block
+from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.feedforward import ACTIVATIONS
 from attnlab.layers.initial import Embed
 from attnlab.layers.norms import Norm
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Classifier, Side, System, TokenClassifier
-from attnlab.systems.transformers.decoder import within
-from attnlab.systems.transformers.transformer import _rule
+from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
 
 CARD = Card(2019, "Devlin et al., BERT, NAACL 2019, over the encoder of Vaswani et al. 2017")
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
@@ -68,50 +63,32 @@ class TiedHead(nn.Module):
         return matmul(normed, table.T) + self.param("bias", nn.initializers.zeros, table.shape[:1])
 
 
-class EncoderOnly(System):
+class EncoderOnly(Stacked, kw_only=True):
     """Base of the encoder-only systems: tokens to states. Not a system by itself, it has no head.
+    The fields not named here are those of `Stacked`.
 
     Attributes:
       attention: the self-attention of every layer; called with the model's width.
-      positions: of embeddings.
       visibility: who sees whom.
-      width: d. layers: n. hidden: of the feed-forward layers.
-      norm, normalisation, feed_forward: as in `Transformer`.
       types: how many kinds of texts a row may join, each with a vector of its own that is added to
         its tokens; 0 for none.
       normalised_embedding: whether a norm N_e follows the embeddings.
-      scaled_embedding: whether embeddings are multiplied with sqrt(d).
-      dropout: on embeddings, sub-layer outputs, inside feed-forward layers and before a linear
-        head.
+      dropout: as in `Stacked`, and before a linear head.
     """
 
     attention: Callable[..., Mixer]
-    positions: Callable[..., PositionScheme]
     visibility: Part = "full"
-    width: int = 128
-    layers: int = 2
-    hidden: int = 512
-    norm: Placement = "pre"
-    normalisation: Part = "layer_norm"
     feed_forward: Part = "gelu"
     types: int = 0
     normalised_embedding: bool = False
-    scaled_embedding: bool = False
-    dropout: float = 0.1
 
-    parts = {
-        "attention": MIXERS,
-        "positions": POSITIONS,
-        "visibility": VISIBILITIES,
-        "normalisation": NORMS,
-        "feed_forward": FEED_FORWARDS,
-    }
+    parts = {**Stacked.parts, "attention": MIXERS, "visibility": VISIBILITIES}
     needs = {"attention": Need(role="self", maps=False, mixes=True)}
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `System.asks`."""
-        rule = _rule(chosen.get("visibility", cls.visibility))
+        rule = rule_of(chosen.get("visibility", cls.visibility))
         return {slot: need.under(rule) for slot, need in cls.needs.items()}
 
     def setup(self) -> None:
@@ -121,30 +98,12 @@ class EncoderOnly(System):
         self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)  # type: ignore[attr-defined]
         if self.types:
             self.embed_types = Embed(self.types, self.width, embedding_init=normal)
-        self.scheme = self.positions(name="positions")
-        if self.scheme.hooks - {"embedding"}:
-            raise UserError(
-                f"system.positions={type(self.scheme).__name__} acts inside attention; set it in"
-                " system.attention"
-            )
-        self.drop = Dropout(self.dropout)
-        norm = made(NORMS, self.normalisation)
+        super().setup()
         if self.normalised_embedding:
-            self.embed_norm = norm()
-        make = made(FEED_FORWARDS, self.feed_forward)
-        self.layer = [
-            Block(
-                self.width,
-                (("attention", self.attention),),
-                feed_forward_factory=functools.partial(make, self.hidden, self.dropout),
-                norm=norm,
-                placement=self.norm,
-                dropout=self.dropout,
-            )
-            for _ in range(self.layers)
-        ]
-        if self.norm in TOPPED:
-            self.top = norm()
+            self.embed_norm = self.normaliser()
+        self.layer = self.blocks(lambda number: (("attention", self.attention),))
+        if self.topped:
+            self.top = self.normaliser()
 
     def states(
         self,
@@ -158,25 +117,21 @@ class EncoderOnly(System):
         Raises:
           UserError: rows longer than the positions reach.
         """
-        longest, length = self.scheme.longest, tokens.shape[1]
-        if longest is not None and length > longest:
-            raise UserError(
-                f"rows of {length} tokens, but config.system.positions end at {longest}; lower"
-                " config.batch.max_length, or take positions without an end"
-            )
-        x = self.embed(tokens)
-        x = x * math.sqrt(self.width) if self.scaled_embedding else x
-        x = self.scheme.embed(x, jnp.arange(length) if segments is None else within(segments))
+        at = jnp.arange(tokens.shape[1]) if segments is None else within(segments)
+        x = self.embedded(self.embed(tokens), at)
         if self.types:
             x = x + self.embed_types(jnp.zeros_like(tokens) if types is None else types)
         x = self.drop(self.embed_norm(x) if self.normalised_embedding else x)
-        view = View(_rule(self.visibility), None, self.real(tokens), segments, trees)
-        for block in self.layer:
-            x = _through(block, x, view)
-        return self.top(x) if self.norm in TOPPED else x
+
+        def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
+            rule = rule_of(self.visibility)
+            return mixed(block, x, View(rule, None, self.real(tokens), segments, trees))
+
+        x, _ = self.through(self.layer, x, step)
+        return self.top(x) if self.topped else x
 
 
-class Encoder(EncoderOnly, TokenClassifier):
+class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
     """Encoder-only Transformer with a head for every token.
 
     Attributes:
@@ -219,7 +174,7 @@ class Encoder(EncoderOnly, TokenClassifier):
         return self.out(states, self.embed.embedding)
 
 
-class EncoderClassifier(EncoderOnly, Classifier):
+class EncoderClassifier(EncoderOnly, Classifier, kw_only=True):
     """Encoder-only Transformer with a head for the text, or for a pair of texts, which it reads as
     one row: the beginning of a text, the first text, the second.
 
@@ -276,8 +231,3 @@ def joined(texts: list[jax.Array], system: System) -> tuple[jax.Array, jax.Array
         return tokens, types
     order = jnp.argsort(~system.real(tokens), axis=1, stable=True)  # what is real first
     return jnp.take_along_axis(tokens, order, axis=1), jnp.take_along_axis(types, order, axis=1)
-
-
-def _through(block: Block, x: jax.Array, view: View) -> jax.Array:
-    """x [B,T,d] through a layer."""
-    return block(x, lambda x: block.attention.mix(x, view)[0])

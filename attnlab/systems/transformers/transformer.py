@@ -20,7 +20,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, d model w
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -36,15 +35,15 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import asking
 from attnlab.attention.view import CAUSAL, View, standing
-from attnlab.attention.visibility import VISIBILITIES, Rule
+from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
-from attnlab.layers import FEED_FORWARDS, NORMS
-from attnlab.layers.block import TOPPED, Block, Placement
-from attnlab.layers.dense import Dense, Dropout, matmul
+from attnlab.layers.block import Block
+from attnlab.layers.dense import Dense, matmul
 from attnlab.layers.initial import Embed
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
+from attnlab.systems.transformers.stack import Stacked, rule_of
 
 Factory = Callable[..., Mixer]
 
@@ -117,26 +116,18 @@ class Decoding:
     looks: list[Any]
 
 
-class Transformer(Seq2Seq):
+class Transformer(Stacked, Seq2Seq, kw_only=True):
     """Transformer encoder-decoder (Vaswani et al. 2017): self-attention, causal self-attention,
-    attention to the source.
+    attention to the source. The fields not named here are those of `Stacked`.
 
     Attributes:
       encoder_attention, decoder_attention, cross_attention: factories of the mechanisms; called
-      with the model's width. positions: factory of the position scheme.
+        with the model's width.
       encoder_visibility, decoder_visibility: the rules of the self-attentions; in the decoder the
         causal rule applies too.
-      width: d.
       layers: N, of encoder and decoder alike.
-      hidden: width of the feed-forward layers.
-      norm: the placement of norms and residual sums: "post" (the paper), "pre", "sandwich",
-        "res_post", "parallel", "rezero" or "none" (see `layers/block.py`).
-      normalisation: the norm itself.
-      feed_forward: the feed-forward layers; each gets `hidden` and `dropout`.
       share_positions: whether the position scheme inside the self-attentions of a stack is one for
         all its layers, as in T5, or every layer has its own.
-      scaled_embedding: whether embeddings are multiplied with sqrt(d).
-      dropout: rate on embeddings, sub-layer outputs and inside the feed-forward layers.
       share: which matrices are one: "all" (source, target, output; needs one vocabulary), "output"
         (target and output), "none".
     """
@@ -144,29 +135,20 @@ class Transformer(Seq2Seq):
     encoder_attention: Factory
     decoder_attention: Factory
     cross_attention: Factory
-    positions: Callable[..., PositionScheme]
     encoder_visibility: Part = "full"
     decoder_visibility: Part = "full"
-    width: int = 128
-    layers: int = 2
-    hidden: int = 512
-    norm: Placement = "pre"
-    normalisation: Part = "layer_norm"
     feed_forward: Part = "relu"
     share_positions: bool = False
     scaled_embedding: bool = True
-    dropout: float = 0.1
     share: Literal["all", "output", "none"] = "all"
 
     parts = {
+        **Stacked.parts,
         "encoder_attention": MECHANISMS,
         "decoder_attention": MIXERS,
         "cross_attention": MECHANISMS,
-        "positions": POSITIONS,
         "encoder_visibility": VISIBILITIES,
         "decoder_visibility": VISIBILITIES,
-        "normalisation": NORMS,
-        "feed_forward": FEED_FORWARDS,
     }
     needs = {
         "encoder_attention": Need(role="self"),
@@ -189,7 +171,7 @@ class Transformer(Seq2Seq):
         """See `Seq2Seq.asks`."""
         slots = ("encoder", "decoder")
         rules = {
-            f"{slot}_attention": _rule(chosen.get(f"{slot}_visibility", "full")) for slot in slots
+            f"{slot}_attention": rule_of(chosen.get(f"{slot}_visibility", "full")) for slot in slots
         }
         return {
             slot: need.under(rules[slot]) if slot in rules else need
@@ -209,33 +191,16 @@ class Transformer(Seq2Seq):
             self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.target_vocabulary, use_bias=False)
-        self.scheme = self.positions(name="positions")
-        if self.scheme.hooks - {"embedding"}:
-            name = type(self.scheme).__name__
-            raise UserError(
-                f"transformer: positions={name} acts inside attention; set it in the"
-                " self-attentions"
-            )
-        self.drop = Dropout(self.dropout)
+        super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
         if self.share_positions:
             encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
         looks = (("self_attention", decoder), ("cross_attention", self.cross_attention))
-        make = made(FEED_FORWARDS, self.feed_forward)
-        block: dict[str, Any] = {
-            "feed_forward_factory": functools.partial(make, self.hidden, self.dropout),
-            "norm": made(NORMS, self.normalisation),
-            "placement": self.norm,
-            "dropout": self.dropout,
-        }
-        self.encoder = [
-            EncoderLayer(self.width, (("self_attention", encoder),), **block)
-            for _ in range(self.layers)
-        ]
-        self.decoder = [DecoderLayer(self.width, looks, **block) for _ in range(self.layers)]
-        if self.norm in TOPPED:
-            self.top_encoder, self.top_decoder = block["norm"](), block["norm"]()
+        self.encoder = self.blocks(lambda number: (("self_attention", encoder),), EncoderLayer)
+        self.decoder = self.blocks(lambda number: looks, DecoderLayer)
+        if self.topped:
+            self.top_encoder, self.top_decoder = self.normaliser(), self.normaliser()
 
     def encode(self, source: jax.Array) -> list[Any]:
         """See `Seq2Seq.encode`: one memory for each decoder layer."""
@@ -245,17 +210,24 @@ class Transformer(Seq2Seq):
             source,
             jnp.arange(source.shape[1]),
         )
-        for layer in self.encoder:
-            x = layer.read(x, View(_rule(self.encoder_visibility)), valid)
-        x = self.top_encoder(x) if self.norm in TOPPED else x
+        view = View(rule_of(self.encoder_visibility))
+
+        def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
+            return layer.read(x, view, valid), None
+
+        x, _ = self.through(self.encoder, x, step)
+        x = self.top_encoder(x) if self.topped else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
         y = self._embed(self.embed_target, target_in, jnp.arange(target_in.shape[1]))
-        for layer, source in zip(self.decoder, memory, strict=True):
-            y, _, _ = layer.write(y, source, CAUSAL & _rule(self.decoder_visibility))
-        return self._logits(y)
+        view = CAUSAL & rule_of(self.decoder_visibility)
+
+        def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
+            return layer.write(y, source, view)[0], None
+
+        return self._logits(self.through(self.decoder, y, step, memory)[0])
 
     def start(self, memory: list[Any], length: int) -> Decoding:
         """See `Seq2Seq.start`."""
@@ -271,13 +243,16 @@ class Transformer(Seq2Seq):
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
         y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
-        view, caches, looks = CAUSAL & _rule(self.decoder_visibility), [], []
-        for layer, source, cache, so_far in zip(
-            self.decoder, memory, state.caches, state.looks, strict=True
-        ):
-            y, grown, left = layer.write(y, source, view, state.fed, cache, so_far)
-            caches.append(grown)
-            looks.append(left)
+        view = CAUSAL & rule_of(self.decoder_visibility)
+
+        def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
+            source, cache, looks = given
+            y, cache, looks = layer.write(y, source, view, state.fed, cache, looks)
+            return y, (cache, looks)
+
+        given = list(zip(memory, state.caches, state.looks, strict=True))
+        y, left = self.through(self.decoder, y, step, given)
+        caches, looks = ([one[part] for one in left] for part in (0, 1))
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches, looks)
 
     @classmethod
@@ -291,12 +266,11 @@ class Transformer(Seq2Seq):
 
     def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """tokens [B,T] at positions [T] or [B,T] to [B,T,d]."""
-        words = table(tokens) * math.sqrt(self.width) if self.scaled_embedding else table(tokens)
-        return self.drop(self.scheme.embed(words, positions))
+        return self.drop(self.embedded(table(tokens), positions))
 
     def _logits(self, y: jax.Array) -> jax.Array:
         """y [B,T,d] to [B,T,V]."""
-        y = self.top_decoder(y) if self.norm in TOPPED else y
+        y = self.top_decoder(y) if self.topped else y
         return self.out(y) if self.share == "none" else matmul(y, self.embed_target.embedding.T)
 
 
@@ -310,18 +284,3 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
     part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
     scheme = made(POSITIONS, part)()
     return functools.partial(factory, positions=lambda **_: scheme), scheme
-
-
-def _rule(part: Part) -> Rule:
-    """The rule of a field, checked, since a dotted path may name anything."""
-    factory = made(VISIBILITIES, part)
-    try:
-        rule: Rule = factory()
-    except TypeError as error:
-        raise UserError(f"transformer: visibility {kind(factory).__name__}: {error}") from error
-    if not isinstance(rule, Rule):
-        raise UserError(
-            f"transformer: a visibility must be a Rule; {kind(factory).__name__} makes a"
-            f" {type(rule).__name__}"
-        )
-    return rule
