@@ -30,7 +30,9 @@ def get_experiment(argument: str = "") -> Experiment:
       UserError: no folder of texts.
     """
     if not argument:
-        raise UserError("experiments/looking_only.py:FOLDER needs a folder of texts behind the colon")
+        raise UserError(
+            "experiments/looking_only.py:FOLDER needs a folder of texts behind the colon"
+        )
     find_file(argument, "train.txt")
     systems: dict[str, dict[str, Any]] = {
         "LSTM": {"system": "lstm_lm", "system.embedding": 128, **pieces(PIECE)},

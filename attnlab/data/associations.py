@@ -30,6 +30,7 @@ class Associations(Sized):
 
     Attributes:
       length: words of a text, an even number.
+      tested: words of a text of the test split; 0 for `length`.
       keys, values: different ones.
 
     Raises:
@@ -37,16 +38,18 @@ class Associations(Sized):
     """
 
     length: int = 40
+    tested: int = 0
     keys: int = 10
     values: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.length < 2 or self.length % 2:
-            raise UserError(
-                f"config.data.length={self.length} must be an even number of at least 2: keys and"
-                " values in turn"
-            )
+        for field, least in (("length", 2), ("tested", 0)):
+            if (words := getattr(self, field)) < least or words % 2:
+                raise UserError(
+                    f"config.data.{field}={words} must be an even number of at least {least}: keys"
+                    " and values in turn"
+                )
         for field, most in (("keys", len(string.ascii_lowercase)), ("values", len(string.digits))):
             if not 1 <= getattr(self, field) <= most:
                 raise UserError(
@@ -56,7 +59,8 @@ class Associations(Sized):
     def texts(self, split: str) -> list[str]:
         """The texts of `split`."""
         draw = random.Random(f"associations {self.seed} {SPLITS.index(split)}")
-        return [self._text(draw) for _ in range(self.count(split))]
+        words = (self.tested or self.length) if split == "test" else self.length
+        return [self._text(draw, words) for _ in range(self.count(split))]
 
     def recalled(self, text: str) -> list[bool]:
         """For each word whether the words before it say what it is: a value whose key has
@@ -69,7 +73,7 @@ class Associations(Sized):
             seen.add(key)
         return known
 
-    def _text(self, draw: random.Random) -> str:
+    def _text(self, draw: random.Random, words: int) -> str:
         values = [string.digits[int(draw.random() * self.values)] for _ in range(self.keys)]
-        keys = [int(draw.random() * self.keys) for _ in range(self.length // 2)]
+        keys = [int(draw.random() * self.keys) for _ in range(words // 2)]
         return " ".join(f"{string.ascii_lowercase[key]} {values[key]}" for key in keys)

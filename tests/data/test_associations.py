@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from attnlab.data import SPLITS
 from attnlab.data.associations import Associations
 from attnlab.errors import UserError
 
@@ -52,10 +53,25 @@ def test_splits_and_seeds_differ_and_equal_fields_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"length": 7}, {"length": 0}, {"keys": 0}, {"keys": 27}, {"values": 11}, {"valid": 0}]
+    "wrong",
+    [
+        {"length": 7},
+        {"length": 0},
+        {"tested": 3},
+        {"keys": 0},
+        {"keys": 27},
+        {"values": 11},
+        {"valid": 0},
+    ],
 )
 def test_bad_numbers_are_named(wrong: dict[str, int]) -> None:
     with pytest.raises(
         UserError, match=f"config.data.{next(iter(wrong))}={next(iter(wrong.values()))} must be"
     ):
         Associations(**wrong)
+
+
+def test_texts_of_the_test_split_may_be_longer() -> None:
+    source = Associations(examples=3, length=6, tested=10)
+    lengths = {split: {len(text.split()) for text in source.texts(split)} for split in SPLITS}
+    assert lengths == {"train": {6}, "valid": {6}, "test": {10}}

@@ -1,0 +1,150 @@
+"""What holds a Transformer up? Norms and their place, residual sums, feed-forward layers, and an
+encoder that reads both ways.
+
+    python launch.py sweep experiments/blocks.py --dir=runs/blocks
+    python launch.py sweep experiments/blocks.py:parts --dir=runs/blocks-parts
+    python launch.py sweep experiments/blocks.py:ways --dir=runs/blocks-ways
+
+Without an argument, or with "norms": norms behind the residual sum (post, Vaswani et al. 2017), in
+front of each function (pre) or nowhere, with 2 and 6 layers, at two learning rates and hardly any
+warm-up. Xiong et al. 2020 show that post-norm needs the warm-up, for its gradients are large near
+the output. "parts": without residual sums, without feed-forward layers, without norms (Dong et al.
+2021: attention alone loses rank with depth). "ways": an encoder whose words see what stands before
+them only, against one that sees both sides, of the Transformer and of RNNsearch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnlab.errors import UserError, nearest
+from attnlab.experiments import Budget, Claim, Experiment, better, cross, rows
+
+
+def get_experiment(argument: str = "") -> Experiment:
+    """One of the three experiments.
+
+    Raises:
+      UserError: the argument is not "norms", "parts" or "ways".
+    """
+    known = {"norms": norms, "parts": parts, "ways": ways}
+    argument = argument or "norms"
+    if argument not in known:
+        raise UserError(
+            f"experiments/blocks.py:{argument}: {argument!r}; {nearest(argument, known)}"
+        )
+    return known[argument]()
+
+
+def base(steps: int, warmup: int = 100) -> dict[str, Any]:
+    """What all share."""
+    return {
+        "data": "grammar",
+        "vocabulary.kind": "word",
+        "batch.buckets": (32,),
+        "batch.max_length": 32,
+        "training.steps": steps,
+        "schedule.peak": 4e-3,
+        "schedule.warmup": warmup,
+        "decoding.method": "greedy",
+        "system.width": 48,
+        "system.hidden": 192,
+    }
+
+
+def norms() -> Experiment:
+    """Three places of the norm, two depths, two rates."""
+    places: dict[str, dict[str, Any]] = {
+        "post": {"system.norm": "post"},
+        "pre": {"system.norm": "pre"},
+        "no norm": {"system.norm": "pre", "system.normalisation": "none"},
+    }
+    depths = {f"{layers} layers": {"system.layers": layers} for layers in (2, 6)}
+    rates = {f"rate {peak:g}": {"schedule.peak": peak} for peak in (1e-3, 4e-3)}
+    return Experiment(
+        question="Where does the norm belong?",
+        config="configs/translation.py:transformer",
+        base=base(400, warmup=10),
+        compare=cross(cross(rows(places), rows(depths)), rows(rates)),
+        seeds=(0, 1, 2),
+        baseline="post, 2 layers, rate 0.001",
+        measure=("loss", "min"),
+        claim=Claim(
+            "With six layers, a high rate and no warm-up, norms in front have a lower loss than"
+            " norms behind, or none",
+            (
+                better("pre, 6 layers, rate 0.004", "post, 6 layers, rate 0.004"),
+                better("pre, 6 layers, rate 0.004", "no norm, 6 layers, rate 0.004"),
+            ),
+        ),
+    )
+
+
+def parts() -> Experiment:
+    """Four layers, a part left out at a time; the feed-forward's parameters go into the width."""
+    without: dict[str, dict[str, Any]] = {
+        "all": {},
+        "no residual sums": {"system.norm": "none"},
+        "no feed-forward": {"system.feed_forward": "none"},
+        "no norms": {"system.normalisation": "none"},
+    }
+    return Experiment(
+        question="Which parts of a Transformer can be left out?",
+        config="configs/translation.py:transformer",
+        base={**base(600), "system.layers": 4},
+        compare=rows(without),
+        seeds=(0, 1, 2, 3, 4),
+        baseline="all",
+        measure=("loss", "min"),
+        budget=Budget(
+            match="parameters",
+            knob="system.hidden",
+            knobs={"no feed-forward": "system.width"},
+            within=0.1,
+        ),
+        claim=Claim(
+            "Residual sums lower the loss, and so do feed-forward layers",
+            (better("all", "no residual sums"), better("all", "no feed-forward")),
+        ),
+    )
+
+
+def ways() -> Experiment:
+    """One way and both ways, by self-attention and by GRUs."""
+    sizes = {"system.width": 48}
+    shared = {key: value for key, value in base(600).items() if not key.startswith("system.")}
+    recurrent: dict[str, Any] = {
+        "system": "rnnsearch",
+        "system.attention": "single",
+        "system.attention.score": "additive",
+        "system.attention.score.hidden": 64,
+        "training.output_bias": "unigram",
+    }
+    compared: dict[str, dict[str, Any]] = {
+        "Transformer, both ways": sizes,
+        "Transformer, one way": {**sizes, "system.encoder_visibility": "causal"},
+        "RNNsearch, both ways": {**recurrent, "system.directions": 2},
+        "RNNsearch, one way": {**recurrent, "system.directions": 1},
+    }
+    return Experiment(
+        question="Must an encoder read both ways?",
+        config="configs/translation.py:transformer",
+        base=shared,
+        compare=rows(compared),
+        seeds=(0, 1, 2, 3, 4),
+        baseline="Transformer, one way",
+        measure=("loss", "min"),
+        budget=Budget(
+            match="parameters",
+            knob="system.hidden",
+            knobs=dict.fromkeys(list(compared)[2:], "system.decoder"),
+            within=0.05,
+        ),
+        claim=Claim(
+            "Reading both ways lowers the loss, of the Transformer and of RNNsearch",
+            (
+                better("Transformer, both ways", "Transformer, one way"),
+                better("RNNsearch, both ways", "RNNsearch, one way"),
+            ),
+        ),
+    )
