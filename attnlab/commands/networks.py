@@ -16,14 +16,21 @@ from attnlab.data import SOURCES
 from attnlab.errors import UserError
 from attnlab.records.measures import declared
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System
+from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, System, TokenClassifier
 from attnlab.tasks.base import Task
 
-GIVEN = {"source_vocabulary": 1000, "target_vocabulary": 1000, "vocabulary": 1000, "classes": 10}
+GIVEN = {
+    "source_vocabulary": 1000,
+    "target_vocabulary": 1000,
+    "vocabulary": 1000,
+    "classes": 10,
+    "outputs": 1000,
+}
 TASKS = {
     Seq2Seq: ("translation",),
     LanguageModel: ("language_modelling",),
     Classifier: ("classification", "inference"),
+    TokenClassifier: ("masked_language_modelling",),
 }
 """What systems are for, by their base: the names of the config files that have them, the task first."""
 

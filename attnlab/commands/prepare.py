@@ -87,6 +87,12 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lowercase", action="store_true", help="all texts are lower-cased")
     parser.add_argument(
+        "--reserved",
+        type=int,
+        metavar="N",
+        help="ids that are no text, for tasks that need some: masked language modelling needs one",
+    )
+    parser.add_argument(
         "--sample",
         type=int,
         metavar="MIB",
@@ -166,8 +172,9 @@ def _vocabulary(arguments: argparse.Namespace) -> dict[str, Any] | Vocabulary:
             "size": 8000 if arguments.size is None else arguments.size,
             "min_frequency": 2 if arguments.min_frequency is None else arguments.min_frequency,
             "lowercase": arguments.lowercase,
+            **({"reserved": arguments.reserved} if arguments.reserved else {}),
         }
-    learning = ("size", "min_frequency", "sample", "lowercase")
+    learning = ("size", "min_frequency", "sample", "lowercase", "reserved")
     useless = [f"--{name}" for name in learning if getattr(arguments, name) not in (None, False)]
     if useless:
         raise UserError(f"{useless[0]} is for a vocabulary that is learned; leave it out")

@@ -64,6 +64,12 @@ class Vocabulary(Node):
     size: int = setting("most pieces, specials included", 8000, within=whole(1, 10**7))
     min_frequency: int = setting("pieces seen less often are left out", 2, within=COUNT)
     lowercase: bool = setting("all texts are lower-cased", False)
+    reserved: int = setting(
+        "ids that are no text, beyond `size`, for tasks that need some: the first is the mask of"
+        " masked language modelling",
+        0,
+        within=whole(0, 2**16),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -383,8 +389,11 @@ def known_defaults() -> dict[str, Any]:
     """The default of every setting of our own nodes by its full name, with no component and
     nothing that must be set; imports no table.
     """
+    from attnlab.config import token_tasks
+
     found: dict[str, Any] = {}
-    for whole_config in (Classification, Translation, Pronunciation, LanguageModelling):
+    wholes = (Classification, Translation, Pronunciation, LanguageModelling)
+    for whole_config in (*wholes, token_tasks.MaskedLanguageModelling):
         for key, one in described(whole_config).items():
             below = described(one.hint) if is_node(one.hint) else {}
             named = {f"{key}.{name}": inner.default for name, inner in below.items()}

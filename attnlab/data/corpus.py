@@ -48,6 +48,7 @@ class VocabularySettings(TwoVocabularies):
             "size": self.size,
             "min_frequency": self.min_frequency,
             "lowercase": self.lowercase,
+            **({"reserved": self.reserved} if self.reserved else {}),
             **({"file": self.file} if self.kind == TOKENIZER else {}),
         }
 

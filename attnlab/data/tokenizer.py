@@ -82,12 +82,15 @@ class Adopted(Vocabulary):
     @classmethod
     def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
         """What `kept` has given."""
-        return cls(saved["content"], settings, Special(**saved["special"]), saved["size"])
+        special = {**saved["special"], "reserved": tuple(saved["special"].get("reserved", ()))}
+        return cls(saved["content"], settings, Special(**special), saved["size"])
 
     def kept(self) -> dict[str, Any]:
         """See `Vocabulary.kept`."""
         names = ("pad", "bos", "eos", "unk")
         special = {name: getattr(self.special, name) for name in names}
+        if self.special.reserved:
+            special["reserved"] = list(self.special.reserved)
         return {"content": self.content, "special": special, "size": self.size}
 
     def normalize(self, text: str) -> str:
@@ -163,8 +166,9 @@ def _special(
 ) -> Special:
     """The ids that are no text: the model's word counts, else the tokenizer's.
 
-    What begins a text is what ends it, where nothing else does (GPT-2, Qwen). An end that pads too
-    would be taken for padding where it is to be predicted, so padding has no id then.
+    What begins a text is what ends it, where nothing else does (GPT-2, Qwen); BERT calls the two
+    "cls" and "sep". Its mask is reserved. An end that pads too would be taken for padding where it
+    is to be predicted, so padding has no id then.
     """
 
     def of(name: str) -> int | None:
@@ -176,14 +180,15 @@ def _special(
         token = token.get("content") if isinstance(token, dict) else token
         return tokenizer.token_to_id(token) if isinstance(token, str) else None
 
-    eos = of("eos")
+    eos = of("sep") if of("eos") is None else of("eos")
     if eos is None:
         raise UserError(
             f'{path}: nothing says which token ends a text; put "eos_token" into'
             " tokenizer_config.json beside it"
         )
-    bos, pad = of("bos"), of("pad")
+    bos, pad, mask = of("cls") if of("bos") is None else of("bos"), of("pad"), of("mask")
     bos = eos if bos is None else bos
     own = json.loads(tokenizer.to_str())["model"].get("unk_token")
     unk = tokenizer.token_to_id(own) if isinstance(own, str) else None
-    return Special(_NO_ID if pad is None or pad in (bos, eos) else pad, bos, eos, unk)
+    pad = _NO_ID if pad is None or pad in (bos, eos) else pad
+    return Special(pad, bos, eos, unk, () if mask is None else (mask,))

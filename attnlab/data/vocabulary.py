@@ -49,12 +49,15 @@ class Special:
       bos: what a decoder reads first.
       eos: ends a text.
       unk: stands for what the vocabulary lacks; None if it lacks nothing.
+      reserved: what tasks use for their own purposes; masked language modelling hides tokens behind
+        the first.
     """
 
     pad: int = PAD
     bos: int = BOS
     eos: int = EOS
     unk: int | None = UNK
+    reserved: tuple[int, ...] = ()
 
     @property
     def unsayable(self) -> tuple[int, ...]:
@@ -106,8 +109,10 @@ class Vocabulary:
     a text that spells "</s>" is ordinary text and never yields these ids.
 
     Attributes:
-      settings: `{"kind", "size", "min_frequency", "lowercase"}` as asked for in training.
-      size: the number of pieces, specials included (at most `settings["size"]`).
+      settings: `{"kind", "size", "min_frequency", "lowercase"}` as asked for in training, and
+        "reserved" if there are any.
+      size: the number of pieces, specials included (at most `settings["size"]`), and of reserved
+        ids, which are the last.
       special: the ids that are no text.
     """
 
@@ -117,8 +122,12 @@ class Vocabulary:
         tokenizer.encode_special_tokens = True  # not part of the library's own file, hence set here
         self._tokenizer = tokenizer
         self.settings = settings
-        self.size: int = tokenizer.get_vocab_size()
-        self._pieces = [tokenizer.id_to_token(index) or "" for index in range(self.size)]
+        pieces, reserved = tokenizer.get_vocab_size(), settings.get("reserved", 0)
+        self.size: int = pieces + reserved
+        self._pieces = [tokenizer.id_to_token(index) or "" for index in range(pieces)]
+        self._pieces += [f"<reserved {number}>" for number in range(reserved)]
+        if reserved:
+            self.special = Special(reserved=tuple(range(pieces, self.size)))
 
     @classmethod
     def train(
@@ -129,9 +138,11 @@ class Vocabulary:
         min_frequency: int = 2,
         lowercase: bool = False,
         file: str = "",
+        reserved: int = 0,
     ) -> Vocabulary:
         """Learn a vocabulary of at most `size` pieces, each seen at least `min_frequency` times,
-        from `texts`; of kind "tokenizer" the one in `file`, whatever the texts.
+        from `texts`; of kind "tokenizer" the one in `file`, whatever the texts. `reserved` ids that
+        are no text come on top.
 
         Deterministic: equal texts in equal order give equal files, byte for byte.
 
@@ -142,6 +153,11 @@ class Vocabulary:
         if kind == TOKENIZER:
             from attnlab.data.tokenizer import Adopted
 
+            if reserved:
+                raise UserError(
+                    "config.vocabulary.reserved is for vocabularies that are learned; a tokenizer"
+                    " has what it has, leave it 0"
+                )
             settings = {"kind": kind, "size": size, "min_frequency": min_frequency}
             return Adopted.adopt(file, {**settings, "lowercase": lowercase, "file": file})
         if kind not in KINDS:
@@ -178,7 +194,13 @@ class Vocabulary:
             )
         return cls(
             tokenizer,
-            {"kind": kind, "size": size, "min_frequency": min_frequency, "lowercase": lowercase},
+            {
+                "kind": kind,
+                "size": size,
+                "min_frequency": min_frequency,
+                "lowercase": lowercase,
+                **({"reserved": reserved} if reserved else {}),
+            },
         )
 
     def normalize(self, text: str) -> str:

@@ -20,6 +20,8 @@ SYSTEMS = Table(
         "decoder": "attnlab.systems.transformers.decoder:Decoder",
         "encoder": "attnlab.systems.transformers.encoder:Encoder",
         "encoder_classifier": "attnlab.systems.transformers.encoder:EncoderClassifier",
+        "bert": "attnlab.systems.transformers.bert:Bert",
+        "bert_classifier": "attnlab.systems.transformers.bert:BertClassifier",
         "lstm_lm": "attnlab.systems.recurrent.lstm_lm:LSTMLanguageModel",
         "attention_lm": "attnlab.systems.recurrent.attention_lm:AttentionLanguageModel",
         "ngram_rnn": "attnlab.systems.recurrent.ngram_rnn:NgramRNN",

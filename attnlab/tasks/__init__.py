@@ -9,6 +9,7 @@ TASKS = Table(
         "pronunciation": "attnlab.tasks.pronunciation:Pronunciation",
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
+        "masked_language_modelling": "attnlab.tasks.masked_language_modelling:MaskedLanguageModelling",
     },
     base="attnlab.tasks.base:Task",
     given=("config", "data"),

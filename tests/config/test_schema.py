@@ -10,13 +10,19 @@ from typing import Any, Literal
 import pytest
 
 from attnlab import config as configs
-from attnlab.config import nodes
+from attnlab.config import nodes, token_tasks
 from attnlab.config.registry import Table
 from attnlab.config.schema import AT_LEAST_ZERO, Node, between, described, is_node, setting, whole
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
 
-WHOLE = (nodes.Classification, nodes.Translation, nodes.Pronunciation, nodes.LanguageModelling)
+WHOLE = (
+    nodes.Classification,
+    nodes.Translation,
+    nodes.Pronunciation,
+    nodes.LanguageModelling,
+    token_tasks.MaskedLanguageModelling,
+)
 
 
 @dataclasses.dataclass

@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from attnlab.data.tokenizer import Adopted
-from attnlab.data.vocabulary import Vocabulary
+from attnlab.data.vocabulary import Special, Vocabulary
 from attnlab.errors import UserError
 
 TEXTS = [
@@ -74,6 +74,20 @@ def test_special_ids_are_those_of_the_model_else_of_the_tokenizer(tmp_path: Path
     assert own.size == 300 and own.tokens([299]) == [""] and own.decode([299, 7, 40]) == ""
     padded = adopted(byte_level(tmp_path / "padded", eos_token_id=7, pad_token_id=9))
     assert padded.special.pad == 9
+
+
+def test_the_special_ids_of_bert_and_its_mask(tmp_path: Path) -> None:
+    """What begins and ends a text, cls and sep; the mask is reserved, and kept."""
+    names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b")
+    one = Tokenizer(models.WordPiece({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
+    one.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    told = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    found = adopted(stored(one, tmp_path, {"pad_token_id": 0}, told))
+    assert found.special == Special(0, 2, 3, 1, (4,))
+    found.save(tmp_path / "kept.json")
+    assert Vocabulary.load(tmp_path / "kept.json").special == found.special
+    with pytest.raises(UserError, match="a tokenizer has what it has"):
+        Vocabulary.train([], "tokenizer", file=str(tmp_path), reserved=1)
 
 
 def test_a_saved_one_is_the_same_and_its_tokenizer_unchanged(tmp_path: Path) -> None:

@@ -248,3 +248,18 @@ def test_a_file_of_another_library_version_is_told(tmp_path: Path) -> None:
 def test_impossible_settings(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Vocabulary.train(TEXTS, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reserved_ids_are_the_last_and_no_text(kind: str, tmp_path: Path) -> None:
+    """The others keep their ids; a file without them reads as before."""
+    plain, one = (Vocabulary.train(TEXTS, kind, 200, 1, reserved=count) for count in (0, 2))
+    assert one.size == plain.size + 2 and "reserved" not in plain.settings
+    assert one.special.reserved == (plain.size, plain.size + 1) and not plain.special.reserved
+    for ids, same in zip(one.encode_all(TEXTS), plain.encode_all(TEXTS), strict=True):
+        assert ids.tolist() == same.tolist()
+    one.save(tmp_path / "v.json")
+    again = Vocabulary.load(tmp_path / "v.json")
+    assert again.special == one.special and again.size == one.size
+    assert again.settings == {**plain.settings, "reserved": 2}
+    assert again.tokens(one.special.reserved) == ["<reserved 0>", "<reserved 1>"]

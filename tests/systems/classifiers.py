@@ -55,16 +55,13 @@ SPECS: dict[str, dict[str, Any]] = {
         f"encoder_classifier-{how}": {**_ENCODER, "pooling": how}
         for how in ("mean", "max", "first")
     },
-    "encoder_classifier-pooler": {
-        **_ENCODER,
-        **{"pooling": "pooler", "norm": "post", "normalised_embedding": True, "types": 2},
-    },
+    "bert_classifier": {**_ENCODER, "name": "bert_classifier"},
 }
 CASES = [(name, 1) for name in SPECS] + [
     (name, 2)
     for name in (
         *("bilstm_pooling-mean", "attention_pooling", "self_attentive"),
-        *("encoder_classifier-mean", "encoder_classifier-pooler"),
+        *("encoder_classifier-mean", "bert_classifier"),
     )
 ]
 

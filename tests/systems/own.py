@@ -50,7 +50,7 @@ SIZES: Mapping[type[System], dict[str, int]] = {
     Classifier: {"vocabulary": classifiers.VOCABULARY, "classes": classifiers.CLASSES},
     TokenClassifier: {
         "vocabulary": token_classifiers.VOCABULARY,
-        "outputs": token_classifiers.OUTPUTS,
+        "outputs": token_classifiers.VOCABULARY,  # as a masked language model needs it
     },
 }
 Promise = Callable[[], None]

@@ -41,6 +41,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "normalised_embedding": True,
         "types": 2,
     },
+    "bert": {**_ENCODER, "name": "bert"},
     "encoder-rope-window": {
         **_ENCODER,
         "attention": {**_HEADS, "key_heads": 1, "positions": {"name": "rope"}},
@@ -57,9 +58,13 @@ SPECS: dict[str, dict[str, Any]] = {
 def make(spec: dict[str, Any]) -> TokenClassifier:
     """A tiny system; one whose output is tied to the embedding has as many outputs as ids."""
     system: TokenClassifier = build(SYSTEMS, ConfigDict(spec), "system")(
-        vocabulary=VOCABULARY, outputs=VOCABULARY if spec.get("head") == "tied" else OUTPUTS
+        vocabulary=VOCABULARY, outputs=VOCABULARY if _tied(spec) else OUTPUTS
     )
     return system
+
+
+def _tied(spec: dict[str, Any]) -> bool:
+    return spec.get("head", "tied" if spec["name"] == "bert" else "linear") == "tied"
 
 
 def parameters(system: TokenClassifier, seed: int = 0) -> Any:

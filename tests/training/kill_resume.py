@@ -43,6 +43,10 @@ SHARED = {
         *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
     ],
     "language_modelling": ["data.examples=60", "batch.texts=joined", "batch.max_length=8"],
+    "masked_language_modelling": [
+        *("data=associations", "data.examples=60"),
+        *("batch.texts=packed", "batch.max_length=16"),
+    ],
     "classification": ["data.examples=200"],
     "inference": ["data.examples=200"],
     "g2p": [

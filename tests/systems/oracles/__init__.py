@@ -15,7 +15,7 @@ from tests.systems.oracles.bilstm_pooling import bilstm_pooling
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
-from tests.systems.oracles.encoder import encoder, encoder_classifier
+from tests.systems.oracles.encoder import bert, bert_classifier, encoder, encoder_classifier
 from tests.systems.oracles.gnmt import gnmt
 from tests.systems.oracles.lstm_lm import lstm_lm
 from tests.systems.oracles.lstmn import lstmn_classifier, lstmn_lm, lstmn_pair, lstmn_seq2seq
@@ -43,6 +43,8 @@ ORACLES = {
     "decoder": decoder,
     "encoder": encoder,
     "encoder_classifier": encoder_classifier,
+    "bert": bert,
+    "bert_classifier": bert_classifier,
     "lstm_lm": lstm_lm,
     "attention_lm": attention_lm,
     "ngram_rnn": ngram_rnn,

@@ -59,6 +59,23 @@ def encoder_classifier(
     return np.stack(found)
 
 
+_BERT: dict[str, Any] = {
+    "norm": "post",
+    "head": "tied",
+    "pooling": "pooler",
+}
+
+
+def bert(params: Tree, settings: dict[str, Any], *read: np.ndarray) -> np.ndarray:
+    """Logits of every token."""
+    return encoder(params, {**_BERT, **settings}, *read)
+
+
+def bert_classifier(params: Tree, settings: dict[str, Any], *texts: np.ndarray) -> np.ndarray:
+    """Logits of texts or pairs."""
+    return encoder_classifier(params, {**_BERT, **settings}, *texts)
+
+
 def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any) -> np.ndarray:
     """The states [T,d] of a text without padding."""
     x = params["embed"]["embedding"][read]

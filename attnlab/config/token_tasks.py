@@ -1,0 +1,54 @@
+"""The configs of tasks that answer at tokens of a text, see `attnlab.config.nodes`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from attnlab.config.nodes import LONGEST, Batch, Run, TokenTraining
+from attnlab.config.schema import SHARE, Node, between, setting, whole
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rows(Batch):
+    """Batches of texts that are read at once."""
+
+    texts: Literal["apart", "packed"] = setting(
+        "'apart': each text is a row, longer ones than max_length are left out of training;"
+        " 'packed': rows of max_length tokens, filled with texts that do not see each other",
+        "apart",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Masking(Node):
+    """What is hidden of a text, to be told from the rest."""
+
+    rate: float = setting("share of the tokens that are to be told", 0.15, within=SHARE)
+    most: int = setting("no more than so many in a row; 0: any number", 0, within=whole(0, LONGEST))
+    hidden: float = setting(
+        "share of these that are replaced by the mask", 0.8, within=between(0, 1)
+    )
+    random: float = setting(
+        "share that are replaced by any token; the others stay as they are",
+        0.1,
+        within=between(0, 1),
+    )
+
+    def check(self) -> None:
+        """The two shares are no more than everything."""
+        if self.hidden + self.random > 1.0:
+            raise UserError(
+                f"config.masking.hidden={self.hidden} and random={self.random}: together they are"
+                " shares of the tokens that are to be told, at most 1"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MaskedLanguageModelling(Run):
+    """Texts, with some of their tokens hidden."""
+
+    batch: Rows
+    masking: Masking
+    training: TokenTraining

@@ -1,0 +1,158 @@
+"""Masked language modelling: which tokens of a row are to be told from the rest, and what stands in
+their place.
+
+    n       = min(most, max(1, round(rate L))) of a row of L tokens, and no more than its candidates,
+              all but the beginning and the ends of texts
+    chosen  n candidates without replacement, all sets equally likely
+    read    of each chosen token: the mask (0.8), any id of the vocabulary (0.1), itself (0.1)
+
+So a row has a fixed number of them, where a draw for each token would have a random one. What is
+chosen is a function of a key and of where a token stands: of (seed, step, row) in training, so that
+a text is masked anew each time it is read, as in RoBERTa, and no state is kept; of the number of the
+row alone in a split that is scored, so that scores are exact and can be compared.
+
+Source: J. Devlin et al., "BERT", NAACL 2019, section 3.1 and the authors' code
+(`create_masked_lm_predictions`); Y. Liu et al., "RoBERTa", 2019, section 4.1 (masking anew).
+
+Axis letters: b rows, T columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from attnlab.data.batching import Batches
+from attnlab.data.columns import Batch
+from attnlab.data.vocabulary import Special
+from attnlab.errors import UserError
+
+_CHOICE, _FATE, _TOKEN = 0, 1, 2  # what a number is drawn for
+
+
+@dataclasses.dataclass(frozen=True)
+class Masking:
+    """How rows are masked.
+
+    Attributes:
+      special: ids of the vocabulary; the first of its reserved ones is the mask.
+      vocabulary: number of ids.
+      rate, most, hidden, random: see `attnlab.config.token_tasks.Masking`.
+    """
+
+    special: Special
+    vocabulary: int
+    rate: float = 0.15
+    most: int = 0
+    hidden: float = 0.8
+    random: float = 0.1
+
+    @property
+    def mask(self) -> int:
+        """The id that hides a token.
+
+        Raises:
+          UserError: the vocabulary has none.
+        """
+        if not self.special.reserved:
+            raise UserError(
+                "the vocabulary has no id for what is hidden; set config.vocabulary.reserved=1, or"
+                " take a tokenizer with a mask"
+            )
+        return self.special.reserved[0]
+
+    def __call__(
+        self, tokens: np.ndarray, key: tuple[int, ...], rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What is read, and what is to be told: the token where one is chosen, padding elsewhere;
+        both [b,T] int32.
+
+        Args:
+          tokens: [b,T].
+          key: (seed, step), say.
+          rows: [b], the numbers of the rows; a row is masked alike whatever rows are beside it.
+        """
+        pad = self.special.pad
+        real = tokens != pad
+        candidate = real & ~np.isin(tokens, (self.special.bos, self.special.eos))
+        wanted = np.maximum(1, np.rint(self.rate * real.sum(axis=1)))
+        wanted = np.minimum(wanted, self.most) if self.most else wanted
+        number = np.minimum(wanted, candidate.sum(axis=1))
+        width = tokens.shape[1]
+        order = np.where(candidate, draws((*key, _CHOICE), rows, width), np.inf)
+        rank = order.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+        chosen = rank < number[:, None]
+        fate = draws((*key, _FATE), rows, width)
+        other = (draws((*key, _TOKEN), rows, width) * self.vocabulary).astype(np.int32)
+        stead = np.where(fate < self.hidden + self.random, other, tokens)
+        stead = np.where(fate < self.hidden, self.mask, stead)
+        read = np.where(chosen, stead, tokens)
+        return read.astype(np.int32), np.where(chosen, tokens, pad).astype(np.int32)
+
+
+class Masked(Batches):
+    """Batches of whole texts ("target" of `streams.Apart` or `blocks.Blocks`, one column short), as
+    masked language modelling reads them: each row begins with a BOS, and is masked anew in each
+    step.
+
+    Args:
+      batches: of texts.
+      masking: how.
+      seed: of the choice.
+      first: the number of this process's first row in the batch of all processes.
+
+    Attributes:
+      shapes, counts, batches_per_epoch, note: see `batching.TrainBatches`.
+    """
+
+    def __init__(self, batches: Batches, masking: Masking, seed: int, first: int) -> None:
+        self._batches, self._masking, self._seed, self._first = batches, masking, seed, first
+        known: dict[str, Any] = vars(batches)
+        self.shapes = tuple((rows, width + 1) for rows, width in known["shapes"])
+        self.counts, self.note = known["counts"], batches.note
+        self.batches_per_epoch: int = known["batches_per_epoch"]
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of a step: "source" and "target" [b,T], and "segments" where rows are packed."""
+        whole = begun(self._batches(step), self._masking.special)
+        rows = self._first + np.arange(len(whole["source"]))
+        read, target = self._masking(whole["source"], (self._seed, int(step)), rows)
+        return {**whole, "source": read, "target": target}
+
+
+def begun(batch: Batch, special: Special) -> Batch:
+    """The texts of a batch ("target" [b,T]), a BOS before each row: "source" [b,1+T], and the
+    "segments" of its tokens, the BOS in the first; a row of padding stays one.
+    """
+    texts = batch["target"]
+    first = np.where(texts[:, :1] == special.pad, special.pad, special.bos).astype(np.int32)
+    found = {"source": np.concatenate([first, texts], axis=1)}
+    if "segments" in batch:
+        of = batch["segments"]
+        found["segments"] = np.concatenate([of[:, :1], of], axis=1)
+    return found
+
+
+def draws(key: tuple[int, ...], rows: np.ndarray, width: int) -> np.ndarray:
+    """Numbers from [0, 1), [b,width] float64: a function of the key, the row and the column.
+
+    SplitMix64 (G. Steele et al., "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014),
+    with a stream for each row.
+    """
+    state = np.zeros((len(rows), 1), np.uint64)
+    for number in (*key, rows[:, None], np.arange(width)):
+        step = np.array(number, np.uint64, ndmin=1) + np.uint64(1)  # arrays overflow in silence
+        state = _mixed(state + _GOLDEN * step)
+    return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """The finalizer of SplitMix64: every bit of x changes about half of the result's."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,87 @@
+"""BERT (Devlin et al. 2019): its choices over the encoder-only Transformer.
+
+    x_0    = dropout(LN(words + positions + types))          types: 0 for [CLS] A [SEP], 1 for B [SEP]
+    x      = LN(x + dropout(self-attention(x)));  x = LN(x + dropout(feed-forward(x)))           n times
+    token  LN(gelu(x W + b)) E^T + c                         for masked language modelling
+    text   tanh(x_first W + b), dropout, a linear layer      for classes
+    next   tanh(x_first W + b), a linear layer to 2          does the second text follow the first?
+
+GELU is exact. Positions (learned), the biases of attention and eps of LN (1e-12) are those that the
+config sets. RoBERTa (Liu et al. 2019) differs in its data, not here.
+
+Source: J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, "BERT: Pre-training of Deep Bidirectional
+Transformers for Language Understanding", NAACL 2019 (arXiv 1810.04805), sections 3 and A.2, and the
+authors' code.
+
+Axis letters: B batch, T length, d model width.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.block import Placement
+from attnlab.layers.dense import Dense
+from attnlab.systems.protocol import Card
+from attnlab.systems.transformers.encoder import Encoder, EncoderClassifier
+
+
+class Bert(Encoder):
+    """BERT with a head for every token (Devlin et al. 2019). The other fields are those of
+    `Encoder`.
+
+    Attributes:
+      norm, types, normalised_embedding, head: those of `Encoder`, as in the paper.
+      next_sentence: whether there is also a head that tells whether a second text follows the
+        first.
+    """
+
+    norm: Placement = "post"
+    types: int = 2
+    normalised_embedding: bool = True
+    head: Literal["linear", "tied"] = "tied"
+    next_sentence: bool = False
+
+    card = Card(2019, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019")
+
+    def setup(self) -> None:
+        super().setup()
+        if self.next_sentence:
+            self.pooler, self.relation = Dense(self.width), Dense(2)
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        types: jax.Array | None = None,
+        segments: jax.Array | None = None,
+        trees: jax.Array | None = None,
+    ) -> jax.Array:
+        """See `TokenClassifier.__call__`."""
+        if self.next_sentence and self.is_initializing():
+            self.follows(tokens, types)
+        return super().__call__(tokens, types, segments, trees)
+
+    def follows(self, tokens: jax.Array, types: jax.Array | None = None) -> jax.Array:
+        """Logits [B,2] of pairs in rows: the second text follows the first, or does not."""
+        first = self.states(tokens, types)[:, 0]
+        return self.relation(jnp.tanh(self.pooler(first)))
+
+
+class BertClassifier(EncoderClassifier):
+    """BERT with a head for texts or pairs (Devlin et al. 2019). The other fields are those of
+    `EncoderClassifier`.
+
+    Attributes:
+      norm, types, normalised_embedding, pooling: those of `EncoderClassifier`, as in
+        the paper.
+    """
+
+    norm: Placement = "post"
+    types: int = 2
+    normalised_embedding: bool = True
+    pooling: Literal["mean", "first", "max", "pooler"] = "pooler"
+
+    card = Card(2019, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019")

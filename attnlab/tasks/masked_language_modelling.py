@@ -1,0 +1,330 @@
+"""Masked language modelling: some tokens of a text are hidden, and told from the rest of it.
+
+What is hidden and how says `attnlab.data.masking`. A row is a whole text ("apart"), or as many
+tokens of texts end to end as fit in it, which do not see each other ("packed"); both begin with a
+BOS, and texts end with an EOS. A split that is scored is always masked in the same way.
+
+Axis letters: B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config import nodes, token_tasks
+from attnlab.data import text
+from attnlab.data.batching import Batches, evaluation_batches
+from attnlab.data.blocks import Blocks
+from attnlab.data.columns import IDS, Declared, Examples, Packed
+from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.masking import Masked, Masking, begun
+from attnlab.data.streams import Apart, widths
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.decoding.steps import largest
+from attnlab.errors import UserError
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import TokenClassifier
+from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Response,
+    Smoothing,
+    Sums,
+    TextExample,
+    Totals,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.tokens import (
+    TEACHER_FORCED,
+    TokenTask,
+    cross_entropy,
+    token_rows,
+    token_scores,
+    tokens_or_rows,
+)
+
+MASK = "[MASK]"  # what a person types for a token that is to be told
+PICTURED = 60  # tokens of a text whose maps are drawn after training
+
+
+def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -> TokenClassifier:
+    """The system of a config; every id is an output.
+
+    Raises:
+      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, one
+        that cannot keep packed texts apart, no output bias where one is to be set.
+    """
+    factory = system_factory(config, TokenClassifier)
+    system: TokenClassifier = factory(
+        vocabulary=vocabulary, outputs=vocabulary, pad_id=special.pad, bos_id=special.bos
+    )
+    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    refuse_terms(config, shapes)
+    check_output_bias(config, shapes["params"], vocabulary)
+    if config.batch.texts == "packed" and "segments" not in system.reads:
+        raise UserError(
+            f"config.batch.texts=packed: config.system={config.system.name} cannot keep the texts of"
+            " a row apart; take apart, or the system encoder"
+        )
+    rows = [jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32)]
+    beside = {"segments": rows[0]} if config.batch.texts == "packed" else {}
+    jax.eval_shape(system.apply, {"params": shapes["params"]}, *rows, **beside)
+    return system
+
+
+class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
+    """Masked language modelling: hidden tokens of a text from those around them; see
+    `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/masked_language_modelling.py`.
+      data: the texts and their ids.
+      system: the model.
+    """
+
+    systems: ClassVar[type[TokenClassifier]] = TokenClassifier
+    schema: ClassVar[type[nodes.Run]] = token_tasks.MaskedLanguageModelling
+    reads: ClassVar[str] = "texts"
+    loads = text.Texts
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "source": IDS,
+        "target": IDS,
+        "segments": Declared("int32", ("T",), optional=True),
+    }
+    inputs = ("source",)
+    measures: Mapping[str, Measure | str] = {
+        **{name: TEACHER_FORCED[name] for name in ("loss", "perplexity")},
+        "accuracy": share("hidden tokens"),
+    }
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per hidden token",
+        "perplexity": "per hidden token",
+        "accuracy": "hidden tokens right",
+    }
+    examples: ClassVar[str] = "texts"
+
+    def __init__(self, config: ConfigDict, data: text.Texts) -> None:
+        self.special = data.vocabulary.special
+        system = build_system(config, data.vocabulary.size, self.special)
+        super().__init__(config, data, system)
+        self.masking = Masking(self.special, data.vocabulary.size, **config.masking)
+        self._mask = self.masking.mask
+        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
+        self._told = jax.jit(self._likeliest)
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system with a stand-in vocabulary, so that a bad config fails before data is
+        read.
+        """
+        build_system(config, 8)
+        if config.vocabulary.kind != "tokenizer":
+            special = Special(reserved=tuple(range(config.vocabulary.reserved)))
+            _ = Masking(special, 8, **config.masking).mask
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> text.Texts:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, a damaged or other vocabulary.
+        """
+        return text.load(config.data, config.vocabulary, workdir, splits)
+
+    # --- training ---
+
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """The tokens of all texts, which are equally likely to be hidden."""
+        if "train" not in self.data.ids:
+            return None
+        return self.data.ids["train"].ids, self.data.vocabulary.size
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Logits [B,T,V] of a batch."""
+        beside = {name: jnp.asarray(batch[name]) for name in ("segments",) if name in batch}
+        found: Tree = self.system.apply(
+            {"params": params}, jnp.asarray(batch["source"]), **{**beside, **how}
+        )
+        return found
+
+    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Sums over the hidden tokens of a batch, of logits [B,T,V]: "loss", "hidden", "correct";
+        and "tokens", those that were read.
+        """
+        target = jnp.asarray(batch["target"])
+        hidden, logits = self.real(target), outputs.astype(jnp.float32)
+        losses = cross_entropy(logits, jnp.where(hidden, target, 0), smoothing)
+        guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(target.shape)
+        return {
+            "loss": jnp.where(hidden, losses, 0.0).sum(),
+            "tokens": self.real(batch["source"]).sum(),
+            "hidden": hidden.sum(),
+            "correct": ((guessed == target) & hidden).sum(),
+        }
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of hidden tokens, or of rows that have any (`training.per="sentence"`)."""
+        return tokens_or_rows(self.real(batch["target"]), self.config.training.per)
+
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
+        """The order of texts, or of packed rows, and what is hidden of them are those of the
+        seed.
+        """
+        ids, size = self.data.ids["train"], self.config.batch.size
+        how: dict[str, Any] = {"size": size, "seed": seed, "special": self.special, **shared}
+        longest = self.config.batch.max_length - 1  # beside what begins the row
+        packed = self.config.batch.texts == "packed"
+        inner: Batches = (
+            Blocks(ids.ids, length=longest, **how)
+            if packed
+            else Apart(ids, max_length=longest, **how)
+        )
+        first = shared["process_index"] * (size // shared["process_count"])
+        return Masked(inner, self.masking, seed, first)
+
+    # --- scores ---
+
+    def _masked(self, split: str) -> Iterator[tuple[np.ndarray, HostBatch]]:
+        """A split in batches, and the numbers of their rows, -1 where one is padding; what is
+        hidden depends on these alone.
+        """
+        ids, size, longest = self.data.ids[split], self.at_once, self.config.batch.max_length - 1
+        found: Iterator[tuple[np.ndarray, HostBatch]]
+        if self.config.batch.texts == "packed":
+            blocks = Blocks(ids.ids, size=size, length=longest, special=self.special)
+            found = (
+                (step * size + np.arange(size), blocks(step))
+                for step in range(blocks.batches_per_epoch)
+            )
+        else:
+            texts = Examples(target=ids)
+            found = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
+        for rows, batch in found:
+            whole = begun(batch, self.special)
+            read, target = self.masking(whole["source"], (), rows)
+            there = (whole["source"] != self.special.pad).any(axis=1)
+            yield np.where(there, rows, -1), {**whole, "source": read, "target": target}
+
+    def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
+        """See `Task.passed`."""
+        score = self._score_all if stacked else self._score
+        return [jax.device_get(score(params, batch)) for _, batch in self._masked(split)]
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """ "loss" (nats per hidden token, no smoothing), "perplexity" (its exponential) and
+        "accuracy" (of hidden tokens).
+        """
+        return token_scores({**totals, "tokens": totals["hidden"]})
+
+    def counts(self, split: str) -> dict[str, int]:
+        """The number of hidden tokens."""
+        pad = self.special.pad
+        return {
+            "hidden tokens": sum(
+                int((batch["target"] != pad).sum()) for _, batch in self._masked(split)
+            )
+        }
+
+    def _of_row(self, params: Params, row: Batch) -> Sums:
+        """The sums of a single row."""
+        return self.sums(params, {name: one[None] for name, one in row.items()})
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
+        """A line for every row, a text or a block of several."""
+        found = [
+            (rows, jax.device_get(self._each(params, batch))) for rows, batch in self._masked(split)
+        ]
+        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
+        sums = {
+            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
+            for name in ("loss", "hidden", "correct")
+        }
+        return Items.of(token_rows({**sums, "tokens": sums.pop("hidden")}))
+
+    # --- answers and maps ---
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """The ids of lines in which `MASK`, or the mask as the vocabulary writes it, stands for
+        hidden tokens.
+
+        Raises:
+          UserError: a line in which nothing is hidden.
+        """
+        found = [self._cut(line) for line in lines]
+        for line, ids in zip(lines, found, strict=True):
+            if self._mask not in ids:
+                raise UserError(
+                    f"{line!r}: nothing is hidden; write {MASK} for each token that is to be told"
+                    " (this model reads whole texts and cannot continue one)"
+                )
+        return Examples(source=Packed(found, self.special.pad))
+
+    def _cut(self, line: str) -> np.ndarray:
+        """The ids of a line with what begins and ends a text around them, hidden tokens as the
+        mask.
+        """
+        own = self.data.vocabulary.tokens([self._mask])[0]
+        parts = line.replace(own, MASK).split(MASK)
+        ids = self.data.vocabulary.encode_all(parts)
+        between = [np.array([self._mask], np.int32)] * (len(parts) - 1)
+        inner = [one for pair in itertools.zip_longest(ids, between) for one in pair]
+        ends = [[self.special.bos], *(one for one in inner if one is not None), [self.special.eos]]
+        return np.concatenate(ends).astype(np.int32)
+
+    def _likeliest(self, params: Params, source: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The likeliest text token at each place of ids [B,T], and its log probability."""
+        logits = self.apply(params, {"source": source}).astype(jnp.float32)
+        never = {*self.special.unsayable, self.special.eos, *self.special.reserved}
+        ids = jnp.array(sorted(one for one in never if one >= 0))  # padding may have none
+        chances = jax.nn.log_softmax(logits, axis=-1).at[..., ids].set(-jnp.inf)
+        return chances.argmax(axis=-1), chances.max(axis=-1)
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """Each line with the likeliest token at every place that was hidden, told from the others
+        alone; its score is their log probability.
+        """
+        found: list[list[Response]] = [[] for _ in lines]
+        longest = self.config.batch.max_length
+        for rows, batch in evaluation_batches(asked, size=self.at_once, buckets=widths(longest)):
+            ids, chances = jax.device_get(self._told(params, batch["source"]))
+            for row, read, best, chance in zip(rows, batch["source"], ids, chances, strict=True):
+                hidden = read == self._mask
+                told = self.data.vocabulary.decode(np.where(hidden, best, read))
+                if row >= 0:
+                    found[row] = [Response(told, float(chance[hidden].sum()))]
+        return found
+
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        """The beginnings of the first texts, as far as a picture shows them."""
+        texts = itertools.islice((one for one in self.data.texts[split] if one.strip()), number)
+        vocabulary = self.data.vocabulary
+        return [
+            TextExample(vocabulary.decode(ids[:PICTURED])) for ids in vocabulary.encode_all(texts)
+        ]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+        """The texts as they are; a second one is an error."""
+        if seconds := [second for _, second in typed if second is not None]:
+            raise UserError(
+                f"a masked language model reads one text; leave out the second, {seconds[0]!r}"
+            )
+        return [TextExample(first) for first, _ in typed]
+
+    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """A text, in which tokens may be hidden; "source"."""
+        ids = self._cut(example.source)
+        return [ids[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}

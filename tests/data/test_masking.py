@@ -1,0 +1,140 @@
+"""What masked language modelling hides: how much, what stands in its place, and of what it is a function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlab.data.blocks import Blocks
+from attnlab.data.columns import Packed
+from attnlab.data.masking import Masked, Masking, begun, draws
+from attnlab.data.streams import Apart
+from attnlab.data.vocabulary import BOS, EOS, PAD, Special
+from attnlab.errors import UserError
+
+MASK = 4
+SPECIAL = Special(reserved=(MASK,))
+
+
+def rows(count: int, length: int, vocabulary: int = 1000, seed: int = 0) -> np.ndarray:
+    """Texts of no more than `length` tokens with BOS and EOS, ids from 5 on."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(5, vocabulary, (count, length))
+    ends = rng.integers(1, length, count)
+    ids[:, 0] = BOS
+    ids[np.arange(count), ends] = EOS
+    return np.where(np.arange(length) <= ends[:, None], ids, PAD).astype(np.int32)
+
+
+def test_shares_of_a_hundred_thousand_tokens() -> None:
+    """15 % are to be told; of these 80 % are hidden, 10 % another token, 10 % themselves; each
+    within four standard deviations.
+    """
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(5, 1000, (1000, 102)).astype(np.int32)
+    tokens[:, 0], tokens[:, -1] = BOS, EOS
+    read, target = Masking(SPECIAL, 1000)(tokens, (3, 7), np.arange(1000))
+    chosen = target != PAD
+    assert (chosen.sum(axis=1) == 15).all()  # 15.3 of 102, rounded
+    n = chosen.sum()
+    for share, found in (
+        (0.8, (read == MASK)[chosen]),
+        (0.1, ((read != MASK) & (read != tokens))[chosen]),
+        (0.1, (read == tokens)[chosen]),
+    ):
+        assert abs(found.mean() - share) < 4 * np.sqrt(share * (1 - share) / n)
+    others = read[chosen & (read != MASK) & (read != tokens)]
+    assert abs(others.mean() - 499.5) < 4 * 1000 / np.sqrt(12 * len(others))
+    assert others.min() < 30 and others.max() > 970
+    np.testing.assert_array_equal(read[~chosen], tokens[~chosen])
+    np.testing.assert_array_equal(target[chosen], tokens[chosen])
+    places = chosen.sum(axis=0)
+    assert places[0] == places[-1] == 0
+    assert abs(places[1:-1] - 150).max() < 4.5 * np.sqrt(150 * 0.85)
+
+
+@pytest.mark.parametrize(("rate", "most"), [(0.15, 0), (0.15, 2), (0.5, 0), (1.0, 0)])
+def test_the_number_of_a_row(rate: float, most: int) -> None:
+    """min(most, max(1, round(rate L))), and no more than there are candidates."""
+    tokens = np.concatenate([rows(60, 24), np.full((1, 24), PAD, np.int32)])
+    _, target = Masking(SPECIAL, 1000, rate, most)(tokens, (0,), np.arange(61))
+    for row, told in zip(tokens, target, strict=True):
+        length = int((row != PAD).sum())
+        wanted = min(most or length, max(1, round(rate * length)))
+        candidates = max(length - 2, 0)
+        assert (told != PAD).sum() == min(wanted, candidates)
+        assert not {BOS, EOS} & set(told.tolist())
+
+
+def test_a_row_is_masked_alike_whatever_is_beside_it() -> None:
+    tokens, mask = rows(20, 16), Masking(SPECIAL, 1000)
+    whole = mask(tokens, (5, 2), np.arange(20))
+    order = np.array([7, 3, 19])
+    wider = np.pad(tokens[order], ((0, 0), (0, 9)))
+    for one, other in zip(whole, mask(wider, (5, 2), order), strict=True):
+        np.testing.assert_array_equal(one[order], other[:, :16])
+    for key, numbers in (((5, 3), np.arange(20)), ((6, 2), np.arange(20)), ((5, 2), order[:1])):
+        told = mask(tokens[: len(numbers)], key, numbers)[1]
+        assert (told != whole[1][: len(numbers)]).any()
+
+
+def test_draws_are_uniform_and_not_alike() -> None:
+    found = draws((1, 2), np.arange(400), 250)
+    assert found.min() >= 0.0 and found.max() < 1.0
+    counts = np.histogram(found, 100, (0, 1))[0]
+    assert ((counts - 1000) ** 2 / 1000).sum() < 150  # chi-squared of 99 degrees, p = 7e-4
+    for other in (found[1:], found[:, 1:], draws((2, 1), np.arange(400), 250)):
+        same = found[: len(other), : other.shape[1]]
+        assert abs(np.corrcoef(same.ravel(), other.ravel())[0, 1]) < 0.015
+
+
+@pytest.mark.parametrize("how", ["apart", "packed"])
+def test_batches_of_a_process_are_its_rows_of_the_whole(how: str) -> None:
+    """The batch of a step is the same for one process and for two, and another in the next epoch."""
+    rng = np.random.default_rng(0)
+    ids = Packed([[*rng.integers(5, 50, n), EOS] for n in rng.integers(1, 9, 40)])
+
+    def made(index: int, count: int, seed: int = 3) -> Masked:
+        how_many = {"size": 8, "seed": seed, "special": SPECIAL}
+        where = {"process_index": index, "process_count": count}
+        inner = (
+            Apart(ids, max_length=9, **how_many, **where)
+            if how == "apart"
+            else Blocks(ids.ids, length=9, **how_many, **where)
+        )
+        return Masked(inner, Masking(SPECIAL, 50), seed, index * 8 // count)
+
+    whole, halves = made(0, 1), [made(0, 2), made(1, 2)]
+    steps = whole.batches_per_epoch
+    seen = []
+    for step in range(steps):
+        batch, parts = whole(step), [one(step) for one in halves]
+        for name, one in batch.items():
+            np.testing.assert_array_equal(one, np.concatenate([part[name] for part in parts]))
+        tokens = np.where(batch["target"] != PAD, batch["target"], batch["source"])
+        real = (tokens != PAD).any(axis=1)
+        assert (tokens[real, 0] == BOS).all() and batch["source"].shape[1] <= 10
+        seen.append(tokens[:, 1:][tokens[:, 1:] != PAD])
+        assert ("segments" in batch) == (how == "packed")
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.sort(ids.ids))
+    assert any(
+        (whole(step)["target"] != whole(step + steps)["target"]).any()
+        for step in range(steps)
+        if whole(step)["target"].shape == whole(step + steps)["target"].shape
+    )
+    assert whole.shapes[0][1] <= 10 and len(whole.counts) == len(whole.shapes)
+
+
+def test_what_begins_a_row_belongs_to_its_first_text() -> None:
+    batch = {
+        "target": np.array([[7, EOS, 8], [PAD, PAD, PAD]], np.int32),
+        "segments": np.array([[0, 0, 1], [-1, -1, -1]], np.int32),
+    }
+    found = begun(batch, SPECIAL)
+    assert found["source"].tolist() == [[BOS, 7, EOS, 8], [PAD] * 4]
+    assert found["segments"].tolist() == [[0, 0, 0, 1], [-1] * 4]
+
+
+def test_a_vocabulary_without_a_mask() -> None:
+    with pytest.raises(UserError, match=r"set config\.vocabulary\.reserved=1"):
+        _ = Masking(Special(), 10).mask

@@ -1,0 +1,204 @@
+"""Masked language modelling: scores against a loop over rows, what a gradient sees, answers, maps,
+resuming from what is kept, and every named error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.data.masking import Masking
+from attnlab.data.vocabulary import BOS, EOS, PAD
+from attnlab.errors import UserError
+from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
+from tests.tasks.tiny import check_items
+from tests.tasks.tiny_language import SIZES
+
+FILE = "configs/masked_language_modelling.py"
+SMALL = [
+    "data=tests.tasks.tiny_language:Letters",
+    "vocabulary.kind=char",
+    "batch.size=8",
+    "batch.max_length=12",
+    "system.width=8",
+    "system.hidden=16",
+    "system.layers=1",
+    "system.attention.heads=2",
+]
+
+
+def load(*overrides: str, system: str = "transformer") -> MaskedLanguageModelling:
+    config = configs.load(f"{FILE}:{system}", [*SMALL, *overrides])
+    return MaskedLanguageModelling.load(config, None, tuple(SIZES))
+
+
+def drawn(task: MaskedLanguageModelling) -> Any:
+    """Parameters that tell tokens apart."""
+    return jax.tree.map(
+        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        task.init(jax.random.key(0)),
+    )
+
+
+def expected(task: MaskedLanguageModelling, params: Any, rows: list[list[int]]) -> dict[str, float]:
+    """Scores of rows that are masked one by one."""
+    nats, right, count = 0.0, 0, 0
+    for number, row in enumerate(rows):
+        tokens = np.array([row], np.int32)
+        read, target = task.masking(tokens, (), np.array([number]))
+        logits: Any = task.system.apply({"params": params}, read)
+        log_p = np.asarray(jax.nn.log_softmax(logits[0]), np.float64)
+        hidden = np.flatnonzero(target[0] != PAD)
+        nats -= log_p[hidden, target[0, hidden]].sum()
+        right += int((log_p[hidden].argmax(axis=1) == target[0, hidden]).sum())
+        count += len(hidden)
+    loss = nats / count
+    return {"loss": loss, "perplexity": np.exp(loss), "accuracy": right / count}
+
+
+def test_scores_are_those_of_every_text_by_itself() -> None:
+    """Whatever the batches are; and every text counts in the rows of the items."""
+    task = load("masking.rate=0.4")
+    params = drawn(task)
+    ids = task.data.ids["valid"]
+    wanted = expected(task, params, [[BOS, *one.tolist()] for one in ids])
+    assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=2e-6)
+    check_items(task, params, "valid", {"loss", "perplexity", "accuracy"})
+    task.at_once = 3
+    assert task.evaluate(params, "valid") == pytest.approx(wanted, rel=2e-6)
+    masked = sum(int((batch["target"] != PAD).sum()) for _, batch in task._masked("valid"))
+    assert task.counts("valid") == {"hidden tokens": masked}
+    again = task.evaluate_stacked(jax.tree.map(lambda x: jnp.stack([x, x]), params), "valid")
+    assert again[1] == pytest.approx(wanted, rel=2e-6)
+
+
+def test_packed_texts_do_not_see_each_other() -> None:
+    """The gradient of what is hidden in one text sees no token of another."""
+    task = load("batch.texts=packed", "masking.rate=0.5")
+    batch, params = task.batches(1)(0), drawn(task)
+    assert batch["source"].shape == (8, 12) and batch["segments"].max() > 0
+    row = {name: one[:1] for name, one in batch.items()}
+    first = row["segments"] == 0
+
+    def told(row: dict[str, Any]) -> Any:
+        only = {**row, "target": np.where(first, row["target"], PAD)}
+        return jax.grad(
+            lambda params: task.loss(params, only, jax.random.key(1), smoothing=0.0)[0]
+        )(params)["layer_0"]
+
+    other = {**row, "source": np.where(first, row["source"], 5).astype(np.int32)}
+    for one, two in zip(jax.tree.leaves(told(row)), jax.tree.leaves(told(other)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-8)
+    scores = task.evaluate(params, "test")
+    check_items(task, params, "test", {"loss", "perplexity", "accuracy"})
+    assert scores["loss"] > 0
+
+
+def test_the_loss_is_per_hidden_token() -> None:
+    task = load("masking.rate=0.4")
+    batch, params = task.batches(1)(0), drawn(task)
+    total, sums = task.loss(params, batch, jax.random.key(0), smoothing=0.1)
+    hidden = (batch["target"] != PAD).sum()
+    assert sums["hidden"] == task.weight(batch) == hidden
+    assert sums["tokens"] == (batch["source"] != PAD).sum()
+    logits: Any = task.system.apply(
+        {"params": params}, batch["source"], rngs=task.rngs(jax.random.key(0))
+    )
+    log_p = jax.nn.log_softmax(logits)
+    each = -0.9 * np.take_along_axis(log_p, batch["target"][..., None], -1)[..., 0]
+    each = np.where(batch["target"] != PAD, each - 0.1 * log_p.mean(axis=-1), 0.0)
+    assert float(total) == pytest.approx(each.sum(), rel=1e-5)
+
+
+def test_hidden_tokens_of_a_line_are_told() -> None:
+    """The likeliest token at each; never one that is no text."""
+    task = load()
+    params = drawn(task)
+    lines = ["ab[MASK]d", "[MASK][MASK]", "a[MASK]"]
+    answers = task.respond(params, lines)
+    mask = task.data.vocabulary.special.reserved[0]
+    for line, (best,) in zip(lines, answers, strict=True):
+        ids = [mask if one == "?" else None for one in line.replace("[MASK]", "?")]
+        letters = [
+            mask if one else task.data.vocabulary.encode_all([letter])[0][0]
+            for one, letter in zip(ids, line.replace("[MASK]", "?"), strict=True)
+        ]
+        read = np.array([[BOS, *letters, EOS]], np.int32)
+        logits: Any = task.system.apply({"params": params}, read)
+        log_p = np.asarray(jax.nn.log_softmax(logits[0, 1:-1]), np.float64)[:, 3:mask]
+        told = [3 + log_p[at].argmax() if one == mask else one for at, one in enumerate(letters)]
+        score = sum(log_p[at].max() for at, one in enumerate(letters) if one == mask)
+        assert best.text == task.data.vocabulary.decode(told)
+        assert best.score == pytest.approx(score, rel=1e-5)
+    with pytest.raises(UserError, match=r"nothing is hidden; write \[MASK\]"):
+        task.respond(params, ["abc"])
+
+
+def test_maps_have_the_tokens_of_a_text() -> None:
+    task = load()
+    params = drawn(task)
+    (example,) = task.completed(params, [("ab[MASK]", None)])
+    maps = task.maps(params, example)
+    assert list(maps.axes["source"].labels) == ["<s>", "a", "b", "<reserved 0>", "</s>"]
+    (one,) = maps.weights.values()
+    assert one.weights.shape == (2, 5, 5)
+    np.testing.assert_allclose(one.weights.sum(axis=-1), 1.0, atol=1e-6)
+    assert len(task.pictured("valid", 3)) == 3
+    with pytest.raises(UserError, match="reads one text; leave out the second, 'b'"):
+        task.completed(params, [("a", "b")])
+
+
+def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
+    """The vocabulary of a run has its mask when it is read again."""
+    task = load(system="bert")
+    task.save(tmp_path)
+    again = MaskedLanguageModelling.load(task.config, tmp_path, ("valid",))
+    assert again.data.vocabulary.special == task.special and task.special.reserved
+    assert task.special.reserved[0] == task.data.vocabulary.size - 1
+    params = again.init(jax.random.key(0))
+    assert params["out"]["bias"].shape == (again.data.vocabulary.size,)
+    counted = task.init(jax.random.key(0))["out"]["bias"]  # log of how often each is
+    assert float(jnp.exp(counted).sum()) == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["vocabulary.reserved=0"], r"set config\.vocabulary\.reserved=1"),
+        (["system.positions.length=9"], "rows of 12 tokens, but config.system.positions end at 9"),
+        (["masking.hidden=0.8", "masking.random=0.3"], "together they are shares"),
+        (["masking.rate=0.0"], "masking.rate"),
+        (["batch.texts=joined"], "batch.texts"),
+        (["system.attention.visibility=causal"], "visibility"),
+    ],
+)
+def test_what_does_not_go_is_refused_before_data_is_read(
+    overrides: list[str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        config = configs.load(f"{FILE}:transformer", [*SMALL, *overrides])
+        MaskedLanguageModelling.check(config)
+
+
+def test_other_kinds_of_systems_are_refused() -> None:
+    with pytest.raises(UserError, match=r"TokenClassifier; choose from: encoder, bert"):
+        MaskedLanguageModelling.check(configs.load(f"{FILE}:transformer", ["system=lstm_lm"]))
+    from attnlab.tasks.language_modelling import LanguageModelling
+
+    config = configs.load(
+        "configs/language_modelling.py:lstm",
+        ["system=encoder", "system.attention=multihead", "system.positions=learned"],
+    )
+    with pytest.raises(UserError, match="system=encoder: expected a class derived from .*Language"):
+        LanguageModelling.check(config)
+
+
+def test_masking_takes_the_settings_of_the_config() -> None:
+    task = load("masking.rate=0.3", "masking.most=2", "masking.hidden=0.5", "masking.random=0.2")
+    assert task.masking == Masking(task.special, task.data.vocabulary.size, 0.3, 2, 0.5, 0.2)
