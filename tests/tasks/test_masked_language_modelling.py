@@ -171,7 +171,7 @@ def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
     ("overrides", "message"),
     [
         (["vocabulary.reserved=0"], r"set config\.vocabulary\.reserved=1"),
-        (["system.positions.length=9"], "rows of 12 tokens, but config.system.positions end at 9"),
+        (["system.positions.length=9"], "rows of 12 tokens, but positions end at 9"),
         (["masking.hidden=0.8", "masking.random=0.3"], "together they are shares"),
         (["masking.rate=0.0"], "masking.rate"),
         (["batch.texts=joined"], "batch.texts"),
