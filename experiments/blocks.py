@@ -2,14 +2,14 @@
 encoder that reads both ways.
 
     python launch.py sweep experiments/blocks.py --dir=runs/blocks
-    python launch.py sweep experiments/blocks.py:parts --dir=runs/blocks-parts
+    python launch.py sweep experiments/blocks.py:norms --dir=runs/blocks-norms
     python launch.py sweep experiments/blocks.py:ways --dir=runs/blocks-ways
 
-Without an argument, or with "norms": norms behind the residual sum (post, Vaswani et al. 2017), in
-front of each function (pre) or nowhere, with 2 and 6 layers, at two learning rates and hardly any
-warm-up. Xiong et al. 2020 show that post-norm needs the warm-up, for its gradients are large near
-the output. "parts": without residual sums, without feed-forward layers, without norms (Dong et al.
-2021: attention alone loses rank with depth). "ways": an encoder whose words see what stands before
+Without an argument, or with "parts": without residual sums, without feed-forward layers, without
+norms (Dong et al. 2021: attention alone loses rank with depth). "norms": norms behind the residual
+sum (post, Vaswani et al. 2017), in front of each function (pre) or nowhere, with 2 and 6 layers, at
+two learning rates and hardly any warm-up. Xiong et al. 2020 show that post-norm needs the warm-up,
+for its gradients are large near the output. "ways": an encoder whose words see what stands before
 them only, against one that sees both sides, of the Transformer and of RNNsearch.
 """
 
@@ -25,10 +25,10 @@ def get_experiment(argument: str = "") -> Experiment:
     """One of the three experiments.
 
     Raises:
-      UserError: the argument is not "norms", "parts" or "ways".
+      UserError: the argument is not "parts", "norms" or "ways".
     """
-    known = {"norms": norms, "parts": parts, "ways": ways}
-    argument = argument or "norms"
+    known = {"parts": parts, "norms": norms, "ways": ways}
+    argument = argument or "parts"
     if argument not in known:
         raise UserError(
             f"experiments/blocks.py:{argument}: {argument!r}; {nearest(argument, known)}"
