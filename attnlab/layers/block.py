@@ -9,6 +9,9 @@
     rezero        x + a drop(f(x))                             Bachlechner et al. 2021; a one number from 0, no norm
     none          drop(f(N(x)))                                no residual, to see what it is good for
 
+A function that is "none" (its class says `absent`) is left out with its residual connection and its
+norm.
+
 N, N' are norms of the table `NORMS`. A stack of layers whose placement is in `TOPPED` has one more
 norm on top, since its output is not normalised otherwise.
 
@@ -26,6 +29,7 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 
+from attnlab.config.registry import kind
 from attnlab.layers.dense import Dropout
 from attnlab.layers.feedforward import FeedForward
 from attnlab.layers.norms import Norm
@@ -102,25 +106,39 @@ class Block(nn.Module):
         for name, factory in self.mixers:
             setattr(self, name, factory(width=self.width))
         self.feed_forward = self.feed_forward_factory()
-        for name in self.around():
+        for name in self.there():
             setattr(self, name, Residual(self.placement, self.norm, self.dropout))
-        if self.placement == "parallel":
+        if self.placement == "parallel" and self.there():
             self.shared_norm = self.norm(name="normalisation")
 
     @nn.nowrap
     def around(self) -> list[str]:
-        """The names of the residual connections, in order."""
+        """The names of the residual connections, in order, also of those left out."""
         names = [name for name, _ in self.mixers] + ["feed_forward"]
         return [f"around_{name.removesuffix('_attention')}" for name in names]
 
+    @nn.nowrap
+    def there(self) -> list[str]:
+        """The names of the residual connections around a function that is not "none"."""
+        factories: list[Any] = [factory for _, factory in self.mixers]
+        factories.append(self.feed_forward_factory)
+        return [
+            name
+            for name, factory in zip(self.around(), factories, strict=True)
+            if not getattr(kind(factory), "absent", False)
+        ]
+
     def __call__(self, x: jax.Array, *asks: Function) -> jax.Array:
         """x [B,T,d] to [B,T,d]; `asks`: one function of x [B,T,d] for every mixer, in order."""
-        functions: Iterable[tuple[str, Function]] = zip(
+        every: Iterable[tuple[str, Function]] = zip(
             self.around(), (*asks, self.feed_forward), strict=True
         )
+        functions = [(name, function) for name, function in every if name in self.there()]
         if self.placement != "parallel":
             for name, function in functions:
                 x = getattr(self, name)(x, function)
+            return x
+        if not functions:
             return x
         normed, total = self.shared_norm(x), x
         for name, function in functions:

@@ -60,7 +60,11 @@ class FeedForward(nn.Module):
 
 
 class NoFeedForward(FeedForward):
-    """0 for every x: a control without the feed-forward layer; no parameters."""
+    """0 for every x: a control without the feed-forward layer; no parameters. A block leaves out
+    the residual connection and the norm around it too.
+    """
+
+    absent: ClassVar[bool] = True
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """See `FeedForward.__call__`."""

@@ -14,6 +14,8 @@ MIXERS = Table(
     {
         "recurrent": "attnlab.mixers.recurrent:RecurrentMixer",
         "convolution": "attnlab.mixers.convolution:ConvolutionMixer",
+        "by_layer": "attnlab.mixers.by_layer:MixerByLayer",
+        "none": "attnlab.mixers.by_layer:NoMixer",
         **MECHANISMS.entries,
     },
     base="attnlab.attention.mixer:Mixer",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import getitem
 from typing import Any
 
 import flax.linen as nn
@@ -15,11 +17,13 @@ from ml_collections import ConfigDict
 
 from attnlab.attention.alignments.protocol import SAMPLES
 from attnlab.attention.mixer import Mixer
+from attnlab.attention.needs import Need
 from attnlab.attention.protocol import LOSSES, MAPS, Attention, Reading
 from attnlab.config.registry import build, source
 from attnlab.data.columns import Declared
 from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
+from attnlab.layers.by_layer import chosen, varies
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import AttentionMap, System
 from attnlab.tasks.auxiliary import left_aside
@@ -42,18 +46,34 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
             f"system={config.system.name}: expected a class derived from"
             f" {base.__module__}.{base.__name__}; {_fitting(base)}"
         )
-    needs: Mapping[str, Any] = factory.func.asks(factory.keywords)
-    for slot, need in needs.items():
-        mechanism, where = factory.keywords[slot].func, f"system.{slot}={config.system[slot].name}"
-        wanted = Mixer if need.mixes else Attention
-        if not (
-            isinstance(mechanism, type) and issubclass(mechanism, wanted)
-        ):  # a dotted path may lead to anything
-            raise UserError(
-                f"{where}: expected a class derived from {wanted.__module__}.{wanted.__name__}"
-            )
-        need.check(mechanism, where, factory.keywords[slot].keywords)
+    layered = any(map(varies, factory.keywords.values()))
+    layers: int = config.system.layers if layered else 1
+    checked = set()
+    for layer in range(layers):
+        found = {field: chosen(part, layer) for field, part in factory.keywords.items()}
+        fields = {field: part for field, (part, _) in found.items()}
+        for slot, need in factory.func.asks(fields).items():
+            where = f"system.{slot}{found[slot][1]}"
+            where += f"={functools.reduce(getitem, where.split('.')[1:], config.system).name}"
+            if (where, need) not in checked:
+                _check_slot(fields[slot], need, where)
+            checked.add((where, need))
     return factory
+
+
+def _check_slot(factory: Any, need: Need, where: str) -> None:
+    """Raise `UserError` unless a mechanism can do what its slot asks of it."""
+    mechanism = factory.func
+    if getattr(mechanism, "absent", False):
+        return
+    wanted = Mixer if need.mixes else Attention
+    if not (
+        isinstance(mechanism, type) and issubclass(mechanism, wanted)
+    ):  # a dotted path may lead to anything
+        raise UserError(
+            f"{where}: expected a class derived from {wanted.__module__}.{wanted.__name__}"
+        )
+    need.check(mechanism, where, factory.keywords)
 
 
 def stand_ins(declared: Sequence[Declared]) -> list[jax.Array]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.weights import rope
+from attnlab.weights.by_layer import of_layers
 from attnlab.weights.names import Name, Names
 from attnlab.weights.told import Told
 
@@ -30,7 +31,7 @@ ACTIVATIONS = {
     "gelu": "geglu",
     "relu": "reglu",
 }
-KINDS = {"full_attention": "global", "sliding_attention": "local"}
+KINDS = {"full_attention": False, "sliding_attention": True}  # whether local
 QKV = ("query", "key", "value")
 
 
@@ -151,20 +152,32 @@ def system(told: Told) -> dict[str, Any]:
         attention = _attention(told, family, epsilon, turned)
         return {**found, "attention": attention, "visibility": near}
     if any(local):
-        found |= {
-            "pattern": tuple("local" if one else "global" for one in local),
-            "local_visibility": near,
+        other = _attention(told, family, epsilon, turned)
+        pattern = tuple("other" if one else "one" for one in local)
+        found["visibility"] = {
+            "name": "by_layer",
+            "one": {"name": "full"},
+            "other": near,
+            "pattern": pattern,
         }
         if turned != full["positions"]:
-            found["local_attention"] = _attention(told, family, epsilon, turned)
+            found["attention"] = {
+                "name": "by_layer",
+                "one": full,
+                "other": other,
+                "pattern": pattern,
+            }
     return found
 
 
 def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The config of a system, whole; what it cannot say, reading it back shows."""
-    family, attention = FAMILIES[kind], of["attention"]
-    if attention["name"] != "multihead" or attention["positions"]["name"] != "rope":
+    family, every = FAMILIES[kind], of_layers(of, "attention")
+    if any(one["name"] != "multihead" or one["positions"]["name"] != "rope" for one in every):
         raise UserError("it has multihead attention with rope positions")
+    local = _locals(of)
+    attention = every[local.index(False) if False in local else 0]
+    turned = every[local.index(True) if True in local else 0]["positions"]
     heads, epsilon = attention["heads"], of["normalisation"].get("epsilon", 1e-6)
     capped = attention["score"]["name"] == "soft_capped"
     score = attention["score"]["score"] if capped else attention["score"]
@@ -182,8 +195,8 @@ def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "attention_dropout": attention["dropout"],
         "tie_word_embeddings": of["share"] == "output",
         "hidden_activation" if family.gemma else "hidden_act": activation,
-        **rope.written(attention["positions"], _local_rope(of), kind),
-        **_windows(of, family),
+        **rope.written(attention["positions"], turned, kind),
+        **_windows(of, family, local),
     }
     if family.biased is None:
         found["attention_bias"] = bool(attention["bias"])
@@ -256,7 +269,7 @@ def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
             raise UserError(
                 f"{told.where}: layer_types={kinds!r}; expected {layers} of {', '.join(KINDS)}"
             )
-        return tuple(KINDS[kind] == "local" for kind in kinds)
+        return tuple(KINDS[kind] for kind in kinds)
     if family.windows == "all":
         return (True,) * layers
     if family.windows == "late":
@@ -267,24 +280,15 @@ def _local(told: Told, family: Family, layers: int) -> tuple[bool, ...]:
 
 
 def _locals(of: Mapping[str, Any]) -> list[bool]:
-    pattern = of["pattern"]
-    return [pattern[number % len(pattern)] == "local" for number in range(of["layers"])]
+    return [one["name"] == "window" for one in of_layers(of, "visibility")]
 
 
-def _local_rope(of: Mapping[str, Any]) -> Mapping[str, Any]:
-    local = of.get("local_attention") if any(_locals(of)) else None
-    found: Mapping[str, Any] = (local or of["attention"])["positions"]
-    return found
-
-
-def _windows(of: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def _windows(of: Mapping[str, Any], family: Family, local: list[bool]) -> dict[str, Any]:
     """The keys that say which layers are local."""
-    everywhere = of["visibility"]["name"] == "window"
-    local = [True] * of["layers"] if everywhere else _locals(of)
     if not family.windows:
         return {}
-    node = of["visibility"] if everywhere else of["local_visibility"]
-    width = node.get("width") if any(local) else None
+    seen = of_layers(of, "visibility")
+    width = seen[local.index(True)]["width"] if any(local) else None
     if family.windows == "all":
         return {"sliding_window": width if all(local) else None}
     found: dict[str, Any] = {"sliding_window": width}
@@ -294,7 +298,7 @@ def _windows(of: Mapping[str, Any], family: Family) -> dict[str, Any]:
             "max_window_layers": local.index(True) if any(local) else of["layers"],
         }
     kinds = {ours: theirs for theirs, ours in KINDS.items()}
-    found["layer_types"] = [kinds["local" if one else "global"] for one in local]
+    found["layer_types"] = [kinds[one] for one in local]
     return found
 
 

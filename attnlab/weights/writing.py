@@ -15,6 +15,7 @@ from attnlab.config.nodes import Run
 from attnlab.config.tree import Place, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
 from attnlab.weights import MODELS, family
+from attnlab.weights.by_layer import of_layers
 from attnlab.weights.told import Told
 
 FREE = ("dropout", "kernel", "stddev")
@@ -76,15 +77,13 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
     that mean the same are equal.
     """
     node = to_dict(completed(system))
-    for slot in ("attention", "local_attention"):
+    for slot in ("attention", "visibility"):
         if isinstance(node.get(slot), dict):
-            node[slot] = _attention(node[slot], node["width"])
-    kinds = [node["pattern"][number % len(node["pattern"])] for number in range(node["layers"])]
-    local, everywhere = node.pop("local_attention"), node.pop("local_visibility")
-    node["pattern"] = tuple(kinds)
-    if "local" in kinds:
-        node["local_attention"] = node["attention"] if local is None else local
-        node["local_visibility"] = everywhere
+            every = of_layers(node, slot)
+            if slot == "attention":
+                every = [_attention(one, node["width"]) for one in every]
+            alike = all(one == every[0] for one in every)
+            node[slot] = every[0] if alike else {str(i): one for i, one in enumerate(every)}
     return {key: value for key, value in flat(node).items() if key.rpartition(".")[2] not in FREE}
 
 

@@ -133,6 +133,13 @@ SPECS: dict[str, dict[str, Any]] = {
         "norm": "post",
         "share": "none",
     },
+    "transformer-by-layer": {
+        **_SMALL_TRANSFORMER,
+        "layers": 3,
+        "encoder_attention": {"name": "none"},
+        "decoder_attention": {"name": "by_layer", "one": {"name": "none"}, "other": _HEADS},
+        "cross_attention": {"name": "by_layer", "one": _HEADS, "other": {"name": "none"}},
+    },
     "transformer-t5": {
         **_SMALL_TRANSFORMER,
         "normalisation": "rms_norm",

@@ -69,6 +69,25 @@ SPECS: dict[str, dict[str, Any]] = {
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "decoder": _DECODER,
     "decoder-recurrent": {**_DECODER, "attention": {"name": "recurrent", "cell": "gru"}},
+    "decoder-by-layer": {
+        **_DECODER,
+        "layers": 4,
+        "attention": {
+            "name": "by_layer",
+            "one": {"name": "none"},
+            "other": {
+                "name": "by_layer",
+                "one": _HEADS,
+                "other": {**_HEADS, "heads": 1, "positions": {"name": "rope"}},
+            },
+            "pattern": ("other", "other", "one"),
+        },
+        "feed_forward": {"name": "none"},
+    },
+    "decoder-hybrid": {
+        **_DECODER,
+        "attention": {"name": "by_layer", "one": {"name": "recurrent"}, "other": _HEADS},
+    },
     "decoder-llama": {
         **_DECODER,
         "attention": {
@@ -85,8 +104,11 @@ SPECS: dict[str, dict[str, Any]] = {
         "scaled_embedding": True,
         "share": "none",
         "logit_cap": 5.0,
-        "pattern": ("local", "global"),
-        "local_visibility": {"name": "window", "width": 2},
+        "visibility": {
+            "name": "by_layer",
+            "one": {"name": "window", "width": 2},
+            "other": {"name": "full"},
+        },
     },
     "lstmn_lm": _LSTMN,
     "lstmn_lm-word": {**_LSTMN, "layers": 1, "origin": "none", "question": "word"},

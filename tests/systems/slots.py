@@ -15,6 +15,7 @@ from attnlab.attention import MECHANISMS
 from attnlab.attention.needs import Need
 from attnlab.attention.protocol import asking, at
 from attnlab.attention.view import EVERYTHING
+from attnlab.layers.by_layer import chosen, varies
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Classifier, LanguageModel, Seq2Seq, TokenClassifier
 
@@ -140,7 +141,7 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
         for name, table in factory.func.parts.items()
         if table in (MECHANISMS, MIXERS) and factory.keywords.get(name)
     }
-    needs = dict(factory.func.asks(factory.keywords))
+    needs = _needs(factory)
     assert of_mechanisms == set(needs), (
         f"slots {sorted(of_mechanisms)}, but needs of {sorted(needs)}"
     )
@@ -154,8 +155,7 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
             read.add(slot)
             wrong.update([] if holds else [f"needs[{slot!r}] has {what}"])
 
-        part = factory.keywords[slot]
-        watched[slot] = _rebound(part, _watched(part.func, note, need, stepping))
+        watched[slot] = _every(factory.keywords[slot], note, need, stepping)
     system = _rebound(factory, factory.func, **watched)(**sizes)
     kinds = {
         Seq2Seq: _translates,
@@ -166,6 +166,27 @@ def check_slots_and_shapes(factory: Any, **sizes: int) -> None:
     next(check for kind, check in kinds.items() if isinstance(system, kind))(system, stepping)
     assert not wrong, "; ".join(sorted(wrong))
     assert read == set(needs), f"slots that nothing asks: {sorted(set(needs) - read)}"
+
+
+def _needs(factory: Any) -> dict[str, Need]:
+    """What is asked of each slot; where layers differ, of that which asks for most."""
+    layers = factory.keywords.get("layers", 1)
+    found: dict[str, Need] = {}
+    for layer in range(layers if any(map(varies, factory.keywords.values())) else 1):
+        fields = {field: chosen(part, layer)[0] for field, part in factory.keywords.items()}
+        for slot, need in factory.func.asks(fields).items():
+            found[slot] = need if need.dense else found.get(slot, need)
+    return found
+
+
+def _every(part: Any, note: Note, need: Need, stepping: list[bool]) -> Any:
+    """The mechanism of a slot, or all of its layers, watched."""
+    if varies(part):
+        both = {one: _every(part.keywords[one], note, need, stepping) for one in ("one", "other")}
+        return _rebound(part, part.func, **both)
+    if getattr(part.func, "absent", False):
+        return part
+    return _rebound(part, _watched(part.func, note, need, stepping))
 
 
 def _rebound(factory: Any, kind: Any, **changes: Any) -> Any:

@@ -21,6 +21,7 @@ from attnlab.layers.lstm import LSTMLayer
 from attnlab.systems import SYSTEMS
 from attnlab.systems.protocol import LanguageModel
 from attnlab.systems.recurrent import attention_lm, lstmn
+from attnlab.tasks.models import system_factory
 from tests.systems.checks import check_equal, check_every_parameter_is_read
 from tests.systems.language_models import (
     CHECKS,
@@ -50,7 +51,7 @@ CASES = {
     **{
         name: spec
         for name, spec in SPECS.items()
-        if "multihead" not in name and name != "decoder-recurrent"
+        if "multihead" not in name and name not in ("decoder-recurrent", "decoder-hybrid")
     },
     "attention_lm-pieces": {
         **SPECS["attention_lm-key_value"],
@@ -241,7 +242,6 @@ def test_what_a_decoder_cannot_be_is_told() -> None:
     spec = SPECS["decoder"]
     for change, message in (
         ({"positions": {"name": "rope"}}, "positions=Rope acts inside attention"),
-        ({"pattern": ()}, r"pattern=\(\), logit_cap=0.0: a pattern has at least one layer"),
         ({"logit_cap": -1.0}, "a cap is at least 0"),
     ):
         with pytest.raises(UserError, match=message):
@@ -255,23 +255,22 @@ def test_what_a_decoder_cannot_be_is_told() -> None:
 
 def test_a_window_asks_a_decoders_mechanism_for_it() -> None:
     recurrent, near = SPECS["decoder-recurrent"], {"name": "window", "width": 2}
-    local = {"pattern": ("global", "local"), "local_visibility": near}
-    factories: dict[str, Any] = {
-        name: build(SYSTEMS, ConfigDict({**recurrent, **change}), "system")
-        for name, change in {
-            "visibility": {"visibility": near},
-            "local": local,
-            "apart": {**local, "local_attention": {"name": "multihead", "heads": 2}},
-        }.items()
-    }
-    asked = {name: one.func.asks(one.keywords) for name, one in factories.items()}
-    mechanism = factories["local"].keywords["attention"].func
-    for name in ("visibility", "local"):
-        with pytest.raises(UserError, match="system.attention"):
-            asked[name]["attention"].check(mechanism, "system.attention")
-    asked["apart"]["attention"].check(mechanism, "system.attention")
-    assert set(asked["apart"]) == {"attention", "local_attention"}
-    assert asked["apart"]["local_attention"].dense
+    some = {"name": "by_layer", "one": {"name": "full"}, "other": near}
+    heads = {"name": "multihead", "heads": 2}
+    both = {"name": "by_layer", "one": recurrent["attention"], "other": heads}
+    for change, where in (
+        ({"visibility": near}, r"system.attention=recurrent: .* visibility of its own"),
+        ({"visibility": some}, r"system.attention=recurrent: .* visibility of its own"),
+        ({"visibility": {**some, "pattern": ("other",)}, "attention": both}, "attention.one=recur"),
+        ({"visibility": {**some, "pattern": ()}}, "by_layer: pattern=.*one layer"),
+        ({"visibility": {"name": "any_of", "one": some, "other": near}}, "stands for the parts"),
+    ):
+        config = ConfigDict({"system": {**recurrent, **change}})
+        with pytest.raises(UserError, match=where):
+            system_factory(config, LanguageModel)
+    system_factory(
+        ConfigDict({"system": {**recurrent, "visibility": some, "attention": both}}), LanguageModel
+    )
 
 
 def _forget_the_window(patch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,13 @@ CASES: dict[str, dict[str, Any]] = {
         )
     },
     "transformer-t5": SPECS["transformer-t5"],
+    "transformer-by-layer": SPECS["transformer-by-layer"],
+    "transformer-no-feed-forward-no-norm": {
+        **SPECS["transformer"],
+        "norm": "post",
+        "normalisation": "none",
+        "feed_forward": "none",
+    },
 }
 
 

@@ -42,6 +42,29 @@ SPECS: dict[str, dict[str, Any]] = {
         "types": 2,
     },
     "bert": {**_ENCODER, "name": "bert"},
+    "encoder-by-layer": {
+        **_ENCODER,
+        "layers": 3,
+        "attention": {
+            "name": "by_layer",
+            "one": {"name": "none"},
+            "other": _HEADS,
+            "pattern": ("other", "one", "other"),
+        },
+        "visibility": {
+            "name": "by_layer",
+            "one": {"name": "full"},
+            "other": {"name": "window", "width": 2},
+            "pattern": ("other", "other", "one"),
+        },
+    },
+    "encoder-parts-taken-out": {
+        **_ENCODER,
+        "positions": {"name": "none"},
+        "normalisation": {"name": "none"},
+        "feed_forward": {"name": "none"},
+        "norm": "post",
+    },
     "encoder-rope-window": {
         **_ENCODER,
         "attention": {**_HEADS, "key_heads": 1, "positions": {"name": "rope"}},

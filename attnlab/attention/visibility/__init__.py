@@ -68,5 +68,6 @@ VISIBILITIES = Table(
         "all_of": f"{_PATTERNS}:all_of",
         "any_of": f"{_PATTERNS}:any_of",
         "per_head": f"{_PATTERNS}:per_head",
+        "by_layer": f"{_PATTERNS}:RuleByLayer",
     },
 )

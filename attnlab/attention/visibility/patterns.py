@@ -12,6 +12,9 @@ The formulas, the costs and the sources stand with the rules themselves: `bands`
 
 from __future__ import annotations
 
+import dataclasses
+from typing import ClassVar
+
 from attnlab.attention.cards import Card, carrying
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.attention.visibility import bigbird as _bigbird
@@ -28,8 +31,9 @@ from attnlab.attention.visibility.sparse_transformer import (
     sparse_fixed,
     sparse_strided,
 )
-from attnlab.config.registry import Part, made
+from attnlab.config.registry import Part, Table, made
 from attnlab.errors import UserError
+from attnlab.layers.by_layer import ByLayer
 
 SPARSE = "Child et al., Generating Long Sequences with Sparse Transformers, 2019"
 LONG = "Beltagy et al., Longformer, 2020"
@@ -161,6 +165,16 @@ def per_head(one: Part, other: Part, heads: int = 4) -> Rule:
     at_least(2, "per_head: heads", heads)
     rules = made(VISIBILITIES, one)(), made(VISIBILITIES, other)()
     return PerHead(tuple(rules[2 * head >= heads + heads % 2] for head in range(heads)))
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleByLayer(ByLayer):
+    """One of two rules in each layer of a stack, such as [window, window, full]. The fields are
+    those of `ByLayer`.
+    """
+
+    parts: ClassVar[dict[str, Table]] = {"one": VISIBILITIES, "other": VISIBILITIES}
+    card: ClassVar[Card] = Card("pattern", 2019, SPARSE)
 
 
 for _join in (all_of, any_of, per_head):

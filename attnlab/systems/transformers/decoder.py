@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.view import CAUSAL, View, standing
-from attnlab.attention.visibility import VISIBILITIES, Everything
-from attnlab.config.registry import Part, made
+from attnlab.attention.visibility import VISIBILITIES
+from attnlab.config.registry import Part
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense, matmul
@@ -50,27 +50,20 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
 
     Attributes:
       attention: the mixer of every layer; called with the model's width.
-      local_attention: that of the local layers; None for the same.
-      visibility, local_visibility: who sees whom, beside causality.
-      pattern: which layers are local; the pattern repeats from the first layer on.
+      visibility: who sees whom, beside causality.
       share: "output": logits are products with the embedding; "none": with an own matrix.
       logit_cap: c; 0 for none.
     """
 
     attention: Callable[..., Mixer]
-    local_attention: Part | None = None
     visibility: Part = "full"
-    local_visibility: Part = "full"
-    pattern: tuple[Literal["global", "local"], ...] = ("global",)
     share: Literal["output", "none"] = "output"
     logit_cap: float = 0.0
 
     parts = {
         **Stacked.parts,
         "attention": MIXERS,
-        "local_attention": MIXERS,
         "visibility": VISIBILITIES,
-        "local_visibility": VISIBILITIES,
     }
     needs = {
         "attention": Need(
@@ -89,39 +82,21 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
 
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
-        """See `LanguageModel.asks`; local layers ask for what their visibility wants."""
-        (need,) = cls.needs.values()
-        rules = [rule_of(chosen.get(name, "full")) for name in ("visibility", "local_visibility")]
-        found = {"attention": need.under(rules[0])}
-        if chosen.get("local_attention") is not None:
-            found["local_attention"] = need.under(rules[1])
-        elif "local" in chosen.get("pattern", cls.pattern) and not isinstance(rules[1], Everything):
-            found["attention"] = need.under(rules[1])
-        return found
+        """See `LanguageModel.asks`."""
+        rule = rule_of(chosen.get("visibility", cls.visibility))
+        return {slot: need.under(rule) for slot, need in cls.needs.items()}
 
     def setup(self) -> None:
-        if not self.pattern or self.logit_cap < 0:
-            raise UserError(
-                f"decoder: pattern={self.pattern!r}, logit_cap={self.logit_cap}: a pattern has at"
-                " least one layer, and a cap is at least 0"
-            )
+        if self.logit_cap < 0:
+            raise UserError(f"decoder: logit_cap={self.logit_cap}: a cap is at least 0")
         normal = nn.initializers.normal(0.02)
         self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.vocabulary, use_bias=False)
         super().setup()
-        local = self.attention if self.local_attention is None else self.local_attention
-        local = made(MIXERS, local)
-        self.layer = self.blocks(
-            lambda number: (("attention", local if self.local(number) else self.attention),)
-        )
+        self.layer = self.blocks((("attention", self.attention),))
         if self.topped:
             self.top = self.normaliser()
-
-    @nn.nowrap
-    def local(self, number: int) -> bool:
-        """Whether a layer is local."""
-        return self.pattern[number % len(self.pattern)] == "local"
 
     def start(self, rows: int, room: int) -> Reading:
         """See `LanguageModel.start`.
@@ -165,7 +140,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
         x = self.drop(self.embedded(self.embed(tokens), at))
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
-            rule = rule_of(self.local_visibility if self.local(number) else self.visibility)
+            rule = rule_of(self.visibility, number)
             where = first if state is not None else None
             return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state)
 

@@ -101,7 +101,7 @@ class EncoderOnly(Stacked, kw_only=True):
         super().setup()
         if self.normalised_embedding:
             self.embed_norm = self.normaliser()
-        self.layer = self.blocks(lambda number: (("attention", self.attention),))
+        self.layer = self.blocks((("attention", self.attention),))
         if self.topped:
             self.top = self.normaliser()
 
@@ -124,7 +124,7 @@ class EncoderOnly(Stacked, kw_only=True):
         x = self.drop(self.embed_norm(x) if self.normalised_embedding else x)
 
         def step(block: Block, number: int, x: jax.Array, given: Any) -> tuple[jax.Array, Any]:
-            rule = rule_of(self.visibility)
+            rule = rule_of(self.visibility, number)
             return mixed(block, x, View(rule, None, self.real(tokens), segments, trees))
 
         x, _ = self.through(self.layer, x, step)

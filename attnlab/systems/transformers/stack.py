@@ -28,6 +28,7 @@ from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
+from attnlab.layers.by_layer import of_layer
 from attnlab.layers.dense import Dropout
 from attnlab.layers.norms import Norm
 from attnlab.systems.protocol import System
@@ -76,15 +77,15 @@ class Stacked(System, kw_only=True):
             )
         self.drop = Dropout(self.dropout)
 
-    def blocks(
-        self, mixers: Callable[[int], Mixers], kind: Callable[..., Any] = Block
-    ) -> list[Any]:
-        """The blocks of a stack, for `setup`; `mixers`: number of a layer to its mixers."""
+    def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block) -> list[Any]:
+        """The blocks of a stack, for `setup`, around these mixers; see `by_layer` for those that
+        differ.
+        """
         make = made(FEED_FORWARDS, self.feed_forward)
         return [
             kind(
                 self.width,
-                mixers(number),
+                tuple((name, of_layer(one, number)) for name, one in mixers),
                 feed_forward_factory=functools.partial(make, self.hidden, self.dropout),
                 norm=self.normaliser,
                 placement=self.norm,
@@ -138,14 +139,14 @@ class Stacked(System, kw_only=True):
 
 def mixed(block: Block, x: jax.Array, view: View, state: Any = None) -> tuple[jax.Array, Any]:
     """x [B,T,d] through a block around one mixer, `attention`, and the mixer's state."""
-    left: list[Any] = []
+    left = [state]
 
     def itself(x: jax.Array) -> jax.Array:
         y, after = block.attention.mix(x, view, state)
         left.append(after)
         return y
 
-    return block(x, itself), left[0]
+    return block(x, itself), left[-1]
 
 
 def within(segments: jax.Array) -> jax.Array:
@@ -155,9 +156,9 @@ def within(segments: jax.Array) -> jax.Array:
     return at - jax.lax.cummax(jnp.where(begins, at, 0), axis=1)
 
 
-def rule_of(part: Part) -> Rule:
-    """The rule of a field, checked, since a dotted path may name anything."""
-    factory = made(VISIBILITIES, part)
+def rule_of(part: Part, layer: int = 0) -> Rule:
+    """The rule of a field in a layer, checked, since a dotted path may name anything."""
+    factory = of_layer(made(VISIBILITIES, part), layer)
     try:
         rule: Rule = factory()
     except TypeError as error:

@@ -28,7 +28,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from attnlab.attention import MECHANISMS
 from attnlab.attention.mixer import Mixer
 from attnlab.attention.needs import Need
 from attnlab.attention.positions import POSITIONS
@@ -51,9 +50,9 @@ Factory = Callable[..., Mixer]
 class EncoderLayer(Block):
     """Self-attention, then feed-forward: x [B,S,d] to [B,S,d]. The fields are those of `Block`."""
 
-    def read(self, x: jax.Array, view: View, valid: jax.Array) -> jax.Array:
-        """x [B,S,d] and valid [B,S] to [B,S,d]; `view` is the self-attention's."""
-        return self(x, lambda x: looked(self, self.self_attention(x, x, view, valid)))
+    def read(self, x: jax.Array, view: View) -> jax.Array:
+        """x [B,S,d] to [B,S,d]; `view` is the self-attention's, with the real tokens."""
+        return self(x, lambda x: self.self_attention.mix(x, view)[0])
 
 
 class DecoderLayer(Block):
@@ -144,14 +143,14 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
 
     parts = {
         **Stacked.parts,
-        "encoder_attention": MECHANISMS,
+        "encoder_attention": MIXERS,
         "decoder_attention": MIXERS,
-        "cross_attention": MECHANISMS,
+        "cross_attention": MIXERS,
         "encoder_visibility": VISIBILITIES,
         "decoder_visibility": VISIBILITIES,
     }
     needs = {
-        "encoder_attention": Need(role="self"),
+        "encoder_attention": Need(role="self", maps=False, mixes=True),
         "decoder_attention": Need(
             role="self",
             direction="causal",
@@ -197,8 +196,8 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
         looks = (("self_attention", decoder), ("cross_attention", self.cross_attention))
-        self.encoder = self.blocks(lambda number: (("self_attention", encoder),), EncoderLayer)
-        self.decoder = self.blocks(lambda number: looks, DecoderLayer)
+        self.encoder = self.blocks((("self_attention", encoder),), EncoderLayer)
+        self.decoder = self.blocks(looks, DecoderLayer)
         if self.topped:
             self.top_encoder, self.top_decoder = self.normaliser(), self.normaliser()
 
@@ -210,10 +209,9 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             source,
             jnp.arange(source.shape[1]),
         )
-        view = View(rule_of(self.encoder_visibility))
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
-            return layer.read(x, view, valid), None
+            return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
 
         x, _ = self.through(self.encoder, x, step)
         x = self.top_encoder(x) if self.topped else x
@@ -222,10 +220,9 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
         y = self._embed(self.embed_target, target_in, jnp.arange(target_in.shape[1]))
-        view = CAUSAL & rule_of(self.decoder_visibility)
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
-            return layer.write(y, source, view)[0], None
+            return layer.write(y, source, self._view(number))[0], None
 
         return self._logits(self.through(self.decoder, y, step, memory)[0])
 
@@ -243,11 +240,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
         y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
-        view = CAUSAL & rule_of(self.decoder_visibility)
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
             source, cache, looks = given
-            y, cache, looks = layer.write(y, source, view, state.fed, cache, looks)
+            y, cache, looks = layer.write(y, source, self._view(number), state.fed, cache, looks)
             return y, (cache, looks)
 
         given = list(zip(memory, state.caches, state.looks, strict=True))
@@ -267,6 +263,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
         """tokens [B,T] at positions [T] or [B,T] to [B,T,d]."""
         return self.drop(self.embedded(table(tokens), positions))
+
+    def _view(self, layer: int) -> View:
+        """Of the self-attention of a layer of the decoder."""
+        return CAUSAL & rule_of(self.decoder_visibility, layer)
 
     def _logits(self, y: jax.Array) -> jax.Array:
         """y [B,T,d] to [B,T,V]."""

@@ -9,7 +9,7 @@ import numpy as np
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
 from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree
+from tests.systems.oracles.parts import Tree, in_layer
 
 
 def decoder(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
@@ -33,25 +33,27 @@ def _hidden(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray
     if "positions" in params:
         x = x + params["positions"]["table"][: len(x)]
     for number in range(settings["layers"]):
-        own = params[f"layer_{number}"]
+        own = params.get(f"layer_{number}", {})
         mask = np.tril(np.ones((len(x), len(x)), bool))
-        pattern = settings.get("pattern", ("global",))
-        if pattern[number % len(pattern)] == "local":
-            mask = np.triu(mask, 1 - settings["local_visibility"]["width"])
-        name, fields = part(settings, "attention", "multihead")
+        rule, fields = part(in_layer(settings, number), "visibility", "full")
+        if rule == "window":
+            mask = np.triu(mask, 1 - fields["width"])
+        name, fields = part(in_layer(settings, number), "attention", "multihead")
 
         def attend(y: np.ndarray) -> np.ndarray:
             found = MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None], True)  # noqa: B023
             return found[0][0]
 
         forward = part(settings, "feed_forward", "gelu_tanh")[0]
-        x = _around(own["around_attention"], settings, x, attend)
-        x = _around(
-            own["around_feed_forward"],
-            settings,
-            x,
-            lambda y: feed_forward(forward, own["feed_forward"], y),  # noqa: B023
-        )
+        if name != "none":
+            x = _around(own["around_attention"], settings, x, attend)
+        if forward != "none":
+            x = _around(
+                own["around_feed_forward"],
+                settings,
+                x,
+                lambda y: feed_forward(forward, own["feed_forward"], y),  # noqa: B023
+            )
     return _normed(params["top"], settings, x)
 
 

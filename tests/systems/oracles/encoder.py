@@ -10,7 +10,7 @@ import numpy as np
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
 from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree
+from tests.systems.oracles.parts import Tree, in_layer
 
 
 def encoder(
@@ -87,13 +87,13 @@ def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any
     if "embed_norm" in params:
         x = _normed(params["embed_norm"], settings, x)
     distance = np.abs(np.arange(len(x))[:, None] - np.arange(len(x)))
-    rule, fields = part(settings, "visibility", "full")
-    mask = distance < fields["width"] if rule == "window" else distance >= 0
     for number in range(settings["layers"]):
-        own = params[f"layer_{number}"]
-        name, fields = part(settings, "attention", "multihead")
+        rule, fields = part(in_layer(settings, number), "visibility", "full")
+        mask = distance < fields["width"] if rule == "window" else distance >= 0
+        own = params.get(f"layer_{number}", {})
+        name, fields = part(in_layer(settings, number), "attention", "multihead")
 
-        def attend(y: np.ndarray) -> np.ndarray:
+        def attend(y: np.ndarray, mask: Any = mask) -> np.ndarray:
             found = MECHANISMS[name](own["attention"], fields, y[None], y[None], mask[None])  # noqa: B023
             return found[0][0]
 
@@ -101,15 +101,16 @@ def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any
             return feed_forward(part(settings, "feed_forward", "gelu")[0], own["feed_forward"], y)  # noqa: B023
 
         for around, function in (("attention", attend), ("feed_forward", forward)):
-            x = _around(own[f"around_{around}"], settings, x, function)
+            if part(in_layer(settings, number), around, "")[0] != "none":
+                x = _around(own.get(f"around_{around}", {}), settings, x, function)
     return _normed(params["top"], settings, x) if "top" in params else x
 
 
 def _around(params: Tree, settings: dict[str, Any], x: np.ndarray, function: Any) -> np.ndarray:
     """N(x + f(x)), x + f(N(x)) or x + N'(f(N(x)))."""
     if settings.get("norm", "pre") == "post":
-        return _normed(params["normalisation"], settings, x + function(x))
-    found = function(_normed(params["normalisation"], settings, x))
+        return _normed(params.get("normalisation", {}), settings, x + function(x))
+    found = function(_normed(params.get("normalisation", {}), settings, x))
     if settings.get("norm") == "sandwich":
         found = _normed(params["normalisation_out"], settings, found)
     return x + found

@@ -67,3 +67,14 @@ def lstm(layer: Tree, state: tuple[Vector, Vector], given: Vector) -> tuple[Vect
     i, f, o, g = np.split(given + h @ cell["past"], 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return c, sigmoid(o) * np.tanh(c)
+
+
+def in_layer(settings: dict[str, Any], layer: int) -> dict[str, Any]:
+    """The settings of a layer: of each part that is "by_layer", the one that its pattern names."""
+    found = {}
+    for key, value in settings.items():
+        while isinstance(value, dict) and value.get("name") == "by_layer":
+            pattern = value.get("pattern", ("one", "other"))
+            value = value[pattern[layer % len(pattern)]]
+        found[key] = value
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 from tests.attention.oracles import part
 from tests.attention.position_oracles import POSITIONS
 from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree, softmax
+from tests.systems.oracles.parts import Tree, in_layer, softmax
 
 
 def transformer(
@@ -34,7 +34,7 @@ def transformer(
     logits, divided = np.zeros((*target_in.shape, final.shape[1])), "t5" not in settings
 
     def layer(stack: str, number: int, x: np.ndarray, memory: np.ndarray | None) -> np.ndarray:
-        own = params[f"{stack}_{number}"]
+        own = params.get(f"{stack}_{number}", {})
         shared = params.get(f"{stack}_positions")
         bias = _distances(shared, settings, len(x), memory is not None)
         functions = {
@@ -44,8 +44,13 @@ def transformer(
             "cross": lambda x: _heads(own["cross_attention"], heads, x, memory, divided=divided),
             "feed_forward": lambda x: feed_forward(forward, own.get("feed_forward", {}), x),
         }
-        if memory is None:
-            del functions["cross"]
+        of = in_layer(settings, number)
+        slots = {"self": f"{stack}_attention", "cross": "cross_attention"}
+        for name, slot in slots.items():
+            if part(of, slot, "")[0] == "none" or (memory is None and name == "cross"):
+                del functions[name]
+        if forward == "none":
+            del functions["feed_forward"]
         if settings.get("norm", "pre") == "parallel":
             normed = norm_of(norm, own["normalisation"], x, 1e-6)
             return x + sum(function(normed) for function in functions.values())
@@ -88,7 +93,7 @@ def _embedded(table: np.ndarray, tokens: np.ndarray, settings: dict[str, Any]) -
 
 def _around(params: Tree, placement: str, norm: str, x: np.ndarray, function: Any) -> np.ndarray:
     """One function in its residual connection, see `layers/block.py`."""
-    normed = functools.partial(norm_of, norm, params.get("normalisation"), epsilon=1e-6)
+    normed = functools.partial(norm_of, norm, params.get("normalisation", {}), epsilon=1e-6)
     found: dict[str, Any] = {
         "post": lambda: normed(x + function(x)),
         "pre": lambda: x + function(normed(x)),

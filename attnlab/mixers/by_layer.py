@@ -1,0 +1,85 @@
+"""A mixer of its own for each layer, and none; see `attnlab.layers.by_layer`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from attnlab.attention.cards import Card, Cost
+from attnlab.attention.mixer import Capabilities
+from attnlab.attention.protocol import Attention, Reading
+from attnlab.attention.view import CAUSAL, EVERYTHING, View
+from attnlab.config.registry import Table
+from attnlab.layers.by_layer import ByLayer
+from attnlab.mixers import MIXERS
+
+
+@dataclasses.dataclass(frozen=True)
+class MixerByLayer(ByLayer):
+    """One of two mixers in each layer, such as softmax attention in every third; "none" for layers
+    without one. The fields are those of `ByLayer`.
+    """
+
+    parts: ClassVar[dict[str, Table]] = {"one": MIXERS, "other": MIXERS}
+    card: ClassVar[Card] = Card(
+        "pattern", 2019, "Child et al., Generating Long Sequences with Sparse Transformers, 2019"
+    )
+
+
+@flax.struct.dataclass
+class Nothing:
+    """The memory of no attention.
+
+    Attributes:
+      valid: [B,Tk] bool, which tokens of the source are real.
+    """
+
+    valid: jax.Array
+
+
+class NoMixer(Attention):
+    """No mixer: 0 for every token, and no parameters. A block leaves out the residual connection
+    and the norm around it too, so the layer has a feed-forward alone.
+    """
+
+    absent: ClassVar[bool] = True
+
+    capabilities = Capabilities(maps="none", state="constant", values=True, so_far=True)
+    card = Card(
+        "none", 2021, "Dong et al., Attention is Not All You Need, ICML 2021, as a control", "0"
+    )
+
+    def remember(
+        self, source: jax.Array, valid: Any = None, capacity: Any = None, positions: Any = 0
+    ) -> Nothing:
+        """See `Attention.remember`."""
+        return Nothing(jnp.ones(source.shape[:2], bool) if valid is None else valid)
+
+    def read(
+        self,
+        query: jax.Array,
+        memory: Nothing,
+        view: View = EVERYTHING,
+        weights: bool = False,
+        so_far: Any = None,
+    ) -> Reading:
+        """See `Attention.read`."""
+        return Reading(jnp.zeros((*query.shape[:-1], self.width), query.dtype))
+
+    def begin(self, rows: int, room: int, dtype: Any) -> Any:
+        """See `Mixer.begin`."""
+        return ()
+
+    def mix(self, x: jax.Array, view: View = CAUSAL, state: Any = None) -> tuple[jax.Array, Any]:
+        """See `Mixer.mix`."""
+        return jnp.zeros_like(x), ()
+
+    @nn.nowrap
+    def cost(self, queries: int, keys: int, query_width: int, source_width: int) -> Cost:
+        """See `Attention.cost`."""
+        return Cost()
