@@ -150,6 +150,19 @@ SPECS: dict[str, dict[str, Any]] = {
         "encoder_attention": _T5_HEADS,
         "decoder_attention": _T5_HEADS,
         "cross_attention": {**_HEADS, "score": "dot", "head_width": 3},
+        "scaled_output": True,
+    },
+    "transformer-bart": {
+        **_SMALL_TRANSFORMER,
+        **_attentions({**_HEADS, "bias": True}),
+        "norm": "post",
+        "feed_forward": "gelu",
+        "decoder_layers": 1,
+        "positions": {**_PLACES, "unused": 2},
+        "own_positions": True,
+        "scaled_embedding": False,
+        "normalised_embedding": True,
+        "output_bias": True,
     },
 }
 

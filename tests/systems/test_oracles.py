@@ -111,13 +111,22 @@ CASES: dict[str, dict[str, Any]] = {
         "normalisation": "none",
         "feed_forward": "none",
     },
+    "transformer-t5-1.1": {  # an untied head, and layers of two numbers
+        **SPECS["transformer-t5"],
+        "feed_forward": "geglu_tanh",
+        "decoder_layers": 3,
+        "scaled_output": False,
+        "share": "input",
+    },
+    "transformer-bart": SPECS["transformer-bart"],
+    "transformer-bart-untied": {**SPECS["transformer-bart"], "share": "none", "decoder_layers": 0},
 }
 
 
 @functools.cache
 def found_and_expected(case: str) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the system and of the oracle, for 3 sentences of 6, 3 and 1 tokens."""
-    settings = {**CASES[case], "heads": 2, **({"t5": (6, 4)} if case == "transformer-t5" else {})}
+    settings = {**CASES[case], "heads": 2, **({"t5": (6, 4)} if "-t5" in case else {})}
     return compared(CASES[case], ORACLES[CASES[case]["name"]], settings)
 
 

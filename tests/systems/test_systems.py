@@ -65,9 +65,14 @@ def test_promise(spec: dict[str, Any], check: Any) -> None:
 
 def _attentions(spec: dict[str, Any]) -> int:
     """Of a Transformer, in all its layers."""
-    slots = ("encoder_attention", "decoder_attention", "cross_attention")
-    layers = (in_layer(spec, layer) for layer in range(spec.get("layers", 0)))
-    return sum(one[slot]["name"] != "none" for one in layers for slot in slots)
+    counts = {slot: spec.get("layers", 0) for slot in ("encoder", "decoder", "cross")}
+    if spec.get("decoder_layers"):
+        counts |= dict.fromkeys(("decoder", "cross"), spec["decoder_layers"])
+    return sum(
+        in_layer(spec, layer)[f"{slot}_attention"]["name"] != "none"
+        for slot, count in counts.items()
+        for layer in range(count)
+    )
 
 
 @looking

@@ -22,11 +22,13 @@ class Learned(PositionScheme):
     """A trained vector for each position; no token may stand beyond the table.
 
     Attributes:
-      length: rows of the table: positions 0 to length - 1.
+      length: positions 0 to length - 1.
+      unused: rows of the table before that of position 0, which nothing reads; BART's has 2.
       stddev: of the normal distribution the rows start from.
     """
 
     length: int = 512
+    unused: int = 0
     stddev: float = 0.02
 
     hooks = frozenset({"embedding"})
@@ -35,12 +37,15 @@ class Learned(PositionScheme):
     )
 
     def setup(self) -> None:
-        if self.length < 1:
-            raise UserError(f"position scheme learned: length={self.length}, must be at least 1")
+        if self.length < 1 or self.unused < 0:
+            raise UserError(
+                f"position scheme learned: length={self.length}, unused={self.unused}, must be at"
+                " least 1 and 0"
+            )
 
     @property
     def longest(self) -> int:
-        """See `PositionScheme.longest`: the rows of the table."""
+        """See `PositionScheme.longest`: the rows of the table that are used."""
         return self.length
 
     @nn.compact
@@ -61,10 +66,11 @@ class Learned(PositionScheme):
             raise UserError(
                 f"{wanted}; set length={longest} or choose 'sinusoidal', which has no end"
             )
-        table = self.param("table", nn.initializers.normal(self.stddev), (self.length, x.shape[-1]))
+        size = self.length + self.unused, x.shape[-1]
+        table = self.param("table", nn.initializers.normal(self.stddev), size)
         rows = (
             jnp.asarray(table)
-            .at[positions]
+            .at[positions + self.unused]
             .get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
         )
         return x + rows.astype(x.dtype)
@@ -72,7 +78,7 @@ class Learned(PositionScheme):
     @nn.nowrap
     def cost(self, at: Sizes) -> Cost:
         """See `PositionScheme.cost`."""
-        return Cost(parameters=self.length * at.width, flops=at.queries * at.width)
+        return Cost(parameters=(self.length + self.unused) * at.width, flops=at.queries * at.width)
 
 
 def _longest(positions: jax.Array) -> int:

@@ -77,9 +77,9 @@ class Stacked(System, kw_only=True):
             )
         self.drop = Dropout(self.dropout)
 
-    def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block) -> list[Any]:
+    def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
         """The blocks of a stack, for `setup`, around these mixers; see `by_layer` for those that
-        differ.
+        differ. `count`: how many, if not `layers`.
         """
         make = made(FEED_FORWARDS, self.feed_forward)
         return [
@@ -91,7 +91,7 @@ class Stacked(System, kw_only=True):
                 placement=self.norm,
                 dropout=self.dropout,
             )
-            for number in range(self.layers)
+            for number in range(count or self.layers)
         ]
 
     @property
@@ -104,20 +104,24 @@ class Stacked(System, kw_only=True):
         """Whether a norm follows the last layer."""
         return self.norm in TOPPED
 
-    def embedded(self, words: jax.Array, at: jax.Array) -> jax.Array:
-        """Embeddings [B,T,d] at positions [T] or [B,T] to x_0 [B,T,d].
+    def embedded(
+        self, words: jax.Array, at: jax.Array, scheme: PositionScheme | None = None
+    ) -> jax.Array:
+        """Embeddings [B,T,d] at positions [T] or [B,T] to x_0 [B,T,d]; `scheme`: of a stack that
+        has positions of its own.
 
         Raises:
           UserError: texts that share rows, or whole rows, longer than the positions reach.
         """
-        longest = self.scheme.longest
+        scheme = self.scheme if scheme is None else scheme
+        longest = scheme.longest
         if longest is not None and words.shape[1] > longest:
             raise UserError(
                 f"rows of {words.shape[1]} tokens, but positions end at {longest}; lower"
                 " config.batch.max_length, or take positions without an end"
             )
         scaled = words * math.sqrt(self.width) if self.scaled_embedding else words
-        return self.scheme.embed(scaled, at)
+        return scheme.embed(scaled, at)
 
     def through(
         self, stack: Sequence[Block], x: jax.Array, step: Step, given: Sequence[Any] | None = None

@@ -1,18 +1,17 @@
 """The Transformer encoder-decoder (Vaswani et al. 2017): attention without recurrence.
 
-    x_0         = dropout(sqrt(d) embedding + positions)
+    x_0         = dropout(N_e(s embedding + positions))      s = sqrt(d) or 1; N_e a norm if asked for
     encoder     x = sub(x, self-attention);  x = sub(x, feed-forward)                                      N times
     decoder     y = sub(y, causal self-attention);  y = sub(y, attention to the encoder);  y = sub(y, feed-forward)
-    logits      y E^T, E the target embedding (or an own matrix)
+    logits      s' y E^T + c, E the target embedding (or an own matrix); s' = 1 or d^-1/2, c if asked for
     sub(x, f)   "post": LN(x + dropout(f(x))), the paper;  "pre": x + dropout(f(LN(x))), and one more LN on top of each stack;
                 other placements: `layers/block.py`
 
 Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv 1706.03762), sections 3
 and 5.4. Pre-LN is that of the authors' later code and of Xiong et al. 2020. Beyond the paper:
 dropout inside the feed-forward layer, as in the authors' code. Norm, feed-forward and placement are
-fields, so that later models are settings of this one. T5 (Raffel et al. 2020), say:
-norm=pre, normalisation=rms_norm, feed_forward.bias=false, scaled_embedding=false, positions=none,
-share_positions=true, and self-attentions with score=dot and positions=t5.
+fields, so that later models are settings of this one: T5 (Raffel et al. 2020) and BART (Lewis et al.
+2020), whose settings are in `configs/text_to_text.py` and `weights/`.
 
 Axis letters: B batch, S source length, T target length, V vocabulary, d model width.
 """
@@ -124,11 +123,17 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         with the model's width.
       encoder_visibility, decoder_visibility: the rules of the self-attentions; in the decoder the
         causal rule applies too.
-      layers: N, of encoder and decoder alike.
+      layers: N, of the encoder.
+      decoder_layers: those of the decoder; 0 for as many.
       share_positions: whether the position scheme inside the self-attentions of a stack is one for
         all its layers, as in T5, or every layer has its own.
-      share: which matrices are one: "all" (source, target, output; needs one vocabulary), "output"
-        (target and output), "none".
+      own_positions: whether the positions of the decoder's embeddings are parameters of their own,
+        as in BART.
+      normalised_embedding: whether a norm N_e follows the embeddings, one for each stack.
+      share: which matrices are one: "all" (source, target, output; needs one vocabulary), "input"
+        (source and target), "output" (target and output), "none".
+      scaled_output: whether s' is d^-1/2, as in T5 1.0.
+      output_bias: whether c exists, a number for each id of the target.
     """
 
     encoder_attention: Factory
@@ -137,9 +142,14 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     encoder_visibility: Part = "full"
     decoder_visibility: Part = "full"
     feed_forward: Part = "relu"
+    decoder_layers: int = 0
     share_positions: bool = False
+    own_positions: bool = False
     scaled_embedding: bool = True
-    share: Literal["all", "output", "none"] = "all"
+    normalised_embedding: bool = False
+    share: Literal["all", "input", "output", "none"] = "all"
+    scaled_output: bool = False
+    output_bias: bool = False
 
     parts = {
         **Stacked.parts,
@@ -178,18 +188,20 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         }
 
     def setup(self) -> None:
-        if self.share == "all" and self.source_vocabulary != self.target_vocabulary:
+        if self.one_table and self.source_vocabulary != self.target_vocabulary:
             sizes = f"{self.source_vocabulary} source and {self.target_vocabulary} target entries"
             raise UserError(
-                f"transformer: share='all' needs one vocabulary, not {sizes}; set"
-                " vocabulary.shared=true or share='output'"
+                f"transformer: share='{self.share}' needs one vocabulary, not {sizes}; set"
+                f" vocabulary.shared=true or share='{'output' if self.share == 'all' else 'none'}'"
             )
         normal = nn.initializers.normal(self.width**-0.5)
         self.embed_target = Embed(self.target_vocabulary, self.width, embedding_init=normal)
-        if self.share != "all":
+        if not self.one_table:
             self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=normal)
-        if self.share == "none":
-            self.out = Dense(self.target_vocabulary, use_bias=False)
+        if self.own_matrix:
+            self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
+        elif self.output_bias:
+            self.out = Bias()  # type: ignore[assignment]
         super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
         if self.share_positions:
@@ -197,18 +209,31 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
         looks = (("self_attention", decoder), ("cross_attention", self.cross_attention))
         self.encoder = self.blocks((("self_attention", encoder),), EncoderLayer)
-        self.decoder = self.blocks(looks, DecoderLayer)
+        self.decoder = self.blocks(looks, DecoderLayer, self.decoder_layers)
+        self.decoder_scheme = self.scheme
+        if self.own_positions:
+            self.decoder_scheme = self.positions(name="positions_decoder")
+        if self.normalised_embedding:
+            self.embed_norm_encoder, self.embed_norm_decoder = self.normaliser(), self.normaliser()
         if self.topped:
             self.top_encoder, self.top_decoder = self.normaliser(), self.normaliser()
+
+    @property
+    def one_table(self) -> bool:
+        """Whether source and target have one embedding."""
+        return self.share in ("all", "input")
+
+    @property
+    def own_matrix(self) -> bool:
+        """Whether logits are products with a matrix of their own."""
+        return self.share in ("input", "none")
 
     def encode(self, source: jax.Array) -> list[Any]:
         """See `Seq2Seq.encode`: one memory for each decoder layer."""
         valid = self.real(source)
-        x = self._embed(
-            self.embed_target if self.share == "all" else self.embed_source,
-            source,
-            jnp.arange(source.shape[1]),
-        )
+        words = (self.embed_target if self.one_table else self.embed_source)(source)
+        x = self.embedded(words, jnp.arange(source.shape[1]))
+        x = self.drop(self.embed_norm_encoder(x) if self.normalised_embedding else x)
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
             return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
@@ -219,7 +244,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
-        y = self._embed(self.embed_target, target_in, jnp.arange(target_in.shape[1]))
+        y = self._written(target_in, jnp.arange(target_in.shape[1]))
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
             return layer.write(y, source, self._view(number))[0], None
@@ -227,7 +252,14 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         return self._logits(self.through(self.decoder, y, step, memory)[0])
 
     def start(self, memory: list[Any], length: int) -> Decoding:
-        """See `Seq2Seq.start`."""
+        """See `Seq2Seq.start`; `UserError` if the positions end before `length`."""
+        longest = self.decoder_scheme.longest
+        if longest is not None and length > longest:
+            raise UserError(
+                f"transformer: {length} tokens may be written, but positions end at {longest}; lower"
+                " batch.max_length, decoding.max_ratio and decoding.max_extra, or take positions"
+                " without an end"
+            )
         batch, dtype = memory[0].valid.shape[0], jnp.asarray(self.embed_target.embedding).dtype
         return Decoding(
             jnp.zeros((), jnp.int32),
@@ -239,7 +271,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         self, state: Decoding, memory: list[Any], tokens: jax.Array
     ) -> tuple[jax.Array, Decoding]:
         """See `Seq2Seq.step`."""
-        y = self._embed(self.embed_target, tokens[:, None], standing(state.fed, 1))
+        y = self._written(tokens[:, None], standing(state.fed, 1))
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
             source, cache, looks = given
@@ -260,9 +292,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             ("target", "source") if name.endswith("cross_attention") else ("target_in", "target_in")
         )
 
-    def _embed(self, table: Embed, tokens: jax.Array, positions: jax.Array) -> jax.Array:
-        """tokens [B,T] at positions [T] or [B,T] to [B,T,d]."""
-        return self.drop(self.embedded(table(tokens), positions))
+    def _written(self, tokens: jax.Array, at: jax.Array) -> jax.Array:
+        """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
+        y = self.embedded(self.embed_target(tokens), at, self.decoder_scheme)
+        return self.drop(self.embed_norm_decoder(y) if self.normalised_embedding else y)
 
     def _view(self, layer: int) -> View:
         """Of the self-attention of a layer of the decoder."""
@@ -271,7 +304,21 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def _logits(self, y: jax.Array) -> jax.Array:
         """y [B,T,d] to [B,T,V]."""
         y = self.top_decoder(y) if self.topped else y
-        return self.out(y) if self.share == "none" else matmul(y, self.embed_target.embedding.T)
+        y = y * self.width**-0.5 if self.scaled_output else y
+        if self.own_matrix:
+            return self.out(y)
+        logits = matmul(y, self.embed_target.embedding.T)
+        return self.out(logits) if self.output_bias else logits
+
+
+class Bias(nn.Module):
+    """x + c, c a number for each entry of the last axis, from 0."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., V] to [..., V]."""
+        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],), float)
+        return x + bias.astype(x.dtype)
 
 
 def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:

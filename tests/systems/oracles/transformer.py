@@ -19,16 +19,22 @@ def transformer(
     """Vaswani et al. 2017: `settings` has "norm" (the placement), "share", "layers" and "heads".
 
     And where they are not the paper's "normalisation" and "feed_forward" by name,
-    "scaled_embedding", and "t5": the (buckets, largest distance) of relative biases that all layers
-    of a stack share.
+    "scaled_embedding", "decoder_layers", "scaled_output", and "t5": the (buckets, largest distance)
+    of relative biases that all layers of a stack share. Tables of positions, norms of embeddings
+    and biases count where there are parameters of them.
     """
     target_table = params["embed_target"]["embedding"]
-    source_table = (
-        target_table
-        if settings.get("share", "all") == "all"
-        else params["embed_source"]["embedding"]
-    )
-    final = params["out"]["kernel"] if settings.get("share", "all") == "none" else target_table.T
+    own_source, own_matrix = {
+        "all": (False, False),
+        "input": (False, True),
+        "output": (True, False),
+        "none": (True, True),
+    }[settings.get("share", "all")]
+    source_table = params["embed_source"]["embedding"] if own_source else target_table
+    final = params["out"]["kernel"] if own_matrix else target_table.T
+    if settings.get("scaled_output"):
+        final = final / np.sqrt(target_table.shape[1])
+    final_bias = params.get("out", {}).get("bias", 0.0)
     heads, norm = settings["heads"], settings.get("normalisation", "layer_norm")
     forward = part(settings, "feed_forward", "relu")[0]
     logits, divided = np.zeros((*target_in.shape, final.shape[1])), "t5" not in settings
@@ -64,27 +70,37 @@ def transformer(
         on_top = params.get(f"top_{stack}")
         return x if on_top is None else norm_of(norm, on_top, x, 1e-6)
 
+    def embedded(stack: str, table: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        places = params.get("positions_decoder" if stack == "decoder" else "positions")
+        x = _embedded(table, tokens, settings, places)
+        norm_e = params.get(f"embed_norm_{stack}")
+        return x if norm_e is None else norm_of(norm, norm_e, x, 1e-6)
+
     for b in range(len(source)):
-        x = _embedded(source_table, source[b][source[b] != 0], settings)
+        x = embedded("encoder", source_table, source[b][source[b] != 0])
         for number in range(settings["layers"]):
             x = layer("encoder", number, x, None)
         memory = top("encoder", x)
-        y = _embedded(target_table, target_in[b], settings)
-        for number in range(settings["layers"]):
+        y = embedded("decoder", target_table, target_in[b])
+        for number in range(settings.get("decoder_layers") or settings["layers"]):
             y = layer("decoder", number, y, memory)
-        logits[b] = top("decoder", y) @ final
+        logits[b] = top("decoder", y) @ final + final_bias
     return logits
 
 
-def _embedded(table: np.ndarray, tokens: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
+def _embedded(
+    table: np.ndarray, tokens: np.ndarray, settings: dict[str, Any], places: Tree | None
+) -> np.ndarray:
     """sqrt(d) E[token] + PE[position], with PE[p, 2i] = sin(p / 10000^(2i/d)) and PE[p, 2i+1] = cos
-    of the same.
+    of the same; `places`: a table instead, whose first rows may be unused.
     """
     width = table.shape[1]
     rows = []
     for position, token in enumerate(tokens):
         row = (np.sqrt(width) if settings.get("scaled_embedding", True) else 1.0) * table[token]
-        for column in range(width) if "t5" not in settings else ():
+        if places is not None:
+            row = row + places["table"][position + settings["positions"]["unused"]]
+        for column in range(width) if "t5" not in settings and places is None else ():
             angle = position / 10000.0 ** (2 * (column // 2) / width)
             row[column] += np.sin(angle) if column % 2 == 0 else np.cos(angle)
         rows.append(row)
@@ -136,9 +152,8 @@ def _heads(
     to i. `bias` [H,Tq,Tk] is added to the scores; T5 does not divide them by sqrt(D).
     """
     query, key, value = (
-        x @ params["w_query"]["kernel"],
-        memory @ params["w_key"]["kernel"],
-        memory @ params["w_value"]["kernel"],
+        rows @ params[name]["kernel"] + params[name].get("bias", 0.0)
+        for name, rows in (("w_query", x), ("w_key", memory), ("w_value", memory))
     )
     width = query.shape[1] // heads
     divisor = np.sqrt(width) if divided else 1.0
@@ -153,4 +168,4 @@ def _heads(
             )
             for weight, j in zip(weights, seen, strict=True):
                 joined[i, part] += weight * value[j, part]
-    return joined @ params["out"]["kernel"]
+    return joined @ params["out"]["kernel"] + params["out"].get("bias", 0.0)
