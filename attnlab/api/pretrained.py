@@ -164,7 +164,18 @@ def _tokenizer(vocabulary: Vocabulary, folder: Path) -> list[Path]:
         for name in ("bos", "eos", "pad", "unk")
         if (index := getattr(vocabulary.special, name)) is not None and 0 <= index < len(pieces)
     }
+    if reserved := vocabulary.special.reserved:
+        named["mask_token"] = pieces[reserved[0]]
+        named |= {"cls_token": named["bos_token"], "sep_token": named["eos_token"]}
+    if not isinstance(vocabulary, Adopted):  # they are no pieces of the library's tokenizer
+        content["added_tokens"] += [_added(index, pieces[index]) for index in reserved]
     told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
     for file, one in ((FILE, content), ("tokenizer_config.json", told)):
         write_atomic(folder / file, json.dumps(one, ensure_ascii=False, indent=1) + "\n")
     return [folder / FILE, folder / "tokenizer_config.json"]
+
+
+def _added(index: int, piece: str) -> dict[str, Any]:
+    """A special token of `tokenizer.json`, which takes the blanks before it."""
+    plain = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
+    return {"id": index, "content": piece, "lstrip": True, "special": True, **plain}

@@ -14,7 +14,7 @@ row alone in a split that is scored, so that scores are exact and can be compare
 Source: J. Devlin et al., "BERT", NAACL 2019, section 3.1 and the authors' code
 (`create_masked_lm_predictions`); Y. Liu et al., "RoBERTa", 2019, section 4.1 (masking anew).
 
-Axis letters: b rows, T columns.
+Axis letters: b rows, T columns, P tokens to be told, as many as a row of T may have.
 """
 
 from __future__ import annotations
@@ -63,24 +63,19 @@ class Masking:
             )
         return self.special.reserved[0]
 
-    def __call__(
-        self, tokens: np.ndarray, key: tuple[int, ...], rows: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What is read, and what is to be told: the token where one is chosen, padding elsewhere;
-        both [b,T] int32.
+    def __call__(self, tokens: np.ndarray, key: tuple[int, ...], rows: np.ndarray) -> Batch:
+        """ "source" [b,T], what is read; "places" [b,P], where tokens are to be told, in order; and
+        "target" [b,P], these tokens, padding where there are fewer; all int32.
 
         Args:
           tokens: [b,T].
           key: (seed, step), say.
           rows: [b], the numbers of the rows; a row is masked alike whatever rows are beside it.
         """
-        pad = self.special.pad
-        real = tokens != pad
-        candidate = real & ~np.isin(tokens, (self.special.bos, self.special.eos))
-        wanted = np.maximum(1, np.rint(self.rate * real.sum(axis=1)))
-        wanted = np.minimum(wanted, self.most) if self.most else wanted
-        number = np.minimum(wanted, candidate.sum(axis=1))
         width = tokens.shape[1]
+        real = tokens != self.special.pad
+        candidate = real & ~np.isin(tokens, (self.special.bos, self.special.eos))
+        number = np.minimum(self._wanted(real.sum(axis=1)), candidate.sum(axis=1))
         order = np.where(candidate, draws((*key, _CHOICE), rows, width), np.inf)
         rank = order.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
         chosen = rank < number[:, None]
@@ -88,8 +83,21 @@ class Masking:
         other = (draws((*key, _TOKEN), rows, width) * self.vocabulary).astype(np.int32)
         stead = np.where(fate < self.hidden + self.random, other, tokens)
         stead = np.where(fate < self.hidden, self.mask, stead)
-        read = np.where(chosen, stead, tokens)
-        return read.astype(np.int32), np.where(chosen, tokens, pad).astype(np.int32)
+        most = int(self._wanted(np.array(width)))
+        places = np.argsort(~chosen, axis=1, kind="stable")[:, :most]
+        there = np.take_along_axis(chosen, places, axis=1)
+        told = np.take_along_axis(tokens, places, axis=1)
+        found = {
+            "source": np.where(chosen, stead, tokens),
+            "places": np.where(there, places, 0),
+            "target": np.where(there, told, self.special.pad),
+        }
+        return {name: one.astype(np.int32) for name, one in found.items()}
+
+    def _wanted(self, lengths: np.ndarray) -> np.ndarray:
+        """How many tokens of rows of these lengths are to be told, if they have as many."""
+        wanted = np.maximum(1, np.rint(self.rate * lengths))
+        return np.minimum(wanted, self.most) if self.most else wanted
 
 
 class Masked(Batches):
@@ -115,11 +123,10 @@ class Masked(Batches):
         self.batches_per_epoch: int = known["batches_per_epoch"]
 
     def __call__(self, step: int) -> Batch:
-        """The batch of a step: "source" and "target" [b,T], and "segments" where rows are packed."""
+        """The batch of a step: what `Masking` makes of it, and "segments" where rows are packed."""
         whole = begun(self._batches(step), self._masking.special)
         rows = self._first + np.arange(len(whole["source"]))
-        read, target = self._masking(whole["source"], (self._seed, int(step)), rows)
-        return {**whole, "source": read, "target": target}
+        return whole | self._masking(whole["source"], (self._seed, int(step)), rows)
 
 
 def begun(batch: Batch, special: Special) -> Batch:

@@ -262,7 +262,7 @@ class Classifier(System):
         raise NotImplementedError
 
 
-Beside = Literal["types", "segments", "trees"]
+Beside = Literal["types", "segments", "trees", "at"]
 """What a `TokenClassifier` may read beside the tokens; see there."""
 
 
@@ -295,8 +295,10 @@ class TokenClassifier(System):
         types: jax.Array | None = None,
         segments: jax.Array | None = None,
         trees: jax.Array | None = None,
+        at: jax.Array | None = None,
     ) -> jax.Array:
-        """Tokens to numbers [B,T,O]; those at padding mean nothing, but are finite.
+        """Tokens to numbers [B,T,O], or those of P tokens of each row alone, [B,P,O]; those at
+        padding mean nothing, but are finite.
 
         Args:
           tokens: [B,T], padding at the end of a row; a row may have only padding. What begins and
@@ -307,5 +309,6 @@ class TokenClassifier(System):
           segments: [B,T] int32: tokens with the same number are one text, and see no others; None
             for one text a row. (Rows packed with several texts.)
           trees: [B,T,T] int32, distances in dependency trees, see `attention.view.View`.
+          at: [B,P] int32, which tokens; None for all. A large head then costs as much as is asked.
         """
         raise NotImplementedError

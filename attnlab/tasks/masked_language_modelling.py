@@ -4,7 +4,7 @@ What is hidden and how says `attnlab.data.masking`. A row is a whole text ("apar
 tokens of texts end to end as fit in it, which do not see each other ("packed"); both begin with a
 BOS, and texts end with an EOS. A split that is scored is always masked in the same way.
 
-Axis letters: B batch, T length, V vocabulary.
+Axis letters: B batch, T length, P hidden tokens of a row at most, V vocabulary.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
     loads = text.Texts
     columns: ClassVar[Mapping[str, Declared]] = {
         "source": IDS,
-        "target": IDS,
+        "target": Declared("int32", ("P",)),
+        "places": Declared("int32", ("P",)),
         "segments": Declared("int32", ("T",), optional=True),
     }
     inputs = ("source",)
@@ -152,15 +153,20 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         return self.data.ids["train"].ids, self.data.vocabulary.size
 
     def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
-        """Logits [B,T,V] of a batch."""
+        """Logits [B,P,V] of the hidden tokens of a batch, of all tokens [B,T,V] where it does not
+        say which are.
+        """
         beside = {name: jnp.asarray(batch[name]) for name in ("segments",) if name in batch}
+        places = jnp.asarray(batch["places"]) if "places" in batch else None
+        if places is not None and "at" in self.system.reads:
+            beside["at"], places = places, None
         found: Tree = self.system.apply(
             {"params": params}, jnp.asarray(batch["source"]), **{**beside, **how}
         )
-        return found
+        return found if places is None else jnp.take_along_axis(found, places[..., None], axis=1)
 
     def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
-        """Sums over the hidden tokens of a batch, of logits [B,T,V]: "loss", "hidden", "correct";
+        """Sums over the hidden tokens of a batch, of logits [B,P,V]: "loss", "hidden", "correct";
         and "tokens", those that were read.
         """
         target = jnp.asarray(batch["target"])
@@ -213,9 +219,8 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
             found = iter(evaluation_batches(texts, size=size, buckets=widths(longest)))
         for rows, batch in found:
             whole = begun(batch, self.special)
-            read, target = self.masking(whole["source"], (), rows)
             there = (whole["source"] != self.special.pad).any(axis=1)
-            yield np.where(there, rows, -1), {**whole, "source": read, "target": target}
+            yield np.where(there, rows, -1), whole | self.masking(whole["source"], (), rows)
 
     def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
         """See `Task.passed`."""

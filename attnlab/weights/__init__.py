@@ -5,7 +5,8 @@
     names.py        tables of names: which tensor is which parameter
     gpt2.py, ...    one file for a family of models: its table, its config as a system of ours, and back
 
-A new family is one file with `ARCHITECTURES`, `names`, `system` and `config`, and one line in `MODELS`.
+A new family is one file with `ARCHITECTURES`, `names`, `system` and `config`, and one line in `MODELS`. If its systems are not
+`decoder`, it names them in `SYSTEMS`, and `run` says what a config has beside the system, weights and tokenizer.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MODELS: Mapping[str, str] = {
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"), "llama"
     ),
+    "bert": "bert",
 }
 """The types of models that are known, and the file of each."""
 
@@ -33,6 +35,12 @@ MODELS: Mapping[str, str] = {
 def family(kind: str) -> Any:
     """The module of a model type."""
     return importlib.import_module(f"attnlab.weights.{MODELS[kind]}")
+
+
+def systems_of(kind: str) -> tuple[str, ...]:
+    """The systems that a model type may be."""
+    found: tuple[str, ...] = getattr(family(kind), "SYSTEMS", ("decoder",))
+    return found
 
 
 def names_of(kind: str) -> Names:
@@ -110,15 +118,24 @@ def run_config(folder: Path) -> dict[str, Any]:
     Raises:
       UserError: see `system`.
     """
+    content, where = folders.settings(folder), str(folder / folders.CONFIG)
+    of_family = getattr(family(kind_of(content, where)), "run", _continuing)
     return {
-        "task": "language_modelling",
         "system": system(folder),
         "pretrained": {"folder": str(folder)},
         "vocabulary": {"kind": "tokenizer", "file": str(folder)},
-        "data": "one_side",
-        "batch": {"size": 16, "texts": "joined", "max_length": 128},
         "optimizer": "adamw",
         "schedule": {"name": "cosine", "peak": 5e-5, "warmup": 100},
         "training": {"steps": 1000, "evaluate_every": 100},
+        **of_family(Told(content, where)),
+    }
+
+
+def _continuing(told: Told) -> dict[str, Any]:
+    """Of a language model: what the config of a run says beside its system."""
+    return {
+        "task": "language_modelling",
+        "data": "one_side",
+        "batch": {"size": 16, "texts": "joined", "max_length": 128},
         "decoding": {"method": "sample", "max_ratio": 0.0, "max_extra": 50, "batch": 16},
     }

@@ -35,11 +35,14 @@ class Name:
       theirs: the tensor's name in a file.
       ours: the path of the parameter, or of several side by side.
       transposed: whether the axes of a matrix change places.
+      beside: the path of a parameter without which this line does not count; where several heads
+        have one of the same path.
     """
 
     theirs: str
     ours: str | tuple[str, ...]
     transposed: bool = False
+    beside: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -72,14 +75,17 @@ class Names:
       names: its lines.
       prefix: what all tensors of the model but its head begin with, where a file was saved with the
         head.
-      dropped: regular expressions of tensors that a file may have and that are no parameters.
+      dropped: regular expressions of tensors that a file may have and that are no parameters of the
+        system.
       tied: a tensor that may be there beside another, by name, whose copy it is.
+      older: parts of names in old files, and what stands for them here.
     """
 
     names: tuple[Name, ...]
     prefix: str
     dropped: tuple[str, ...] = ()
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    older: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def lines(self, shapes: Shapes) -> Iterator[Name]:
         """The lines of a system whose parameters have these shapes, each with its layer's number.
@@ -96,7 +102,8 @@ class Names:
                     theirs=name.theirs.replace("{i}", number),
                     ours=tuple(path.replace("{i}", number) for path in name.paths),
                 )
-                if set(one.paths) <= left:
+                beside = name.beside.replace("{i}", number)
+                if set(one.paths) <= left and (not beside or beside in shapes):
                     left -= set(one.paths)
                     found.append(one)
         if left:
@@ -129,12 +136,12 @@ class Names:
         no others; reads headers only. Arguments and errors are those of `read`.
         """
         bare = bool(self.prefix) and not any(name.startswith(self.prefix) for name in where)
-        own = {f"{self.prefix if bare else ''}{name}": name for name in where}
+        own = {self._newer(f"{self.prefix if bare else ''}{name}"): name for name in where}
         lines = {own.get(line.theirs, line.theirs): line for line in self.lines(shapes)}
         dropped = {
             name
             for whole, name in own.items()
-            if any(re.fullmatch(pattern, whole) for pattern in self.dropped)
+            if name not in lines and any(re.fullmatch(pattern, whole) for pattern in self.dropped)
         }
         self._compare(
             {name: file for name, file in where.items() if name not in dropped},
@@ -156,6 +163,12 @@ class Names:
             line.theirs: line.back([parameters[path] for path in line.paths]).astype(dtype)
             for line in self.lines(shapes)
         }
+
+    def _newer(self, name: str) -> str:
+        """The name of a tensor as files have it today."""
+        for old, new in self.older.items():
+            name = name.replace(old, new)
+        return name
 
     def _compare(self, where: Mapping[str, Path], wanted: Shapes) -> None:
         """Raise `UserError` unless the files have exactly what is wanted."""

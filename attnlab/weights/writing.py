@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from attnlab.config.nodes import Run
 from attnlab.config.tree import Place, complete, flat, from_dict, to_dict
 from attnlab.errors import UserError, nearest
-from attnlab.weights import MODELS, family
+from attnlab.weights import MODELS, family, systems_of
 from attnlab.weights.by_layer import of_layers
 from attnlab.weights.told import Told
 
@@ -35,14 +35,16 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
     """
     if kind is not None and kind not in MODELS:
         raise UserError(f"model type {kind!r}; {nearest(kind, MODELS)}")
-    if system["name"] != "decoder":
+    kinds = [one for one in MODELS if system["name"] in systems_of(one)]
+    if not kinds or (kind is not None and kind not in kinds):
+        have = dict.fromkeys(name for one in MODELS for name in systems_of(one))
         raise UserError(
             f"system={system['name']} has no counterpart among the models of transformers that are"
-            f" known here: {', '.join(MODELS)}; 'decoder' has"
+            f" known here: {', '.join(MODELS if kind is None else [kind])}; {', '.join(have)} have"
         )
     wanted = canonical(system)
     wrong: dict[str, list[str]] = {}
-    for one in MODELS if kind is None else [kind]:
+    for one in kinds if kind is None else [kind]:
         try:
             found = family(one).config(to_dict(completed(system)), one)
             back = canonical(family(one).system(Told(found, "config.json")))
@@ -51,7 +53,7 @@ def config_of(system: Mapping[str, Any], kind: str | None = None) -> dict[str, A
             continue
         differing = [key for key in {**wanted, **back} if wanted.get(key) != back.get(key)]
         if not differing:
-            return {**found, "architectures": [family(one).ARCHITECTURES[one]]}
+            return {"architectures": [family(one).ARCHITECTURES[one]], **found}
         wrong[one] = [
             f"system.{key}={wanted.get(key)!r}, it has {back.get(key)!r}" for key in differing
         ]

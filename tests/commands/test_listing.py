@@ -128,9 +128,7 @@ def test_tasks_say_which_systems_and_data_they_take(capsys: pytest.CaptureFixtur
         )
     assert run("tasks", "attnlab.tasks.texts:TextTask") == 0
     out = capsys.readouterr().out
-    assert re.search(
-        r"\nsystems +encoder_classifier, bert_classifier, lstmn_classifier", out
-    )
+    assert re.search(r"\nsystems +encoder_classifier, bert_classifier, lstmn_classifier", out)
     assert not re.search(
         r"^(fields|system )", out, re.MULTILINE
     )  # what code hands to a task is no field of a config

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,16 @@ from attnlab.errors import UserError
 
 MASK = 4
 SPECIAL = Special(reserved=(MASK,))
+
+
+def whole(masking: Masking, tokens: np.ndarray, *of: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What is read [b,T], and what is to be told at each place [b,T], padding elsewhere."""
+    found = masking(tokens, *of)
+    target, there = np.full(tokens.shape, PAD), found["target"] != PAD
+    row = np.broadcast_to(np.arange(len(tokens))[:, None], there.shape)
+    target[row[there], found["places"][there]] = found["target"][there]
+    assert (target != PAD).sum() == there.sum()  # no place twice
+    return found["source"], target
 
 
 def rows(count: int, length: int, vocabulary: int = 1000, seed: int = 0) -> np.ndarray:
@@ -33,7 +45,7 @@ def test_shares_of_a_hundred_thousand_tokens() -> None:
     rng = np.random.default_rng(1)
     tokens = rng.integers(5, 1000, (1000, 102)).astype(np.int32)
     tokens[:, 0], tokens[:, -1] = BOS, EOS
-    read, target = Masking(SPECIAL, 1000)(tokens, (3, 7), np.arange(1000))
+    read, target = whole(Masking(SPECIAL, 1000), tokens, (3, 7), np.arange(1000))
     chosen = target != PAD
     assert (chosen.sum(axis=1) == 15).all()  # 15.3 of 102, rounded
     n = chosen.sum()
@@ -57,7 +69,8 @@ def test_shares_of_a_hundred_thousand_tokens() -> None:
 def test_the_number_of_a_row(rate: float, most: int) -> None:
     """min(most, max(1, round(rate L))), and no more than there are candidates."""
     tokens = np.concatenate([rows(60, 24), np.full((1, 24), PAD, np.int32)])
-    _, target = Masking(SPECIAL, 1000, rate, most)(tokens, (0,), np.arange(61))
+    masking = Masking(SPECIAL, 1000, rate, most)
+    _, target = whole(masking, tokens, (0,), np.arange(61))
     for row, told in zip(tokens, target, strict=True):
         length = int((row != PAD).sum())
         wanted = min(most or length, max(1, round(rate * length)))
@@ -68,14 +81,14 @@ def test_the_number_of_a_row(rate: float, most: int) -> None:
 
 def test_a_row_is_masked_alike_whatever_is_beside_it() -> None:
     tokens, mask = rows(20, 16), Masking(SPECIAL, 1000)
-    whole = mask(tokens, (5, 2), np.arange(20))
+    every = whole(mask, tokens, (5, 2), np.arange(20))
     order = np.array([7, 3, 19])
     wider = np.pad(tokens[order], ((0, 0), (0, 9)))
-    for one, other in zip(whole, mask(wider, (5, 2), order), strict=True):
+    for one, other in zip(every, whole(mask, wider, (5, 2), order), strict=True):
         np.testing.assert_array_equal(one[order], other[:, :16])
     for key, numbers in (((5, 3), np.arange(20)), ((6, 2), np.arange(20)), ((5, 2), order[:1])):
-        told = mask(tokens[: len(numbers)], key, numbers)[1]
-        assert (told != whole[1][: len(numbers)]).any()
+        told = whole(mask, tokens[: len(numbers)], key, numbers)[1]
+        assert (told != every[1][: len(numbers)]).any()
 
 
 def test_draws_are_uniform_and_not_alike() -> None:
@@ -104,25 +117,25 @@ def test_batches_of_a_process_are_its_rows_of_the_whole(how: str) -> None:
         )
         return Masked(inner, Masking(SPECIAL, 50), seed, index * 8 // count)
 
-    whole, halves = made(0, 1), [made(0, 2), made(1, 2)]
-    steps = whole.batches_per_epoch
+    single, halves = made(0, 1), [made(0, 2), made(1, 2)]
+    steps = single.batches_per_epoch
     seen = []
     for step in range(steps):
-        batch, parts = whole(step), [one(step) for one in halves]
+        batch, parts = single(step), [one(step) for one in halves]
         for name, one in batch.items():
             np.testing.assert_array_equal(one, np.concatenate([part[name] for part in parts]))
-        tokens = np.where(batch["target"] != PAD, batch["target"], batch["source"])
+        tokens = batch["source"].copy()
+        told = batch["target"] != PAD
+        row = np.broadcast_to(np.arange(8)[:, None], told.shape)
+        tokens[row[told], batch["places"][told]] = batch["target"][told]
         real = (tokens != PAD).any(axis=1)
-        assert (tokens[real, 0] == BOS).all() and batch["source"].shape[1] <= 10
+        assert (tokens[real, 0] == BOS).all() and tokens.shape[1] <= 10
         seen.append(tokens[:, 1:][tokens[:, 1:] != PAD])
         assert ("segments" in batch) == (how == "packed")
     np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.sort(ids.ids))
-    assert any(
-        (whole(step)["target"] != whole(step + steps)["target"]).any()
-        for step in range(steps)
-        if whole(step)["target"].shape == whole(step + steps)["target"].shape
-    )
-    assert whole.shapes[0][1] <= 10 and len(whole.counts) == len(whole.shapes)
+    again = [(single(step)["source"], single(step + steps)["source"]) for step in range(steps)]
+    assert any(one.shape != other.shape or (one != other).any() for one, other in again)
+    assert single.shapes[0][1] <= 10 and len(single.counts) == len(single.shapes)
 
 
 def test_what_begins_a_row_belongs_to_its_first_text() -> None:

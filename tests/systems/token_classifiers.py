@@ -167,13 +167,17 @@ def check_every_token_counts(spec: dict[str, Any]) -> None:
 
 
 def check_what_it_reads(spec: dict[str, Any]) -> None:
-    """Types change numbers where they are declared; texts packed into a row are read as if each
+    """Types change numbers where they are declared; some tokens alone are as all; texts packed into a row are read as if each
     stood alone.
     """
     call, params, system = prepared(spec)
     ids = batch()
     if "types" in system.reads and getattr(system, "types", 1):
         assert np.abs(call(params, ids, types=types()) - call(params, ids)).max() > 1e-3
+    if "at" in system.reads:
+        places = np.array([[5, 0], [2, 1], [0, 0], [3, 3]])
+        wanted = np.take_along_axis(np.asarray(call(params, ids)), places[..., None], axis=1)
+        np.testing.assert_allclose(call(params, ids, at=places), wanted, atol=5e-6)
     if "segments" not in system.reads:
         return
     segments = np.array([[1, 1, 2, 2, 2, 2], [1, 2, 2, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0] * 6])

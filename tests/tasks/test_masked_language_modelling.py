@@ -51,12 +51,13 @@ def expected(task: MaskedLanguageModelling, params: Any, rows: list[list[int]]) 
     nats, right, count = 0.0, 0, 0
     for number, row in enumerate(rows):
         tokens = np.array([row], np.int32)
-        read, target = task.masking(tokens, (), np.array([number]))
-        logits: Any = task.system.apply({"params": params}, read)
+        batch = task.masking(tokens, (), np.array([number]))
+        logits: Any = task.system.apply({"params": params}, batch["source"])
         log_p = np.asarray(jax.nn.log_softmax(logits[0]), np.float64)
-        hidden = np.flatnonzero(target[0] != PAD)
-        nats -= log_p[hidden, target[0, hidden]].sum()
-        right += int((log_p[hidden].argmax(axis=1) == target[0, hidden]).sum())
+        there = batch["target"][0] != PAD
+        hidden, target = batch["places"][0, there], batch["target"][0, there]
+        nats -= log_p[hidden, target].sum()
+        right += int((log_p[hidden].argmax(axis=1) == target).sum())
         count += len(hidden)
     loss = nats / count
     return {"loss": loss, "perplexity": np.exp(loss), "accuracy": right / count}
@@ -87,7 +88,8 @@ def test_packed_texts_do_not_see_each_other() -> None:
     first = row["segments"] == 0
 
     def told(row: dict[str, Any]) -> Any:
-        only = {**row, "target": np.where(first, row["target"], PAD)}
+        here = np.take_along_axis(first, row["places"], axis=1)
+        only = {**row, "target": np.where(here, row["target"], PAD)}
         return jax.grad(
             lambda params: task.loss(params, only, jax.random.key(1), smoothing=0.0)[0]
         )(params)["layer_0"]
@@ -110,7 +112,7 @@ def test_the_loss_is_per_hidden_token() -> None:
     logits: Any = task.system.apply(
         {"params": params}, batch["source"], rngs=task.rngs(jax.random.key(0))
     )
-    log_p = jax.nn.log_softmax(logits)
+    log_p = np.take_along_axis(jax.nn.log_softmax(logits), batch["places"][..., None], axis=1)
     each = -0.9 * np.take_along_axis(log_p, batch["target"][..., None], -1)[..., 0]
     each = np.where(batch["target"] != PAD, each - 0.1 * log_p.mean(axis=-1), 0.0)
     assert float(total) == pytest.approx(each.sum(), rel=1e-5)

@@ -58,11 +58,12 @@ class Bert(Encoder):
         types: jax.Array | None = None,
         segments: jax.Array | None = None,
         trees: jax.Array | None = None,
+        at: jax.Array | None = None,
     ) -> jax.Array:
         """See `TokenClassifier.__call__`."""
         if self.next_sentence and self.is_initializing():
             self.follows(tokens, types)
-        return super().__call__(tokens, types, segments, trees)
+        return super().__call__(tokens, types, segments, trees, at)
 
     def follows(self, tokens: jax.Array, types: jax.Array | None = None) -> jax.Array:
         """Logits [B,2] of pairs in rows: the second text follows the first, or does not."""

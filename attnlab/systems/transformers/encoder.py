@@ -144,7 +144,7 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
     activation: Activation = "gelu"
 
     needs = {"attention": Need(role="self", maps=False, mixes=True, places="trees")}
-    reads = frozenset({"types", "segments", "trees"})
+    reads = frozenset({"types", "segments", "trees", "at"})
     card = CARD
 
     def setup(self) -> None:
@@ -166,9 +166,11 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
         types: jax.Array | None = None,
         segments: jax.Array | None = None,
         trees: jax.Array | None = None,
+        at: jax.Array | None = None,
     ) -> jax.Array:
         """See `TokenClassifier.__call__`."""
         states = self.states(tokens, types, segments, trees)
+        states = states if at is None else jnp.take_along_axis(states, at[..., None], axis=1)
         if self.head == "linear":
             return self.out(self.drop(states))
         return self.out(states, self.embed.embedding)

@@ -1,0 +1,157 @@
+"""BERT (Devlin et al. 2019) in the files of `transformers`: with the head of a masked language model,
+those of pretraining, or one for texts or for tokens.
+
+The published files are older than their `config.json`: norms have `gamma` and `beta`, and there are
+the pooler and the head for pairs where the architecture has neither; these are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.names import Name, Names
+from attnlab.weights.told import Told
+
+ARCHITECTURES = {"bert": "BertForMaskedLM"}
+SYSTEMS = ("bert", "bert_classifier")
+HEADS: Mapping[str, dict[str, Any]] = {
+    "BertForMaskedLM": {"name": "bert", "head": "tied", "next_sentence": False},
+    "BertForPreTraining": {"name": "bert", "head": "tied", "next_sentence": True},
+    "BertForTokenClassification": {"name": "bert", "head": "linear", "next_sentence": False},
+    "BertForSequenceClassification": {"name": "bert_classifier", "pooling": "pooler"},
+}
+"""Architectures and what of a system says which it is."""
+_TASKS = {"bert": "masked_language_modelling", "bert_classifier": "classification"}
+
+_H, _L = "bert.encoder.layer.{i}", "layer_{i}"
+
+
+def _dense(theirs: str, ours: str) -> tuple[Name, Name]:
+    return (
+        Name(f"{theirs}.weight", f"{ours}/kernel", transposed=True),
+        Name(f"{theirs}.bias", f"{ours}/bias", beside=f"{ours}/kernel"),
+    )
+
+
+def _norm(theirs: str, ours: str) -> tuple[Name, Name]:
+    return Name(f"{theirs}.weight", f"{ours}/scale"), Name(f"{theirs}.bias", f"{ours}/bias")
+
+
+_NAMES = Names(
+    (
+        Name("bert.embeddings.word_embeddings.weight", "embed/embedding"),
+        Name("bert.embeddings.position_embeddings.weight", "positions/table"),
+        Name("bert.embeddings.token_type_embeddings.weight", "embed_types/embedding"),
+        *_norm("bert.embeddings.LayerNorm", "embed_norm"),
+        *_dense(f"{_H}.attention.self.query", f"{_L}/attention/w_query"),
+        *_dense(f"{_H}.attention.self.key", f"{_L}/attention/w_key"),
+        *_dense(f"{_H}.attention.self.value", f"{_L}/attention/w_value"),
+        *_dense(f"{_H}.attention.output.dense", f"{_L}/attention/out"),
+        *_norm(f"{_H}.attention.output.LayerNorm", f"{_L}/around_attention/normalisation"),
+        *_dense(f"{_H}.intermediate.dense", f"{_L}/feed_forward/inner"),
+        *_dense(f"{_H}.output.dense", f"{_L}/feed_forward/outer"),
+        *_norm(f"{_H}.output.LayerNorm", f"{_L}/around_feed_forward/normalisation"),
+        *_dense("bert.pooler.dense", "pooler"),
+        Name("cls.predictions.bias", "out/bias", beside="out/inner/kernel"),
+        *_dense("cls.predictions.transform.dense", "out/inner"),
+        *_norm("cls.predictions.transform.LayerNorm", "out/normalisation"),
+        *_dense("cls.seq_relationship", "relation"),
+        *_dense("classifier", "out"),
+    ),
+    prefix="bert.",
+    dropped=(r"bert\.pooler\..*", r"cls\.seq_relationship\..*", r"bert\.embeddings\.position_ids"),
+    tied={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+)
+
+
+def names(kind: str) -> Names:
+    """The table."""
+    return _NAMES
+
+
+def system(told: Told) -> dict[str, Any]:
+    """The system of a config."""
+    told.only(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    head = HEADS[_architecture(told)]
+    activation = told.one_of("hidden_act", ACTIVATIONS, "gelu")
+    if head.get("head") == "tied":
+        told.only(tie_word_embeddings=True)
+        head = {**head, "activation": activation}
+    return {
+        **head,
+        "width": told.count("hidden_size", 768),
+        "layers": told.count("num_hidden_layers", 12),
+        "hidden": told.count("intermediate_size", 3072),
+        "normalisation": {
+            "name": "layer_norm",
+            "epsilon": float(told.number("layer_norm_eps", 1e-12)),
+        },
+        "feed_forward": {"name": activation},
+        "types": told.count("type_vocab_size", 2),
+        "positions": {"name": "learned", "length": told.count("max_position_embeddings", 512)},
+        "attention": {
+            "name": "multihead",
+            "heads": told.count("num_attention_heads", 12),
+            "bias": True,
+            "dropout": float(told.number("attention_probs_dropout_prob", 0.1)),
+        },
+        "dropout": float(told.number("hidden_dropout_prob", 0.1)),
+    }
+
+
+def run(told: Told) -> dict[str, Any]:
+    """What else the config of a run says, see `attnlab.weights.run_config`."""
+    task = _TASKS[HEADS[_architecture(told)]["name"]]
+    longest = min(128, told.count("max_position_embeddings", 512))
+    batch: dict[str, Any] = {"size": 16, "max_length": longest}
+    if task == "classification":
+        batch["buckets"] = tuple(sorted({max(1, longest // 4), max(1, longest // 2), longest}))
+        return {"task": task, "data": "table", "batch": batch, "checkpoint": {"by": "accuracy"}}
+    return {"task": task, "data": "one_side", "batch": batch}
+
+
+def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a system, whole; what it cannot say, reading it back shows."""
+    if of["positions"]["name"] != "learned":
+        raise UserError("it has learned positions")
+    if not of["types"]:
+        raise UserError("it has types of tokens")
+    attention = of["attention"]
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    found = (
+        name
+        for name, said in HEADS.items()
+        if all(of.get(key) == value for key, value in said.items())
+    )
+    return {
+        "architectures": [next(found, ARCHITECTURES[kind])],
+        "model_type": "bert",
+        "hidden_size": of["width"],
+        "num_hidden_layers": of["layers"],
+        "num_attention_heads": attention.get("heads", 1),
+        "intermediate_size": of["hidden"],
+        "hidden_act": activations.get(of["feed_forward"]["name"], "gelu"),
+        "layer_norm_eps": of["normalisation"].get("epsilon", 1e-12),
+        "type_vocab_size": of["types"],
+        "max_position_embeddings": of["positions"]["length"],
+        "attention_probs_dropout_prob": attention.get("dropout", 0.0),
+        "hidden_dropout_prob": of["dropout"],
+    }
+
+
+def _architecture(told: Told) -> str:
+    """Which of `HEADS` it is; a config that does not say has the head of the published models."""
+    said = told.content.get("architectures") or [ARCHITECTURES["bert"]]
+    if not isinstance(said, list) or said[0] not in HEADS:
+        raise UserError(
+            f"{told.where}: architectures={said!r}; known are: {', '.join(HEADS)} (others have no"
+            " head, or another one; load them with one of these and save that)"
+        )
+    return str(said[0])
