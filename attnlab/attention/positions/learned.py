@@ -37,11 +37,11 @@ class Learned(PositionScheme):
     )
 
     def setup(self) -> None:
-        if self.length < 1 or self.unused < 0:
-            raise UserError(
-                f"position scheme learned: length={self.length}, unused={self.unused}, must be at"
-                " least 1 and 0"
-            )
+        for name, least in (("length", 1), ("unused", 0)):
+            if (found := getattr(self, name)) < least:
+                raise UserError(
+                    f"position scheme learned: {name}={found}, must be at least {least}"
+                )
 
     @property
     def longest(self) -> int:
@@ -69,8 +69,8 @@ class Learned(PositionScheme):
         size = self.length + self.unused, x.shape[-1]
         table = self.param("table", nn.initializers.normal(self.stddev), size)
         rows = (
-            jnp.asarray(table)
-            .at[positions + self.unused]
+            jnp.asarray(table)[self.unused :]
+            .at[positions]
             .get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
         )
         return x + rows.astype(x.dtype)
