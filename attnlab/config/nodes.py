@@ -151,6 +151,15 @@ class Training(Node):
     compute: Literal["float32", "bfloat16"] = setting(
         "what the loss is computed in; parameters stay float32", "float32"
     )
+    freeze: tuple[str, ...] = setting(
+        "parameters whose path has one of these regular expressions are not trained", ()
+    )
+    rates: tuple[str, ...] = setting(
+        "'REGEX=FACTOR': updates of parameters times a factor, that of the first their path has", ()
+    )
+    layer_decay: float = setting(
+        "updates times so much to the power of how far a layer is below the last", 1.0, within=SHARE
+    )
     log_every: int = setting("updates between two records", 50, within=COUNT)
     evaluate_every: int = setting(
         "updates between two evaluations on the validation split; 0: only at the end",
@@ -306,6 +315,23 @@ class Pretrained(Node):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Lora(Node):
+    """Low-rank adaptation: matrices are trained by a product of two narrow ones that is added."""
+
+    rank: int = setting(
+        "of the products; 0: none, all parameters are trained", 0, within=whole(0, LONGEST)
+    )
+    alpha: float = setting("the product counts alpha / rank", 16.0, within=ABOVE_ZERO)
+    on: tuple[str, ...] = setting(
+        "matrices whose path has one of these regular expressions get a product",
+        ("w_query/kernel", "w_value/kernel"),
+    )
+    also: tuple[str, ...] = setting(
+        "parameters whose path has one of these are trained beside the products", ()
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Run(Node):
     """What every config has."""
 
@@ -320,6 +346,7 @@ class Run(Node):
         "of the learning rate; 'list schedules' shows all", table=TABLES["schedule"]
     )
     pretrained: Pretrained
+    lora: Lora
     training: Training
     checkpoint: Checkpoint
     parallel: Parallel

@@ -23,6 +23,7 @@ from attnlab.training.parallel import Backend, Program, largest, of_first
 from attnlab.training.protocol import Batches, Task
 from attnlab.training.states import first_states, saved_like
 from attnlab.training.step import make_step
+from attnlab.training.trained import Trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,9 @@ def train(
     optimizer, schedule = build_optimizer(
         config.optimizer, config.schedule, steps=last, clip=config.training.clip
     )
-    step_function = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
+    which = Trained.of(config)
+    how |= {"follow": task.follow, "which": which}
+    step_function = make_step(task.loss, task.weight, which.paced(optimizer), **how)
     kind = Journal if jax.process_index() == 0 else Follower
     with closing(
         kind(config, workdir, schedule, progress, declared(task), attempt=attempt)
@@ -111,7 +114,7 @@ def train(
                 return Outcome("diverged", step, first, wrong)
             progress.update(step, loss=values["loss"], **pace)
             improved = journal.evaluates(step) and journal.scored(
-                step, task.evaluate(place.one(state.averaged), "valid")
+                step, task.evaluate(which.seen(place.one(state.averaged)), "valid")
             )
             signal, improved = agreed(interrupt.signal, improved)
             stop = step < last and (signal is not None or step == until)

@@ -139,12 +139,14 @@ class Prepared:
         if "test" in splits:
             check_test_split(workdir)
         from attnlab.training.parallel import backend
+        from attnlab.training.states import check_trained
 
         check(kind, config)
         place = backend(config.parallel.backend, config.parallel.devices)
         begun = _begun(workdir, config) is not None
         task = kind.load(config, workdir if begun and kind.saved(workdir) else None, splits)
         check_scores(task)
+        check_trained(config, task)
         if not begun and isinstance(task, Beginning):
             task.check_pretrained()
         return cls(
@@ -182,6 +184,7 @@ class Prepared:
         import jax
 
         from attnlab.training.loop import train
+        from attnlab.training.states import told_trained
 
         arguments = (
             self.config,
@@ -196,7 +199,8 @@ class Prepared:
         )
         if jax.process_index() == 0:
             self.describe(progress)
-            for line in self.task.notes(self.batches):
+            trained = told_trained(self.config, self.task)
+            for line in [*self.task.notes(self.batches), *trained]:
                 progress.note(line)
         self.compare()
         if jax.process_index() > 0:

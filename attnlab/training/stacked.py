@@ -42,6 +42,7 @@ from attnlab.training.parallel import Program, Spread, Step
 from attnlab.training.protocol import Batches, Stackable, Task
 from attnlab.training.states import first_states, saved_like
 from attnlab.training.step import Sums, TrainState, Tree, make_step
+from attnlab.training.trained import Trained
 from attnlab.training.turns import Batch, Feed, draws, turn
 
 
@@ -154,7 +155,9 @@ class Stack:
     ) -> None:
         self.task, self.members, self.place, self.progress = task, members, place, progress
         self._feed = Feed.of(configs, -(-len(members) // place.count) * place.count)
-        self._pads = not draws(task, hosts[0].params, members[0].batch)
+        which = Trained.of(configs[0])
+        self._seen = jax.vmap(which.seen) if which.rank else which.seen
+        self._pads = not draws(task, which.seen(hosts[0].params), members[0].batch)
         self._step: Step = make_stacked_step(configs[0], task)
         self._programs: dict[Shapes, Program] = {}
         idle = [hosts[0]] * (self._feed.slots - len(members))
@@ -204,7 +207,7 @@ class Stack:
         waiting = {i: member for i, member in enumerate(self.members) if member.waits}
         evaluated = [i for i, member in waiting.items() if member.journal.evaluates(member.step)]
         scores = (
-            self.task.evaluate_stacked(self.place.one(self._state.averaged), "valid")
+            self.task.evaluate_stacked(self._seen(self.place.one(self._state.averaged)), "valid")
             if evaluated
             else []
         )
@@ -284,6 +287,8 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
       (those that differ, by dotted name).
     """
 
+    which = Trained.of(config)
+
     def one(state: TrainState, fed: Mapping[str, Tree]) -> tuple[TrainState, Sums]:
         numbers, settings = fed["numbers"], config.training
         optimizer, _ = build_optimizer(
@@ -303,7 +308,8 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
             "ema": numbers.get("training.ema", settings.ema),
             "compute": settings.compute,
         }
-        after, sums = make_step(loss, task.weight, optimizer, follow=task.follow, **how)(
+        paced = which.paced(optimizer)
+        after, sums = make_step(loss, task.weight, paced, follow=task.follow, which=which, **how)(
             state, fed["batch"]
         )
         return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums

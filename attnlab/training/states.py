@@ -16,38 +16,47 @@ from attnlab.training.checkpoints import Checkpoints
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.protocol import Beginning, Remembering, Task
 from attnlab.training.step import Params, TrainState, Tree, first_state, seed_array
+from attnlab.training.trained import Trained
 
 
 def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
     """A function from a seed to the state before the first step, on the host; one program, whatever
     the seed.
     """
-    optimizer, _ = build_optimizer(
-        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
-    )
+    optimizer = optimizer_of(config)
     if not isinstance(task, Beginning) or task.pretrained is None:
-        start = jax.jit(lambda key: _first_state(config, task, optimizer, task.init(key)))
+        start = jax.jit(lambda key: _first_state(config, task, optimizer, task.init(key), key))
         return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(
             seed=seed_array(seed)
         )
     drawn = jax.jit(task.init)
-    after = jax.jit(lambda params: _first_state(config, task, optimizer, params))
+    after = jax.jit(lambda params, key: _first_state(config, task, optimizer, params, key))
 
     def from_elsewhere(seed: int) -> TrainState:
-        params = task.begun(jax.device_get(drawn(jax.random.key(seed))), best_params)
-        return jax.device_get(after(params)).replace(seed=seed_array(seed))
+        key = jax.random.key(seed)
+        params = task.begun(jax.device_get(drawn(key)), best_params)
+        return jax.device_get(after(params, key)).replace(seed=seed_array(seed))
 
     return from_elsewhere
 
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:
     """Shapes and dtypes of the training state, without computing anything."""
-    optimizer, _ = build_optimizer(
-        config.optimizer, config.schedule, steps=config.training.steps, clip=config.training.clip
-    )
-    return jax.eval_shape(
-        lambda: _first_state(config, task, optimizer, task.init(jax.random.key(0)))
-    )
+    optimizer, key = optimizer_of(config), jax.random.key(0)
+    return jax.eval_shape(lambda: _first_state(config, task, optimizer, task.init(key), key))
+
+
+def check_trained(config: ConfigDict, task: Task) -> None:
+    """`UserError` where the config freezes, paces or adapts what the model of a task does not have."""
+    which = Trained.of(config)
+    if which != Trained():
+        which.check(jax.eval_shape(task.init, jax.random.key(0)))
+
+
+def told_trained(config: ConfigDict, task: Task) -> list[str]:
+    """How many parameters are trained, for a person; nothing if all are."""
+    which = Trained.of(config)
+    return [] if which.all else [which.note(jax.eval_shape(task.init, jax.random.key(0)))]
 
 
 def remembered(task: Task) -> Tree:
@@ -55,12 +64,25 @@ def remembered(task: Task) -> Tree:
     return task.remembered() if isinstance(task, Remembering) else None
 
 
-def _first_state(
-    config: ConfigDict, task: Task, optimizer: optax.GradientTransformation, params: Params
-) -> TrainState:
-    return first_state(
-        params, optimizer, config.training.ema, task.carried(), remembered=remembered(task)
+def optimizer_of(config: ConfigDict) -> optax.GradientTransformation:
+    """The optimizer of a config, with the rates of each parameter."""
+    every = config.training
+    optimizer, _ = build_optimizer(
+        config.optimizer, config.schedule, steps=every.steps, clip=every.clip
     )
+    return Trained.of(config).paced(optimizer)
+
+
+def _first_state(
+    config: ConfigDict,
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    params: Params,
+    key: jax.Array,
+) -> TrainState:
+    which, kept = Trained.of(config), {"remembered": remembered(task)}
+    params = which.begun(params, jax.random.fold_in(key, 1))
+    return first_state(params, optimizer, config.training.ema, task.carried(), **kept, which=which)
 
 
 def saved_like(config: ConfigDict, task: Task) -> TrainState:
@@ -85,4 +107,4 @@ def best_params(config: ConfigDict, task: Task, workdir: Path) -> tuple[Params, 
             f"no checkpoint in {workdir / 'checkpoints'}: train there first, or name another"
             " --workdir"
         )
-    return restored.tree.averaged, restored.step
+    return Trained.of(config).seen(restored.tree.averaged), restored.step

@@ -41,6 +41,19 @@ class Loss(Protocol):
         """
 
 
+class Parts(Protocol):
+    """Which parameters are trained, and what the loss sees of them; see `trained.Trained`."""
+
+    def split(self, params: Params) -> tuple[Params, Params]:
+        """Those that are trained, and the others."""
+
+    def joined(self, trained: Params, fixed: Params) -> Params:
+        """`split` undone."""
+
+    def seen(self, params: Params) -> Params:
+        """What the model computes with."""
+
+
 class TrainState(flax.struct.PyTreeNode):
     """The whole state of a run at a step.
 
@@ -83,13 +96,16 @@ def first_state(
     carried: Tree = None,
     seed: int = 0,
     remembered: Tree = None,
+    which: Parts | None = None,
 ) -> TrainState:
-    """The state before the first update. The moving average starts at the parameters."""
+    """The state before the first update. The moving average starts at the parameters; the
+    optimizer knows those that are trained.
+    """
     average = params if ema else None
     return TrainState(
         jnp.zeros((), jnp.int32),
         params,
-        optimizer.init(params),
+        optimizer.init(params if which is None else which.split(params)[0]),
         average,
         carried,
         remembered,
@@ -106,6 +122,7 @@ def make_step(
     ema: float | jax.Array = 0.0,
     compute: Literal["float32", "bfloat16"] = "float32",
     follow: Callable[[Tree, Tree], Tree] | None = None,
+    which: Parts | None = None,
 ) -> Callable[..., tuple[TrainState, Sums]]:
     """Build `step(state, batch, axis_name=None) -> (state, metrics)`.
 
@@ -122,10 +139,11 @@ def make_step(
       compute: dtype of the forward and backward pass; parameters, optimizer and loss stay float32.
       follow: `follow(carried, tracked)` to what is carried on, where the state carries something
         for the loss.
+      which: parameters are trained; None for all.
 
     Returns:
-      The step; its metrics are "loss" (per weight), "grad_norm" (before clipping) and the loss's
-      sums.
+      The step; its metrics are "loss" (per weight), "grad_norm" (of what is trained, before
+      clipping) and the loss's sums.
     """
 
     def step(
@@ -137,19 +155,30 @@ def make_step(
             total = jax.lax.psum(total, axis_name)
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
-        differentiate = jax.grad(functools.partial(_objective, carrying, compute), has_aux=True)
+        trained, fixed = (state.params, {}) if which is None else which.split(state.params)
+        whole = None if which is None else lambda one: which.seen(which.joined(one, fixed))
+        objective = functools.partial(_objective, carrying, compute, whole)
         part = (dict(batch), state.remembered)
         grads, metrics, remembered = _gradients(
-            differentiate, accumulate, state.params, part, key, jnp.maximum(total, 1)
+            jax.grad(objective, has_aux=True),
+            accumulate,
+            trained,
+            part,
+            key,
+            jnp.maximum(total, 1),
         )
         if axis_name is not None:
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        updates, opt_state = optimizer.update(grads, state.opt_state, trained)
+        params = optax.apply_updates(trained, updates)
         average, carried = state.ema, state.carried
         if average is not None:
-            average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, average, params)
+            before = average if which is None else which.split(average)[0]
+            average = jax.tree.map(lambda a, p: ema * a + (1.0 - ema) * p, before, params)
+        if which is not None:
+            params = which.joined(params, fixed)
+            average = None if average is None else which.joined(average, fixed)
         if follow is not None and carried is not None:
             carried = follow(carried, metrics.pop("tracked"))
         after = TrainState(
@@ -161,12 +190,20 @@ def make_step(
 
 
 def _objective(
-    loss: Loss, compute: str, params: Params, part: Part, key: jax.Array, total: jax.Array
+    loss: Loss,
+    compute: str,
+    whole: Callable[[Params], Params] | None,
+    params: Params,
+    part: Part,
+    key: jax.Array,
+    total: jax.Array,
 ) -> tuple[jax.Array, tuple[Sums, Tree]]:
     """The loss of some rows over the weight of the whole batch, in the precision `compute`; beside
-    it the sums to report and what the rows remember afterwards.
+    it the sums to report and what the rows remember afterwards. `whole` makes all parameters of
+    those that are trained.
     """
     batch, remembered = part
+    params = params if whole is None else whole(params)
     if compute != "float32":
         params = jax.tree.map(lambda p: p.astype(compute), params)
     more = {} if remembered is None else {"remembered": remembered}

@@ -29,6 +29,7 @@ from attnlab.training.gradients import idle
 from attnlab.training.optimizers import build_optimizer
 from attnlab.training.states import state_like
 from attnlab.training.step import make_step, seed_array
+from attnlab.training.trained import Trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +68,9 @@ def step_work(config: ConfigDict, task: Any) -> Work:
         for name in ("carried", "remembered")
         if getattr(state, name) is not None
     }
-    key = jax.eval_shape(lambda: jax.random.key(0))
+    key, seen = jax.eval_shape(lambda: jax.random.key(0)), Trained.of(config).seen
     unused = idle(
-        lambda params, batch, key, kept: task.loss(params, batch, key, **kept)[0],
+        lambda params, batch, key, kept: task.loss(seen(params), batch, key, **kept)[0],
         state.params,
         batch,
         key,
@@ -90,7 +91,9 @@ def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
         config.optimizer, config.schedule, steps=every.steps, clip=every.clip
     )
     how = {name: every[name] for name in ("accumulate", "ema", "compute")}
-    step = make_step(task.loss, task.weight, optimizer, follow=task.follow, **how)
+    which = Trained.of(config)
+    how |= {"follow": task.follow, "which": which}
+    step = make_step(task.loss, task.weight, which.paced(optimizer), **how)
     state = state_like(config, task).replace(seed=seed_array(config.seed))
     return step, state, mean_batch(task.batches(every.accumulate), every.accumulate)
 

@@ -1,0 +1,232 @@
+"""Which parameters are trained, how fast, and what the loss sees of them: freezing, rates of their
+own, and low-rank adaptation (LoRA).
+
+    training.freeze        parameters whose path has one of these regular expressions stay as they are
+    training.rates         "REGEX=FACTOR": the update of a parameter times the factor of the first that its path has
+    training.layer_decay   and times decay^(n - 1 - i) in layer i of n, decay^n in embeddings
+    lora                   W is W_0 + (alpha / rank) A B,  A [in,rank] from N(0, 1 / in),  B [rank,out] from 0
+
+With LoRA only A and B are trained, and what `lora.also` names. They are parameters of their own,
+"lora/layer_0/attention/w_query/kernel/a"; W_0 keeps its path, and checkpoints hold both. A trained
+run has the sum, so that whatever uses a model knows nothing of LoRA. Frozen parameters have no
+gradient and no state of the optimizer, and do not count in the norm that is clipped.
+
+Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1;
+without its dropout on the input, for the sum is formed before the input is known. Rates that decay
+with depth: J. Howard, S. Ruder, "Universal Language Model Fine-tuning for Text Classification", ACL
+2018, section 3.2; K. Clark et al., "ELECTRA", ICLR 2020, appendix A.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.training.step import Params
+
+LORA = "lora"
+_LAYER = re.compile(r"(?:^|/)(\w*?)_(\d+)/")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What of the parameters is trained; see the top of this file.
+
+    Attributes:
+      freeze, rates, layer_decay: as in the config.
+      rank, alpha, on, also: of LoRA; rank 0 for none.
+    """
+
+    freeze: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()
+    layer_decay: float = 1.0
+    rank: int = 0
+    alpha: float = 16.0
+    on: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, config: ConfigDict) -> Trained:
+        """That of a config; configs of earlier versions train all.
+
+        Raises:
+          UserError: no regular expression, or no factor.
+        """
+        training, lora = config.training, config.get("lora", {})
+        found = cls(
+            tuple(training.get("freeze", ())),
+            tuple(training.get("rates", ())),
+            training.get("layer_decay", 1.0),
+        )
+        if lora.get("rank", 0):
+            on, also = (tuple(lora[name]) for name in ("on", "also"))
+            found = dataclasses.replace(
+                found, rank=lora["rank"], alpha=lora["alpha"], on=on, also=also
+            )
+        for name, patterns in found._patterns():
+            for pattern in patterns:
+                try:
+                    re.compile(pattern)
+                except re.error as error:
+                    raise UserError(
+                        f"config.{name}: {pattern!r} is no regular expression ({error})"
+                    ) from error
+        return found
+
+    @property
+    def all(self) -> bool:
+        """Whether all parameters are trained as they are."""
+        return not self.freeze and not self.rank
+
+    def check(self, params: Params) -> None:
+        """Compare the regular expressions with the parameters of a model, or with their shapes.
+
+        Raises:
+          UserError: an expression that no path has, LoRA on what is no matrix, nothing to train.
+        """
+        flat = _flat(params)
+        ends = sorted({"/".join(path.split("/")[-2:]) for path in flat})
+        for name, patterns in self._patterns():
+            for pattern in patterns:
+                if not any(re.search(pattern, path) for path in flat):
+                    raise UserError(
+                        f"config.{name}: no parameter has {pattern!r} in its path;"
+                        f" they end in: {', '.join(ends)}"
+                    )
+        if self.rank:
+            for path in self._adapted(flat):
+                if len(flat[path].shape) != 2:
+                    raise UserError(
+                        f"config.lora.on: {path} has the shape {list(flat[path].shape)}; LoRA adds"
+                        " to matrices, so name those only, as 'w_(query|value)/kernel'"
+                    )
+        elif not any(self._trains(path) for path in flat):
+            raise UserError("config.training.freeze: every parameter is frozen; leave some out")
+
+    def note(self, params: Params) -> str:
+        """How many numbers are trained, for a person."""
+        flat = _flat(jax.eval_shape(self.begun, params, jax.random.key(0)))
+        sizes = {path: leaf.size for path, leaf in flat.items()}
+        count = sum(size for path, size in sizes.items() if self._trains(path))
+        return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
+
+    def begun(self, params: Params, key: jax.Array) -> Params:
+        """The first parameters, with A and B beside them."""
+        if not self.rank:
+            return params
+        flat = _flat(params)
+        pairs = {}
+        for number, path in enumerate(self._adapted(flat)):
+            rows, columns = flat[path].shape
+            own = jax.random.fold_in(key, number)
+            pairs[f"{path}/a"] = jax.random.normal(own, (rows, self.rank)) * rows**-0.5
+            pairs[f"{path}/b"] = jnp.zeros((self.rank, columns))
+        return {**params, LORA: flax.traverse_util.unflatten_dict(pairs, sep="/")}
+
+    def split(self, params: Params) -> tuple[Params, Params]:
+        """Those that are trained, and the others."""
+        if self.all:
+            return params, {}
+        flat = _flat(params)
+        parts = (
+            {path: leaf for path, leaf in flat.items() if self._trains(path) == trained}
+            for trained in (True, False)
+        )
+        trained, fixed = (flax.traverse_util.unflatten_dict(part, sep="/") for part in parts)
+        return trained, fixed
+
+    def joined(self, trained: Params, fixed: Params) -> Params:
+        """`split` undone."""
+        if self.all:
+            return trained
+        both = {**_flat(trained), **_flat(fixed)}
+        return flax.traverse_util.unflatten_dict(both, sep="/")  # type: ignore[no-any-return]
+
+    def seen(self, params: Params) -> Params:
+        """What the model computes with: W_0 + (alpha / rank) A B in the place of W_0."""
+        if not self.rank:
+            return params
+        flat = _flat({name: part for name, part in params.items() if name != LORA})
+        pairs = _flat(params[LORA])
+        for path in {one.rpartition("/")[0] for one in pairs}:
+            change = pairs[f"{path}/a"] @ pairs[f"{path}/b"]
+            flat[path] = flat[path] + (self.alpha / self.rank) * change
+        return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
+
+    def paced(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+        """The optimizer with updates times the factor of each parameter."""
+        if not self.rates and self.layer_decay == 1.0:
+            return optimizer
+
+        def scale(updates: Params, state: Any, params: Any = None) -> tuple[Params, Any]:
+            factors = self.factors(updates)
+            flat = {path: factors[path] * leaf for path, leaf in _flat(updates).items()}
+            return flax.traverse_util.unflatten_dict(flat, sep="/"), state
+
+        paced = optax.GradientTransformation(lambda params: optax.EmptyState(), scale)
+        return optax.chain(optimizer, paced)
+
+    def factors(self, params: Params) -> dict[str, float]:
+        """The factor of each parameter by path."""
+        paths = list(_flat(params))
+        layers: dict[str, int] = {}
+        for path in paths:
+            if found := _LAYER.search(path):
+                layers[found[1]] = max(layers.get(found[1], 0), int(found[2]) + 1)
+        return {path: self._factor(path, layers) for path in paths}
+
+    def _factor(self, path: str, layers: Mapping[str, int]) -> float:
+        factor = 1.0
+        for one in self.rates:
+            pattern, _, number = one.rpartition("=")
+            if re.search(pattern, path):
+                factor = float(number)
+                break
+        if found := _LAYER.search(path):
+            return factor * float(self.layer_decay ** (layers[found[1]] - 1 - int(found[2])))
+        lowest = re.match(r"embed|positions|types", path)
+        return factor * float(self.layer_decay ** max(layers.values(), default=0) if lowest else 1)
+
+    def _trains(self, path: str) -> bool:
+        """Whether the parameter at a path is trained."""
+        if self.rank and not path.startswith(f"{LORA}/"):
+            return _has(self.also, path)
+        return not _has(self.freeze, path)
+
+    def _adapted(self, paths: Iterable[str]) -> list[str]:
+        """The paths of the matrices that LoRA adds to, sorted."""
+        return sorted(path for path in paths if _has(self.on, path))
+
+    def _patterns(self) -> list[tuple[str, list[str]]]:
+        """The regular expressions of each setting."""
+        rates = []
+        for one in self.rates:
+            pattern, _, number = one.rpartition("=")
+            try:
+                factor = float(number)
+            except ValueError:
+                factor = -1.0
+            if not pattern or not 0.0 <= factor < float("inf"):
+                raise UserError(
+                    f"config.training.rates: {one!r} is not 'REGEX=FACTOR', as 'embed=0.1'"
+                )
+            rates.append(pattern)
+        lora = [("lora.on", list(self.on)), ("lora.also", list(self.also))] if self.rank else []
+        return [("training.freeze", list(self.freeze)), ("training.rates", rates), *lora]
+
+
+def _has(patterns: Iterable[str], path: str) -> bool:
+    return any(re.search(pattern, path) for pattern in patterns)
+
+
+def _flat(params: Any) -> dict[str, Any]:
+    return flax.traverse_util.flatten_dict(params, sep="/")  # type: ignore[no-any-return]

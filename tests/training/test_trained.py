@@ -1,0 +1,177 @@
+"""Parameters that are frozen, paced or adapted by low-rank products."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.errors import UserError
+from attnlab.training.step import TrainState, first_state, make_step
+from attnlab.training.trained import Trained
+from tests.training.toy import points
+
+PATHS = ("embed/embedding", "layer_0/w/kernel", "layer_0/w/bias", "layer_1/w/kernel", "top/scale")
+SHAPES = ((5, 4), (4, 4), (4,), (4, 4), (4,))
+LOW_RANK = Trained(rank=2, alpha=6.0, on=("w/kernel",), also=("top/",))
+
+
+def params() -> dict[str, Any]:
+    """Of a made-up model."""
+    draw = np.random.default_rng(0)
+    flat = {
+        path: draw.normal(size=shape).astype(np.float32)
+        for path, shape in zip(PATHS, SHAPES, strict=True)
+    }
+    return flax.traverse_util.unflatten_dict(flat, sep="/")
+
+
+def flat(tree: Any) -> dict[str, Any]:
+    return flax.traverse_util.flatten_dict(tree, sep="/")
+
+
+class Model:
+    """A loss that depends on all of the parameters above, whatever the batch."""
+
+    @staticmethod
+    def loss(params: Any, batch: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        found = flat(params)
+        assert set(found) == set(PATHS)  # nothing of LoRA is seen
+        x = found["embed/embedding"] @ found["layer_0/w/kernel"] + found["layer_0/w/bias"]
+        total = (jnp.tanh(x) @ found["layer_1/w/kernel"] * found["top/scale"]).sum()
+        return total, {"tokens": jnp.ones(())}
+
+    @staticmethod
+    def weight(batch: Any) -> Any:
+        return jnp.ones(())
+
+
+def trained(which: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = None) -> Any:
+    """The state after some steps of gradient descent, and that before."""
+    optimizer = which.paced(optimizer or optax.sgd(0.1))
+    begun = which.begun(params(), jax.random.key(1))
+    state: TrainState = first_state(begun, optimizer, ema, which=which)
+    step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, which=which))
+    after, metrics = state, {}
+    for _ in range(steps):
+        after, metrics = step(after, points(0))
+    return state, after, metrics
+
+
+@pytest.mark.quick
+def test_what_is_frozen_stays_to_the_last_bit_and_the_rest_moves_as_before() -> None:
+    _, whole, _ = trained(Trained())
+    before, after, metrics = trained(Trained(freeze=("embed", "layer_0/.*kernel")), ema=0.5)
+    frozen = {"embed/embedding", "layer_0/w/kernel"}
+    for path, one in flat(after.params).items():
+        if path in frozen:
+            np.testing.assert_array_equal(one, flat(before.params)[path])
+            np.testing.assert_array_equal(flat(after.ema)[path], flat(before.params)[path])
+        else:
+            np.testing.assert_array_equal(one, flat(whole.params)[path])
+    gradients = jax.grad(lambda tree: Model.loss(tree, None, None)[0])(params())
+    rest = [one for path, one in flat(gradients).items() if path not in frozen]
+    assert float(metrics["grad_norm"]) == pytest.approx(float(optax.tree.norm(rest)), rel=1e-6)
+
+
+def test_the_optimizer_keeps_nothing_of_what_is_frozen() -> None:
+    before, *_ = trained(Trained(freeze=("layer_0",)), 0, optimizer=optax.adam(0.1))
+    kept = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
+    assert kept == 2 * (20 + 16 + 4)
+    before, *_ = trained(LOW_RANK, 0, optimizer=optax.adam(0.1))
+    kept = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
+    assert kept == 2 * (2 * (4 * 2 + 2 * 4) + 4)
+
+
+def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
+    before, after, _ = trained(LOW_RANK, 3)
+    for path, one in flat(LOW_RANK.seen(before.params)).items():
+        np.testing.assert_array_equal(one, flat(params())[path])
+    seen, own = flat(LOW_RANK.seen(after.params)), flat(after.params)
+    assert set(seen) == set(PATHS)
+    for path in PATHS:
+        if path == "top/scale":
+            assert np.abs(own[path] - flat(params())[path]).max() > 1e-3
+            continue
+        np.testing.assert_array_equal(own[path], flat(params())[path])  # the model's own
+        if path.endswith("w/kernel"):
+            a, b = (np.asarray(own[f"lora/{path}/{one}"], np.float64) for one in "ab")
+            assert np.abs(b).max() > 1e-3
+            np.testing.assert_allclose(seen[path], own[path] + 3.0 * a @ b, rtol=1e-6, atol=1e-6)
+
+
+def test_a_product_of_full_rank_learns_what_its_matrix_would() -> None:
+    """The gradient of B is A^T G alpha / rank, G that of W: with A the identity one step of B
+    moves W as one of W does."""
+    full = dataclasses.replace(LOW_RANK, rank=4, alpha=4.0, on=("layer_1/w/kernel",), also=())
+    begun = full.begun(params(), jax.random.key(1))
+    begun["lora"]["layer_1"]["w"]["kernel"]["a"] = jnp.eye(4)
+    state = first_state(begun, optax.sgd(0.1), 0.0, which=full)
+    step = make_step(Model.loss, Model.weight, optax.sgd(0.1), which=full)
+    after, _ = step(state, points(0))
+    _, whole, _ = trained(Trained())
+    found = flat(full.seen(after.params))["layer_1/w/kernel"]
+    np.testing.assert_allclose(found, flat(whole.params)["layer_1/w/kernel"], rtol=0, atol=1e-6)
+
+
+def test_factors_of_paths_and_layers() -> None:
+    found = Trained(rates=("bias=0.5", "layer_1=3"), layer_decay=0.1).factors(params())
+    assert found == pytest.approx(
+        {
+            "embed/embedding": 0.1**2,
+            "layer_0/w/kernel": 0.1,
+            "layer_0/w/bias": 0.05,
+            "layer_1/w/kernel": 3.0,
+            "top/scale": 1.0,
+        }
+    )
+    plain, paced = Trained(), Trained(rates=("layer_1=3",), layer_decay=0.1)
+    (before, one, _), (_, other, _) = trained(plain), trained(paced)
+    for path, factor in paced.factors(params()).items():
+        moved, scaled = (
+            flat(each.params)[path] - flat(before.params)[path] for each in (one, other)
+        )
+        np.testing.assert_allclose(scaled, factor * moved, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("training", "lora", "told"),
+    [
+        (
+            {"freeze": ("embde",)},
+            {},
+            "config.training.freeze: no parameter has 'embde' in its path",
+        ),
+        ({"freeze": ("(",)}, {}, r"config.training.freeze: '\(' is no regular expression"),
+        ({"freeze": (".",)}, {}, "config.training.freeze: every parameter is frozen"),
+        ({"rates": ("embed",)}, {}, "config.training.rates: 'embed' is not 'REGEX=FACTOR'"),
+        ({"rates": ("embed=-1",)}, {}, "config.training.rates: 'embed=-1' is not"),
+        ({}, {"on": ("bias",)}, r"config.lora.on: layer_0/w/bias has the shape \[4\]"),
+        (
+            {},
+            {"on": ("kernle",)},
+            "config.lora.on: no parameter has 'kernle' in its path; they end in",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    training: dict[str, Any], lora: dict[str, Any], told: str
+) -> None:
+    rest = {"rank": 2 if lora else 0, "alpha": 1.0, "on": (), "also": ()}
+    config = ConfigDict({"training": training, "lora": {**rest, **lora}})
+    with pytest.raises(UserError, match=told) as error:
+        Trained.of(config).check(params())
+    assert "\n" not in str(error.value)
+
+
+def test_configs_of_earlier_versions_train_everything() -> None:
+    assert Trained.of(ConfigDict({"training": {}})) == Trained()
+    off = {"rank": 0, "alpha": 16.0, "on": ("w_query",), "also": ()}
+    assert Trained.of(ConfigDict({"training": {}, "lora": off})) == Trained()
