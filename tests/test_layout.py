@@ -23,7 +23,7 @@ from attnlab.attention.positions import POSITIONS, SCALINGS
 from attnlab.attention.scores import SCORES
 from attnlab.attention.visibility import VISIBILITIES
 from attnlab.data import SOURCES
-from attnlab.layers import CELLS, FEED_FORWARDS, NORMS
+from attnlab.layers import CELLS, FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.systems import SYSTEMS
 from attnlab.tasks import TASKS
 from attnlab.training.optimizers import OPTIMIZERS, SCHEDULES
@@ -287,6 +287,7 @@ def test_every_registered_name_is_tested() -> None:
         (NORMS, "layers"),
         (CELLS, "layers"),
         (FEED_FORWARDS, "layers"),
+        (INITIALIZERS, "layers"),
         (VISIBILITIES, "attention"),
         (SOURCES, "data"),
         (OPTIMIZERS, "training"),
@@ -312,6 +313,7 @@ def test_every_table_leads_somewhere() -> None:
         NORMS,
         CELLS,
         FEED_FORWARDS,
+        INITIALIZERS,
         VISIBILITIES,
         SYSTEMS,
         SOURCES,

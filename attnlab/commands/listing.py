@@ -77,6 +77,9 @@ KINDS: Mapping[str, Kind] = {
     "feed_forwards": Kind(
         "attnlab.layers:FEED_FORWARDS", "--config.system.feed_forward=NAME", ("about", "fields")
     ),
+    "initializers": Kind(
+        "attnlab.layers:INITIALIZERS", "--config.system.initial=NAME", ("about", "fields")
+    ),
     "cells": Kind("attnlab.layers:CELLS", "--config.system.cell=NAME", ("about",)),
     "tasks": Kind("attnlab.tasks:TASKS", "--config.task=NAME", (*TAKEN, "about")),
     "systems": Kind(

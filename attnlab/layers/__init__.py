@@ -48,3 +48,14 @@ FEED_FORWARDS = Table(
     base="attnlab.layers.feedforward:FeedForward",
     given=("hidden", "dropout"),
 )
+
+INITIALIZERS = Table(
+    "initializer",
+    {
+        "own": "attnlab.layers.initializers:Initializer",
+        "gpt2": "attnlab.layers.initializers:Gpt2",
+        "bert": "attnlab.layers.initializers:Bert",
+        "t5": "attnlab.layers.initializers:T5",
+    },
+    base="attnlab.layers.initializers:Initializer",
+)

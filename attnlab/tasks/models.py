@@ -47,7 +47,8 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
             f" {base.__module__}.{base.__name__}; {_fitting(base)}"
         )
     layered = any(map(varies, factory.keywords.values()))
-    layers: int = config.system.layers if layered else 1
+    depths = [config.system.get(field, 1) for field in ("layers", "decoder_layers")]
+    layers: int = max(depths) if layered else 1
     checked = set()
     for layer in range(layers):
         found = {field: chosen(part, layer) for field, part in factory.keywords.items()}

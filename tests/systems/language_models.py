@@ -69,6 +69,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "decoder": _DECODER,
     "decoder-recurrent": {**_DECODER, "attention": {"name": "recurrent", "cell": "gru"}},
+    "decoder-concatenated": {**_DECODER, "position_width": 3, "scaled_embedding": True},
     "decoder-by-layer": {
         **_DECODER,
         "layers": 4,

@@ -243,6 +243,8 @@ def test_what_a_decoder_cannot_be_is_told() -> None:
     for change, message in (
         ({"positions": {"name": "rope"}}, "positions=Rope acts inside attention"),
         ({"logit_cap": -1.0}, "a cap is at least 0"),
+        ({"position_width": 8}, "position_width=8: positions and words share a width of 8"),
+        ({"position_width": 2, "positions": {"name": "none"}}, "but system.positions=none"),
     ):
         with pytest.raises(UserError, match=message):
             parameters(make({**spec, **change}))

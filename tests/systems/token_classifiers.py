@@ -42,6 +42,12 @@ SPECS: dict[str, dict[str, Any]] = {
         "types": 2,
     },
     "bert": {**_ENCODER, "name": "bert"},
+    "encoder-concatenated": {
+        **_ENCODER,
+        "position_width": 3,
+        "head": "tied",
+        "types": 2,
+    },
     "encoder-by-layer": {
         **_ENCODER,
         "layers": 3,

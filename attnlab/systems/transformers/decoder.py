@@ -30,7 +30,7 @@ from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
-from attnlab.layers.dense import Dense, matmul
+from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
@@ -90,7 +90,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
         if self.logit_cap < 0:
             raise UserError(f"decoder: logit_cap={self.logit_cap}: a cap is at least 0")
         normal = nn.initializers.normal(0.02)
-        self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)
+        self.embed = Embed(self.vocabulary, self.word_width, embedding_init=normal)
         if self.share == "none":
             self.out = Dense(self.vocabulary, use_bias=False)
         super().setup()
@@ -146,7 +146,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
 
         x, after = self.through(self.layer, x, step, states)
         x = self.top(x) if self.topped else x
-        logits = self.out(x) if self.share == "none" else matmul(x, self.embed.embedding.T)
+        logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
         if self.logit_cap:
             logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
         return logits, after

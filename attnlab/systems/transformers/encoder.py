@@ -58,7 +58,7 @@ class TiedHead(nn.Module):
     @nn.compact
     def __call__(self, states: jax.Array, table: jax.Array) -> jax.Array:
         """States [B,T,d] and the embedding [V,d] to logits [B,T,V]."""
-        inner = Dense(states.shape[-1], name="inner")(states)
+        inner = Dense(table.shape[1], name="inner")(states)
         normed = self.norm(name="normalisation")(ACTIVATIONS[self.activation](inner))
         return matmul(normed, table.T) + self.param("bias", nn.initializers.zeros, table.shape[:1])
 
@@ -95,7 +95,7 @@ class EncoderOnly(Stacked, kw_only=True):
         if self.types < 0:
             raise UserError(f"system.types={self.types}: expected a number of kinds, 0 for none")
         normal = nn.initializers.normal(0.02)
-        self.embed = Embed(self.vocabulary, self.width, embedding_init=normal)  # type: ignore[attr-defined]
+        self.embed = Embed(self.vocabulary, self.word_width, embedding_init=normal)  # type: ignore[attr-defined]
         if self.types:
             self.embed_types = Embed(self.types, self.width, embedding_init=normal)
         super().setup()

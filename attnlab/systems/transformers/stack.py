@@ -1,6 +1,7 @@
 """What all Transformers share: embeddings with positions, and stacks of n blocks.
 
     x_0      = s embedding + positions                       s = sqrt(d) if scaled
+               [s embedding ; positions]                     m numbers of positions, d - m of words, s = sqrt(d - m)
     x        = block_i(x), i = 0 .. n - 1                    `layers/block.py`
     h        = N(x) in the placements that leave x without a norm, else x
 
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import flax.linen as nn
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
@@ -26,10 +29,11 @@ from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
-from attnlab.layers import FEED_FORWARDS, NORMS
+from attnlab.layers import FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
 from attnlab.layers.by_layer import of_layer
-from attnlab.layers.dense import Dropout
+from attnlab.layers.dense import Dropout, matmul
+from attnlab.layers.initializers import Where, is_matrix
 from attnlab.layers.norms import Norm
 from attnlab.systems.protocol import System
 
@@ -49,7 +53,13 @@ class Stacked(System, kw_only=True):
       normalisation: the norm itself.
       feed_forward: the feed-forward layers; each gets `hidden` and `dropout`.
       scaled_embedding: whether embeddings are multiplied with sqrt(d).
+      position_width: m: 0 for positions that are added to embeddings; above 0 they are the last m
+        numbers of x_0 and embeddings of words are d - m wide (a product with them, for logits,
+        reads the first d - m numbers of its state).
       dropout: rate on embeddings, sub-layer outputs and inside the feed-forward layers.
+      embedding_dropout, hidden_dropout: rates on embeddings and inside the feed-forward layers,
+        where they differ; None for `dropout`. That on weights of attention is its own field.
+      initial: how matrices start; see `layers/initializers.py`.
     """
 
     positions: Callable[..., PositionScheme]
@@ -60,9 +70,14 @@ class Stacked(System, kw_only=True):
     normalisation: Part = "layer_norm"
     feed_forward: Part = "gelu_tanh"
     scaled_embedding: bool = False
+    position_width: int = 0
     dropout: float = 0.1
+    embedding_dropout: float | None = None
+    hidden_dropout: float | None = None
+    initial: Part = "own"
 
     parts = {
+        "initial": INITIALIZERS,
         "positions": POSITIONS,
         "normalisation": NORMS,
         "feed_forward": FEED_FORWARDS,
@@ -75,18 +90,31 @@ class Stacked(System, kw_only=True):
                 f"system.positions={type(self.scheme).__name__} acts inside attention; set it as"
                 " the positions of the self-attentions"
             )
-        self.drop = Dropout(self.dropout)
+        if not 0 <= self.position_width < self.width:
+            raise UserError(
+                f"system.position_width={self.position_width}: positions and words share a width of"
+                f" {self.width}; take at least 0 and at most {self.width - 1}"
+            )
+        if self.position_width and not self.scheme.hooks:
+            raise UserError(
+                f"system.position_width={self.position_width}, but system.positions=none; take"
+                " sinusoidal or learned positions, or a width of 0"
+            )
+        self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
         """The blocks of a stack, for `setup`, around these mixers; see `by_layer` for those that
         differ. `count`: how many, if not `layers`.
         """
-        make = made(FEED_FORWARDS, self.feed_forward)
+        make, inside = (
+            made(FEED_FORWARDS, self.feed_forward),
+            _else(self.hidden_dropout, self.dropout),
+        )
         return [
             kind(
                 self.width,
                 tuple((name, of_layer(one, number)) for name, one in mixers),
-                feed_forward_factory=functools.partial(make, self.hidden, self.dropout),
+                feed_forward_factory=functools.partial(make, self.hidden, inside),
                 norm=self.normaliser,
                 placement=self.norm,
                 dropout=self.dropout,
@@ -104,10 +132,19 @@ class Stacked(System, kw_only=True):
         """Whether a norm follows the last layer."""
         return self.norm in TOPPED
 
+    @property
+    def word_width(self) -> int:
+        """d - m, of the embeddings of words."""
+        return self.width - self.position_width
+
+    def tied(self, x: jax.Array, table: jax.Array) -> jax.Array:
+        """States [B,T,d] and a table of embeddings [V,d-m] to logits [B,T,V]."""
+        return matmul(x[..., : self.word_width], table.T)
+
     def embedded(
         self, words: jax.Array, at: jax.Array, scheme: PositionScheme | None = None
     ) -> jax.Array:
-        """Embeddings [B,T,d] at positions [T] or [B,T] to x_0 [B,T,d]; `scheme`: of a stack that
+        """Embeddings [B,T,d-m] at positions [T] or [B,T] to x_0 [B,T,d]; `scheme`: of a stack that
         has positions of its own.
 
         Raises:
@@ -120,8 +157,11 @@ class Stacked(System, kw_only=True):
                 f"rows of {words.shape[1]} tokens, but positions end at {longest}; lower"
                 " config.batch.max_length, or take positions without an end"
             )
-        scaled = words * math.sqrt(self.width) if self.scaled_embedding else words
-        return scheme.embed(scaled, at)
+        scaled = words * math.sqrt(self.word_width) if self.scaled_embedding else words
+        if not self.position_width:
+            return scheme.embed(scaled, at)
+        nothing = jnp.zeros((*words.shape[:2], self.position_width), words.dtype)
+        return jnp.concatenate([scaled, scheme.embed(nothing, at)], axis=-1)
 
     def through(
         self, stack: Sequence[Block], x: jax.Array, step: Step, given: Sequence[Any] | None = None
@@ -139,6 +179,41 @@ class Stacked(System, kw_only=True):
             x, one = step(block, number, x, None if given is None else given[number])
             left.append(one)
         return x, left
+
+    @nn.nowrap
+    def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:
+        """As of every module, and then as `initial` says."""
+        variables = super().init(rngs, *arguments, **named)
+        key = rngs["params"] if isinstance(rngs, Mapping) else rngs
+        params = variables["params"]
+        places = {
+            path: self._place(path, leaf.shape)
+            for path, leaf in flax.traverse_util.flatten_dict(params).items()
+            if is_matrix(path, leaf)
+        }
+        initializer = made(INITIALIZERS, self.initial)()
+        return {**variables, "params": initializer.begun(params, key, places)}
+
+    @nn.nowrap
+    def _place(self, path: tuple[str, ...], shape: tuple[int, ...]) -> Where:
+        """What an initializer is told of a matrix."""
+        stack, _, number = path[0].rpartition("_")
+        if not number.isdecimal():
+            return Where(path, shape, self.width)
+        own = path[1].removeprefix("self_")
+        slot = f"{stack}_{own}" if own != path[1] else own
+        attention = getattr(self, slot, None)
+        heads = 1
+        if attention is not None:
+            part = of_layer(attention, int(number))
+            heads = getattr(part, "keywords", {}).get("heads", getattr(kind(part), "heads", 1))
+        layers: int = getattr(self, f"{stack}_layers", 0) or self.layers
+        connections = (3 if stack == "decoder" else 2) * layers
+        return Where(path, shape, self.width, connections, heads)
+
+
+def _else(rate: float | None, usual: float) -> float:
+    return usual if rate is None else rate
 
 
 def mixed(block: Block, x: jax.Array, view: View, state: Any = None) -> tuple[jax.Array, Any]:

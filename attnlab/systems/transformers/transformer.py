@@ -37,7 +37,7 @@ from attnlab.attention.visibility import VISIBILITIES
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
-from attnlab.layers.dense import Dense, matmul
+from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
@@ -195,9 +195,11 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
                 f" vocabulary.shared=true or share='{'output' if self.share == 'all' else 'none'}'"
             )
         normal = nn.initializers.normal(self.width**-0.5)
-        self.embed_target = Embed(self.target_vocabulary, self.width, embedding_init=normal)
+        self.embed_target = Embed(self.target_vocabulary, self.word_width, embedding_init=normal)
         if not self.one_table:
-            self.embed_source = Embed(self.source_vocabulary, self.width, embedding_init=normal)
+            self.embed_source = Embed(
+                self.source_vocabulary, self.word_width, embedding_init=normal
+            )
         if self.own_matrix:
             self.out = Dense(self.target_vocabulary, use_bias=self.output_bias)
         elif self.output_bias:
@@ -307,7 +309,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
             return self.out(y)
-        logits = matmul(y, self.embed_target.embedding.T)
+        logits = self.tied(y, self.embed_target.embedding)
         return self.out(logits) if self.output_bias else logits
 
 

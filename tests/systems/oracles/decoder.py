@@ -22,7 +22,8 @@ def decoder(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.nd
     for b in range(len(tokens)):
         read = tokens[b][tokens[b] != 0]
         if len(read):
-            logits[b, : len(read)] = _hidden(params, settings, table[read]) @ final
+            states = _hidden(params, settings, table[read])
+            logits[b, : len(read)] = states[:, : len(final)] @ final
     cap = settings.get("logit_cap", 0.0)
     return cap * np.tanh(logits / cap) if cap else logits
 
@@ -31,7 +32,9 @@ def _hidden(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray
     """Embeddings [T,d] of a text to what the head gets [T,d]."""
     x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
     if "positions" in params:
-        x = x + params["positions"]["table"][: len(x)]
+        places = params["positions"]["table"][: len(x)]
+        concatenated = settings.get("position_width", 0)
+        x = np.concatenate([x, places], axis=1) if concatenated else x + places
     for number in range(settings["layers"]):
         own = params.get(f"layer_{number}", {})
         mask = np.tril(np.ones((len(x), len(x)), bool))

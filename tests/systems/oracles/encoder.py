@@ -81,7 +81,9 @@ def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any
     x = params["embed"]["embedding"][read]
     x = x * np.sqrt(x.shape[1]) if settings.get("scaled_embedding") else x
     if "positions" in params:
-        x = x + params["positions"]["table"][: len(x)]
+        places = params["positions"]["table"][: len(x)]
+        concatenated = settings.get("position_width", 0)
+        x = np.concatenate([x, places], axis=1) if concatenated else x + places
     if "embed_types" in params:
         x = x + params["embed_types"]["embedding"][kinds]
     if "embed_norm" in params:

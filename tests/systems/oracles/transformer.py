@@ -84,7 +84,7 @@ def transformer(
         y = embedded("decoder", target_table, target_in[b])
         for number in range(settings.get("decoder_layers") or settings["layers"]):
             y = layer("decoder", number, y, memory)
-        logits[b] = top("decoder", y) @ final + final_bias
+        logits[b] = top("decoder", y)[:, : len(final)] @ final + final_bias
     return logits
 
 
@@ -95,15 +95,17 @@ def _embedded(
     of the same; `places`: a table instead, whose first rows may be unused.
     """
     width = table.shape[1]
+    apart = settings.get("position_width", 0)
     rows = []
     for position, token in enumerate(tokens):
         row = (np.sqrt(width) if settings.get("scaled_embedding", True) else 1.0) * table[token]
+        added = np.zeros(apart or width)
         if places is not None:
-            row = row + places["table"][position + settings["positions"]["unused"]]
-        for column in range(width) if "t5" not in settings and places is None else ():
-            angle = position / 10000.0 ** (2 * (column // 2) / width)
-            row[column] += np.sin(angle) if column % 2 == 0 else np.cos(angle)
-        rows.append(row)
+            added = places["table"][position + settings["positions"]["unused"]]
+        for column in range(len(added)) if "t5" not in settings and places is None else ():
+            angle = position / 10000.0 ** (2 * (column // 2) / len(added))
+            added[column] = np.sin(angle) if column % 2 == 0 else np.cos(angle)
+        rows.append(np.concatenate([row, added]) if apart else row + added)
     return np.array(rows)
 
 

@@ -1,0 +1,118 @@
+"""How the matrices of whole Transformers start, by measured deviations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.config.registry import build
+from attnlab.errors import UserError
+from attnlab.layers import INITIALIZERS
+from attnlab.layers.initializers import Where
+from attnlab.systems import SYSTEMS
+
+D, F, HEADS, L, V = 64, 96, 4, 3, 50
+T5 = {"name": "multihead", "heads": HEADS, "positions": {"name": "t5"}, "score": {"name": "dot"}}
+SIZES: dict[str, Any] = {
+    "width": D,
+    "layers": L,
+    "hidden": F,
+    "positions": {"name": "learned", "length": 40},
+}
+
+
+def begun(name: str, initial: Any, seed: int = 0, **changes: Any) -> dict[str, np.ndarray]:
+    """First parameters by path."""
+    slots = {"decoder": ("attention",)}.get(
+        name, ("encoder_attention", "decoder_attention", "cross_attention")
+    )
+    heads = {slot: {"name": "multihead", "heads": HEADS, "bias": True} for slot in slots}
+    node = ConfigDict({"name": name, **SIZES, **heads, "initial": initial, **changes})
+    given = {"decoder": {"vocabulary": V}}.get(
+        name, {"source_vocabulary": V, "target_vocabulary": V}
+    )
+    ids = [jnp.ones((1, 2), jnp.int32)] * (1 if name == "decoder" else 2)
+    system = build(SYSTEMS, node, "system")(**given)
+    params = jax.jit(system.init)(jax.random.key(seed), *ids)["params"]
+    return {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
+
+
+def _flat(params: Any) -> dict[str, Any]:
+    return flax.traverse_util.flatten_dict(params, sep="/")
+
+
+def test_gpt2_is_narrower_before_residual_connections() -> None:
+    params = begun("decoder", "gpt2")
+    drawn = {path for path, leaf in params.items() if leaf.ndim == 2}
+    for path in drawn:
+        last = path.endswith(("attention/out/kernel", "outer/kernel"))
+        wanted = 0.02 / np.sqrt(2 * L) if last else 0.02
+        assert np.isclose(params[path].std(), wanted, rtol=0.1), path
+    assert sum("out" in path.split("/")[-2] for path in drawn) == 2 * L
+    for path in set(params) - drawn:
+        np.testing.assert_array_equal(params[path], float(path.endswith("scale")))
+    across = begun("transformer", {"name": "gpt2", "stddev": 0.1})
+    for stack, connections in (("encoder", 2 * L), ("decoder", 3 * L)):
+        found = across[f"{stack}_1/self_attention/out/kernel"].std()
+        assert np.isclose(found, 0.1 / np.sqrt(connections), rtol=0.1)
+
+
+def test_bert_is_cut_at_two_deviations() -> None:
+    params = begun("decoder", "bert")
+    for path, leaf in params.items():
+        if leaf.ndim == 2:
+            assert 0.035 < np.abs(leaf).max() <= 0.04, path
+            assert np.isclose(leaf.std(), 0.02 * 0.8796, rtol=0.1), path
+
+
+def test_t5_starts_as_its_table_says() -> None:
+    params = begun(
+        "transformer",
+        {"name": "t5", "factor": 0.5},
+        encoder_attention=T5,
+        decoder_attention=T5,
+        cross_attention={**T5, "positions": {"name": "none"}, "head_width": 8},
+        share_positions=True,
+        positions={"name": "none"},
+        share="none",
+        feed_forward={"name": "geglu_tanh"},
+    )
+    wanted = {
+        "embed_source/embedding": 1.0,
+        "out/kernel": D**-0.5,
+        "encoder_1/self_attention/w_query/kernel": (D * D / HEADS) ** -0.5,
+        "decoder_1/cross_attention/w_query/kernel": (D * 8) ** -0.5,
+        "decoder_1/self_attention/w_value/kernel": D**-0.5,
+        "decoder_1/cross_attention/out/kernel": (HEADS * 8) ** -0.5,
+        "encoder_0/feed_forward/gate/kernel": D**-0.5,
+        "encoder_0/feed_forward/inner/kernel": D**-0.5,
+        "encoder_0/feed_forward/outer/kernel": F**-0.5,
+        "decoder_positions/table": D**-0.5,
+    }
+    for path, deviation in wanted.items():
+        assert np.isclose(params[path].std(), 0.5 * deviation, rtol=0.15), path
+
+
+def test_seeds_and_matrices_differ_and_own_is_what_it_was() -> None:
+    one, again, other = (begun("decoder", "gpt2", seed) for seed in (0, 0, 1))
+    kernel = "layer_0/attention/w_query/kernel"
+    np.testing.assert_array_equal(one[kernel], again[kernel])
+    assert (one[kernel] != other[kernel]).mean() > 0.9
+    assert (one[kernel] != one["layer_1/attention/w_query/kernel"]).mean() > 0.9
+    own = begun("decoder", "own")
+    bound = np.sqrt(3 / D)  # Glorot uniform of a square matrix
+    assert bound * 0.95 < np.abs(own[kernel]).max() < bound
+
+
+@pytest.mark.quick
+def test_what_is_no_initializer_is_told() -> None:
+    for name, field in (("gpt2", "stddev"), ("bert", "stddev"), ("t5", "factor")):
+        with pytest.raises(UserError, match=rf"initial.{field}=0.0: expected a number above 0"):
+            INITIALIZERS.resolve(name)(0.0)
+    assert INITIALIZERS.resolve("own")().deviation(Where(("a", "kernel"), (2, 2), 2)) is None
