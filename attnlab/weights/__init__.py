@@ -27,6 +27,7 @@ MODELS: Mapping[str, str] = {
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"), "llama"
     ),
+    "starcoder2": "starcoder2",
     "bert": "bert",
 }
 """The types of models that are known, and the file of each."""

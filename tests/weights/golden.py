@@ -109,6 +109,21 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             ),
         },
     ),
+    "starcoder2": (
+        "Starcoder2",
+        {
+            "vocab_size": 97,
+            "hidden_size": 36,
+            "intermediate_size": 51,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 128,
+            "sliding_window": 7,
+            "norm_epsilon": 1e-4,
+            **SPECIAL,
+        },
+    ),
     "mistral": ("Mistral", {**LLAMA, "head_dim": 8, "sliding_window": 5}),
     "qwen2": (
         "Qwen2",

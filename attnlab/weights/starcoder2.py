@@ -1,0 +1,121 @@
+"""StarCoder 2 (Lozhkov et al. 2024) in the files of `transformers`: the blocks of GPT-2 with grouped
+heads and rotary positions. A GPT-2 whose attention was exchanged for these is written as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnlab.errors import UserError
+from attnlab.weights import rope
+from attnlab.weights.by_layer import of_layers
+from attnlab.weights.gpt2 import ACTIVATIONS
+from attnlab.weights.names import Name, Names
+from attnlab.weights.told import Told
+
+ARCHITECTURES = {"starcoder2": "Starcoder2ForCausalLM"}
+
+_H, _L = "model.layers.{i}", "layer_{i}"
+_MATRICES = {
+    "self_attn.q_proj": "attention/w_query",
+    "self_attn.k_proj": "attention/w_key",
+    "self_attn.v_proj": "attention/w_value",
+    "self_attn.o_proj": "attention/out",
+    "mlp.c_fc": "feed_forward/inner",
+    "mlp.c_proj": "feed_forward/outer",
+}
+_NORMS = {
+    "input_layernorm": "around_attention/normalisation",
+    "post_attention_layernorm": "around_feed_forward/normalisation",
+}
+_NAMES = Names(
+    (
+        Name("model.embed_tokens.weight", "embed/embedding"),
+        *(
+            Name(f"{_H}.{theirs}.{end}", f"{_L}/{ours}/{part}", transposed=end == "weight")
+            for theirs, ours in _MATRICES.items()
+            for end, part in (("weight", "kernel"), ("bias", "bias"))
+        ),
+        *(
+            Name(f"{_H}.{theirs}.{end}", f"{_L}/{ours}/{part}")
+            for theirs, ours in _NORMS.items()
+            for end, part in (("weight", "scale"), ("bias", "bias"))
+        ),
+        Name("model.norm.weight", "top/scale"),
+        Name("model.norm.bias", "top/bias"),
+        Name("lm_head.weight", "out/kernel", transposed=True),
+    ),
+    prefix="model.",
+    dropped=(r".*\.rotary_emb\.inv_freq",),
+    tied={"lm_head.weight": "model.embed_tokens.weight"},
+)
+
+
+def names(kind: str) -> Names:
+    """The table."""
+    return _NAMES
+
+
+def system(told: Told) -> dict[str, Any]:
+    """The system of a config."""
+    width, heads = told.count("hidden_size", 3072), told.count("num_attention_heads", 24)
+    window = told.count("sliding_window", 0, least=0)
+    bias, dropped = told.flag("use_bias", True), float(told.number("residual_dropout", 0.0))
+    told.only(embedding_dropout=told.content.get("residual_dropout", 0.0))
+    return {
+        "name": "decoder",
+        "width": width,
+        "layers": told.count("num_hidden_layers", 30),
+        "hidden": told.count("intermediate_size", 12288),
+        "norm": "pre",
+        "normalisation": {
+            "name": "layer_norm",
+            "epsilon": float(told.number("norm_epsilon", 1e-5)),
+        },
+        "feed_forward": {
+            "name": told.one_of("hidden_act", ACTIVATIONS, "gelu_pytorch_tanh"),
+            "bias": bias,
+        },
+        "positions": {"name": "none"},
+        "attention": {
+            "name": "multihead",
+            "heads": heads,
+            "key_heads": told.count("num_key_value_heads", 2),
+            "head_width": told.count("head_dim", width // heads),
+            "bias": bias,
+            "score": {"name": "scaled_dot"},
+            "positions": rope.read(told, "full_attention"),
+            "dropout": float(told.number("attention_dropout", 0.0)),
+        },
+        **({"visibility": {"name": "window", "width": window}} if window else {}),
+        "dropout": dropped,
+        "share": "output" if told.flag("tie_word_embeddings", True) else "none",
+    }
+
+
+def config(of: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a system, whole; what it cannot say, reading it back shows."""
+    attention, visibility = of_layers(of, "attention")[0], of_layers(of, "visibility")[0]
+    if attention["name"] != "multihead" or attention["positions"]["name"] != "rope":
+        raise UserError("it has multihead attention with rope positions")
+    heads, turned = attention["heads"], attention["positions"]
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    return {
+        "model_type": "starcoder2",
+        "hidden_size": of["width"],
+        "intermediate_size": of["hidden"],
+        "num_hidden_layers": of["layers"],
+        "num_attention_heads": heads,
+        "num_key_value_heads": attention["key_heads"] or heads,
+        "head_dim": attention["head_width"] or of["width"] // heads,
+        "norm_epsilon": of["normalisation"].get("epsilon", 1e-5),
+        "hidden_act": activations.get(of["feed_forward"]["name"], "gelu_pytorch_tanh"),
+        "use_bias": bool(attention["bias"]),
+        "sliding_window": visibility.get("width") if visibility["name"] == "window" else None,
+        "attention_dropout": attention["dropout"],
+        "residual_dropout": of["dropout"],
+        "embedding_dropout": of["dropout"],
+        "tie_word_embeddings": of["share"] == "output",
+        **rope.written(turned, turned, kind),
+    }

@@ -1,0 +1,114 @@
+"""The commands of `docs/pretrained.md`, run from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import attnlab
+from attnlab.weights.names import flat
+from tests.commands.tiny import Called, called
+from tests.data.test_tokenizer import byte_level
+from tests.weights import rule
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "pretrained.md"
+BLOCKS = re.findall(r"^```bash\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+TEXT = "A dog, a cat; two dogs!\nit's the cat's bird\n" * 20
+WIDTH, LAYERS, ROWS = 32, 2, 290
+
+
+def gpt2(folder: Path) -> None:
+    """The folder that the page's block in Python makes, of other random weights."""
+    byte_level(folder)
+    told: dict[str, Any] = {"n_positions": 64, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4}
+    told |= {"model_type": "gpt2", "vocab_size": ROWS, "bos_token_id": 0, "eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(told))
+    norms = {f"{norm}.{end}": [WIDTH] for norm in ("ln_1", "ln_2") for end in ("weight", "bias")}
+    layer = {
+        **norms,
+        "attn.c_attn.weight": [WIDTH, 3 * WIDTH],
+        "attn.c_attn.bias": [3 * WIDTH],
+        "attn.c_proj.weight": [WIDTH, WIDTH],
+        "attn.c_proj.bias": [WIDTH],
+        "mlp.c_fc.weight": [WIDTH, 4 * WIDTH],
+        "mlp.c_fc.bias": [4 * WIDTH],
+        "mlp.c_proj.weight": [4 * WIDTH, WIDTH],
+        "mlp.c_proj.bias": [WIDTH],
+    }
+    shapes = {
+        "wte.weight": [ROWS, WIDTH],
+        "wpe.weight": [64, WIDTH],
+        **{f"h.{i}.{name}": shape for i in range(LAYERS) for name, shape in layer.items()},
+        "ln_f.weight": [WIDTH],
+        "ln_f.bias": [WIDTH],
+    }
+    tensors = {f"transformer.{name}": rule.parameter(name, shape) for name, shape in shapes.items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
+    """A folder in which all commands have run, and how each ended."""
+    folder, ended = tmp_path_factory.mktemp("page"), []
+    (folder / "gpt2").mkdir()
+    gpt2(folder / "gpt2")
+    (folder / "texts").mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / "texts" / f"{split}.txt").write_text(TEXT)
+    with pytest.MonkeyPatch.context() as moved:
+        moved.chdir(folder)
+        for line in "".join(BLOCKS).splitlines():
+            words, typed = shlex.split(line), ""
+            if words[0] == "echo":
+                typed, words = words[1] + "\n", words[3:]
+            assert words[:2] == ["python", "launch.py"], line
+            ended.append(called(words[2:], typed))
+            assert ended[-1].code == 0, (line, ended[-1].err)
+    return folder, ended
+
+
+def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[Called]]) -> None:
+    folder, ended = page
+    assert len(ended) == 6 and ended[1].out.startswith("A dog")
+    told = [line for line in PAGE.read_text().splitlines() if line.startswith("pretrained: ")]
+    assert len(told) == 3 and all(line in ended[2].err.splitlines() for line in told)
+    ((trained, every),) = re.findall(r"^(\S+) of (\S+) parameters are trained", ended[4].err, re.M)
+    assert f"{trained} of " in PAGE.read_text() and every  # the number of pieces differs
+
+
+def test_tuning_lowers_the_loss_and_what_is_written_is_what_was_tuned(
+    page: tuple[Path, list[Called]],
+) -> None:
+    folder, _ = page
+    for name, kind in (("swapped", "starcoder2"), ("lora", "gpt2")):
+        run = attnlab.load(folder / "runs" / name)
+        before, after = (
+            json.loads(line)["loss"]
+            for number, line in enumerate((folder / "runs" / name / "metrics.jsonl").open())
+            if '"valid"' in line and number >= 0
+        )
+        assert after < before
+        back = attnlab.load_pretrained(folder / "runs" / name / "exports" / "transformers")
+        assert back.config.pretrained.folder.endswith("exports/transformers")
+        told = json.loads((Path(back.config.pretrained.folder) / "config.json").read_text())
+        assert told["model_type"] == kind
+        for path, one in flat(run.params).items():
+            np.testing.assert_array_equal(flat(back.params)[path], one, err_msg=path)
+
+
+def test_low_rank_products_leave_all_other_weights_as_they_were(
+    page: tuple[Path, list[Called]],
+) -> None:
+    folder, _ = page
+    before = load_file(folder / "gpt2" / "model.safetensors")
+    after = load_file(folder / "runs" / "lora" / "exports" / "transformers" / "model.safetensors")
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {f"transformer.h.{i}.attn.c_attn.weight" for i in range(LAYERS)}
