@@ -29,6 +29,8 @@ MODELS: Mapping[str, str] = {
     ),
     "starcoder2": "starcoder2",
     "bert": "bert",
+    "t5": "t5",
+    "bart": "bart",
 }
 """The types of models that are known, and the file of each."""
 
@@ -108,7 +110,7 @@ def system(folder: Path) -> dict[str, Any]:
     """
     content, where = folders.settings(folder), str(folder / folders.CONFIG)
     kind_of(content, where)
-    found: dict[str, Any] = family(content["model_type"]).system(Told(content, where))
+    found: dict[str, Any] = family(content["model_type"]).system(Told(content, where, folder))
     return found
 
 

@@ -37,12 +37,14 @@ class Name:
       transposed: whether the axes of a matrix change places.
       beside: the path of a parameter without which this line does not count; where several heads
         have one of the same path.
+      row: whether the tensor of a vector is a matrix of one row.
     """
 
     theirs: str
     ours: str | tuple[str, ...]
     transposed: bool = False
     beside: str = ""
+    row: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -52,18 +54,20 @@ class Name:
     def into(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """The parameters that a tensor holds."""
         tensor = tensor.T if self.transposed else tensor
+        tensor = tensor[0] if self.row else tensor
         ends = np.cumsum([shape[-1] for shape in shapes])[:-1]
         return np.split(tensor, ends, axis=-1) if len(shapes) > 1 else [tensor]
 
     def back(self, parameters: Sequence[np.ndarray]) -> np.ndarray:
         """The tensor of these parameters."""
         joined = np.concatenate(parameters, axis=-1) if len(parameters) > 1 else parameters[0]
+        joined = joined[None] if self.row else joined
         return joined.T if self.transposed else joined
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """That of the tensor, given those of the parameters."""
         *rest, _ = shapes[0]
-        joined = (*rest, sum(shape[-1] for shape in shapes))
+        joined = (*[1] * self.row, *rest, sum(shape[-1] for shape in shapes))
         return joined[::-1] if self.transposed else joined
 
 

@@ -5,9 +5,13 @@ asks for something that the systems here do not compute, is an error that names 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from attnlab.errors import UserError, nearest
+from attnlab.weights import folder as folders
 
 T = TypeVar("T", bool, int, float, str)
 
@@ -18,10 +22,11 @@ class Told:
     Args:
       content: its keys.
       where: the file, for messages.
+      folder: with the tensors; None if there are none.
     """
 
-    def __init__(self, content: Mapping[str, Any], where: str) -> None:
-        self.content, self.where = content, where
+    def __init__(self, content: Mapping[str, Any], where: str, folder: Path | None = None) -> None:
+        self.content, self.where, self.folder = content, where, folder
 
     def number(self, key: str, default: float | None = None) -> float:
         """A number; None counts as absent."""
@@ -55,6 +60,16 @@ class Told:
         if found is not None and not isinstance(found, Mapping):
             raise UserError(f"{self.where}: {key}={found!r}; expected an object")
         return Told(found or {}, f"{self.where}: {key}")
+
+    def differ(self, one: str, other: str) -> bool | None:
+        """Whether the folder has both tensors, and they are different; None without a folder."""
+        if self.folder is None:
+            return None
+        where = folders.files(self.folder)
+        if one not in where or other not in where:
+            return False
+        first, second = (dict(folders.tensors({name: where[name]}))[name] for name in (one, other))
+        return not np.array_equal(first, second)
 
     def only(self, **values: Any) -> None:
         """Raise `UserError` where a key has another value than the one that is computed here."""

@@ -79,10 +79,14 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
     that mean the same are equal.
     """
     node = to_dict(completed(system))
-    for slot in ("attention", "visibility"):
-        if isinstance(node.get(slot), dict):
-            every = of_layers(node, slot)
-            if slot == "attention":
+    depth = node.get("decoder_layers") or node.get("layers")
+    if depth == node.get("layers"):
+        node.pop("decoder_layers", None)
+    for slot in [name for name in node if name.endswith(("attention", "visibility"))]:
+        if isinstance(node[slot], dict):
+            of_encoder = slot.startswith(("encoder", "attention", "visibility"))
+            every = of_layers(node if of_encoder else {**node, "layers": depth}, slot)
+            if slot.endswith("attention"):
                 every = [_attention(one, node["width"]) for one in every]
             alike = all(one == every[0] for one in every)
             node[slot] = every[0] if alike else {str(i): one for i, one in enumerate(every)}

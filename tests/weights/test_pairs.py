@@ -1,0 +1,167 @@
+"""What our encoder-decoders compute with the weights of T5 and BART, against numbers of
+`transformers`, and the way back; `golden_pairs.py` says how these came about. Nothing here needs
+torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from safetensors.numpy import save_file
+
+from attnlab import weights
+from attnlab.config.registry import build
+from attnlab.errors import UserError
+from attnlab.systems import SYSTEMS
+from attnlab.weights import folder as folders
+from attnlab.weights.names import flat
+from attnlab.weights.writing import canonical, completed, config_of
+from tests.weights import models, rule
+
+NAMES = sorted(f"pairs/{file.stem}" for file in (models.GOLDEN / "pairs").glob("*.json"))
+IDS = jnp.zeros((1, 2), jnp.int32)
+
+
+def loaded(name: str, path: Path) -> tuple[Any, Any, Any]:
+    """System, parameters and lines of names of a golden model."""
+    folder = models.folder(name, path)
+    content = folders.settings(folder)
+    size = content["vocab_size"]
+    system = build(SYSTEMS, weights.system(folder), "system")(
+        source_vocabulary=size, target_vocabulary=size, pad_id=content["pad_token_id"]
+    )
+    params = jax.eval_shape(system.init, jax.random.key(0), IDS, IDS)["params"]
+    shapes = {key: one.shape for key, one in flat(params).items()}
+    lines = list(weights.names_of(content["model_type"]).lines(shapes))
+    return system, weights.parameters(folder, params), lines
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_loss_and_gradients(name: str, tmp_path: Path) -> None:
+    """Logits within 5e-5; of every tensor the gradient's norm, and its product with a vector drawn
+    for it, within 1e-4 of the norm.
+    """
+    system, params, lines = loaded(name, tmp_path)
+    golden = models.numbers(name)
+
+    def loss(params: Any) -> tuple[jax.Array, jax.Array]:
+        logits = system.apply({"params": params}, golden["source"], golden["target_in"])
+        cost = optax.softmax_cross_entropy_with_integer_labels(logits, golden["target"])
+        return cost.mean(), logits
+
+    (value, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    off = np.abs(np.asarray(logits) - golden["logits"]).max()
+    assert off <= 5e-5, off
+    assert abs(float(value) - golden["loss"]) <= 1e-5
+    ours = flat(gradients)
+    found = {
+        line.theirs: line.back([np.asarray(ours[one]) for one in line.paths]) for line in lines
+    }
+    names = list(models.described(name)["shapes"])
+    assert sorted(found) == sorted(names)
+    names = [key for key in names if key != "final_logits_bias"]  # which torch does not train
+    worst = 0.0
+    for key, norm, along in zip(names, golden["grad_norm"], golden["grad_along"], strict=True):
+        g = found[key].astype(np.float64)
+        if key.endswith("k_proj.bias"):  # shifts all scores of a row alike: 0 but for rounding
+            assert max(norm, np.sqrt((g**2).sum())) < 1e-6
+            continue
+        worst = max(worst, abs(np.sqrt((g**2).sum()) - norm) / norm)
+        worst = max(worst, abs((g * rule.uniform(f"along {key}", g.shape)).sum() - along) / norm)
+    print(f"{name}: logits {off:.1e}, gradients {worst:.1e}")
+    assert worst <= 1e-4, worst
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ninety_greedy_tokens(name: str, tmp_path: Path) -> None:
+    """Each the likeliest of those not yet written."""
+    system, params, _ = loaded(name, tmp_path)
+    golden = models.numbers(name)
+    start = jnp.asarray(golden["target_in"][:1, 0])
+
+    @jax.jit
+    def written(source: jax.Array) -> jax.Array:
+        bound = functools.partial(system.apply, {"params": params})
+        memory = bound(source, method="encode")
+
+        def one(carry: Any, _: Any) -> tuple[Any, jax.Array]:
+            token, state, free = carry
+            logits, state = bound(state, memory, token, method="step")
+            token = jnp.where(free, logits, -jnp.inf).argmax(-1)
+            return (token, state, free.at[0, token[0]].set(False)), token
+
+        free = jnp.ones((1, system.target_vocabulary), bool)
+        first = (start, bound(memory, 90, method="start"), free)
+        return jax.lax.scan(one, first, length=90)[1][:, 0]
+
+    found = np.asarray(written(jnp.asarray(golden["source"][:1])))
+    assert found.tolist() == golden["greedy"].tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_out_and_back_is_equal_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    """Tensors by name, and the system that the written config tells of."""
+    _, params, _ = loaded(name, tmp_path / "in")
+    node, told = weights.system(tmp_path / "in"), models.described(name)["config"]
+    config = config_of(completed(node))
+    kind, out = config["model_type"], tmp_path / "out"
+    folders.write(out, config, weights.names_of(kind).write(flat(params), np.float32))
+    tensors, written = models.tensors(name), dict(folders.tensors(folders.files(out)))
+    assert written.keys() == tensors.keys()
+    for key, one in written.items():
+        assert one.dtype == np.float32 and np.array_equal(one, tensors[key]), key
+    assert canonical(weights.system(out)) == canonical(node)
+    assert config["architectures"] == told["architectures"] and kind == told["model_type"]
+
+
+def test_the_tensors_say_whether_a_head_is_the_embedding(tmp_path: Path) -> None:
+    """Not the config, which says "tied" of every T5 that transformers 5 writes."""
+    untied = models.folder("pairs/t5_untied", tmp_path / "untied")
+    assert json.loads((untied / "config.json").read_text())["tie_word_embeddings"] is True
+    assert weights.system(untied)["share"] == "input"
+    tied = models.folder("pairs/t5", tmp_path / "tied", tie_word_embeddings=False)
+    assert weights.system(tied)["share"] == "all"
+    tensors = models.tensors("pairs/t5")
+    copies = dict.fromkeys(
+        ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+        tensors["shared.weight"],
+    )
+    save_file({**tensors, **copies}, tied / "model.safetensors", metadata={"format": "pt"})
+    assert weights.system(tied)["share"] == "all"
+    _, wanted, _ = loaded("pairs/t5", tmp_path / "plain")
+    for path, one in flat(weights.parameters(tied, wanted)).items():
+        np.testing.assert_array_equal(one, flat(wanted)[path])
+
+
+def test_scaled_outputs_go_with_the_old_flag_where_the_new_one_is_missing(tmp_path: Path) -> None:
+    config = models.described("pairs/t5")["config"]
+    without = {key: one for key, one in config.items() if key != "scale_decoder_outputs"}
+    folder = models.folder("pairs/t5", tmp_path)
+    for tied in (True, False):
+        text = json.dumps({**without, "tie_word_embeddings": tied})
+        (folder / "config.json").write_text(text)
+        assert weights.system(folder)["scaled_output"] is tied
+
+
+def test_what_is_not_known_is_named(tmp_path: Path) -> None:
+    for number, (name, changes, message) in enumerate(
+        (
+            ("t5", {"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
+            ("bart", {"decoder_ffn_dim": 50}, "encoder_ffn_dim=51 and decoder_ffn_dim=50"),
+            ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False is not computed"),
+        )
+    ):
+        folder = models.folder(f"pairs/{name}", tmp_path / str(number), **changes)
+        with pytest.raises(UserError, match=message):
+            weights.system(folder)
+    node = weights.system(models.folder("pairs/t5", tmp_path / "t5"))
+    with pytest.raises(UserError, match="nearest is 't5': system.norm='post', it has 'pre'"):
+        config_of(completed({**node, "norm": "post"}))
