@@ -115,7 +115,7 @@ def save_pretrained(
     arrays = weights.names_of(found["model_type"]).write(
         flat(jax.device_get(run.params)), DTYPES[dtype]
     )
-    config = {**_origin(run), **found, **_ids(vocabulary), "torch_dtype": dtype}
+    config = {**_origin(run), **found, **_ids(vocabulary), **_labels(run), "torch_dtype": dtype}
     if "n_positions" not in config:  # which is GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.batch.max_length)
     return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path)]
@@ -153,6 +153,15 @@ def _ids(vocabulary: Vocabulary) -> dict[str, Any]:
         "eos_token_id": special.eos,
         "pad_token_id": special.pad if 0 <= special.pad < vocabulary.size else None,
     }
+
+
+def _labels(run: Run) -> dict[str, Any]:
+    """The labels of a classifier, by number."""
+    names = getattr(getattr(run.task.data, "classes", None), "names", ())
+    if not names:
+        return {}
+    numbered = {name: number for number, name in enumerate(names)}
+    return {"id2label": {str(one): name for name, one in numbered.items()}, "label2id": numbered}
 
 
 def _tokenizer(vocabulary: Vocabulary, folder: Path) -> list[Path]:

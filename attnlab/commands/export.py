@@ -80,11 +80,13 @@ def _model(arguments: argparse.Namespace) -> int:
 
     run = session.opened(Stored.find(arguments.directory))
     from attnlab.api.pretrained import save_pretrained
+    from attnlab.weights import folder
 
     out = arguments.out or arguments.directory / "exports" / MODELS
     files = save_pretrained(run, out, arguments.dtype or "float32", arguments.model_type)
     print(f"export: step {run.step} of {arguments.directory} in {out}: " + ", ".join(
         file.name for file in files
     ))  # fmt: skip
-    print(f"look:   transformers.AutoModelForCausalLM.from_pretrained('{out}')")
+    (name,) = folder.settings(out)["architectures"]
+    print(f"look:   transformers.{name}.from_pretrained('{out}')")
     return 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from attnlab.errors import UserError
 Pair = tuple[str, str]
 
 _FOLDER = "vocabulary"
+_log = logging.getLogger(__name__)
 _SIDES = ("source", "target")
 
 
@@ -196,6 +198,25 @@ def has_vocabularies(workdir: str | Path) -> bool:
     return (folder / "shared.json").exists() or all(
         (folder / f"{side}.json").exists() for side in _SIDES
     )
+
+
+def lent(begun: Path | None, settings: VocabularySettings) -> Vocabulary | None:
+    """The vocabulary of a run whose weights another begins with, so that ids mean the same; None
+    without such a run, or where the settings ask for another one, which is logged.
+    """
+    if begun is None or not has_vocabularies(begun):
+        return None
+    found = load_vocabularies(begun)[0]
+    if found.settings == settings.of_one:
+        return found
+    flags = " ".join(f"--config.vocabulary.{key}={one}" for key, one in found.settings.items())
+    _log.warning(
+        "%s has another vocabulary than config.vocabulary asks for, so its embeddings cannot be"
+        " taken; %s would take it",
+        begun,
+        flags,
+    )
+    return None
 
 
 def load_vocabularies(

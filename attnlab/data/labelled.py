@@ -26,6 +26,7 @@ from attnlab.data.columns import Examples, Packed
 from attnlab.data.corpus import (
     VocabularySettings,
     has_vocabularies,
+    lent,
     load_vocabularies,
     save_vocabularies,
 )
@@ -167,6 +168,7 @@ def load(
     workdir: Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
     answer: Callable[[str], Any] | None = None,
+    begun: Path | None = None,
 ) -> LabelledTexts:
     """Read the splits of a source and encode them.
 
@@ -181,6 +183,7 @@ def load(
       splits: which to read; also read, but not returned, is "train" where something has to be
         learned.
       answer: a label to numbers, where labels are no classes; see `answered`.
+      begun: a run whose vocabulary is taken instead of a learned one, see `corpus.lent`.
 
     Raises:
       UserError: bad config, unreadable data, fewer than two classes, what was saved is damaged or
@@ -203,7 +206,8 @@ def load(
         assert workdir is not None
         (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
     else:
-        learned, classes = _learn(rows["train"], settings, named=answer is None)
+        of_run = lent(begun, settings)
+        learned, classes = _learn(rows["train"], settings, answer is None, of_run)
     rows = {split: rows[split] for split in splits}
     encoded = encode if answer is None else functools.partial(answered, answer=answer)
     return LabelledTexts(
@@ -350,9 +354,11 @@ def fingerprint(rows: Iterable[Labelled]) -> str:
 
 
 def _learn(
-    rows: Sequence[Labelled], settings: VocabularySettings, named: bool
+    rows: Sequence[Labelled], settings: VocabularySettings, named: bool, of_run: Vocabulary | None
 ) -> tuple[Vocabulary, Classes]:
-    """Vocabulary and, where labels are `named` ones, classes of the training split."""
+    """Vocabulary, unless there is one `of_run`, and, where labels are `named` ones, classes of the
+    training split.
+    """
     counts, names = (
         {len(texts) for texts, _ in rows},
         (sorted({label for _, label in rows}) if named else []),
@@ -367,9 +373,10 @@ def _learn(
             f"config.data: the training split has no label but {names[0]!r}; there is nothing to"
             " tell apart"
         )
-    return Vocabulary.train(
+    vocabulary = of_run or Vocabulary.train(
         (text for texts, _ in rows for text in texts), **settings.of_one
-    ), Classes(tuple(names), *counts)
+    )
+    return vocabulary, Classes(tuple(names), *counts)
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from attnlab.data.corpus import (
     VocabularySettings,
     fingerprint,
     has_vocabularies,
+    lent,
     load_vocabularies,
     save_vocabularies,
 )
@@ -108,9 +109,10 @@ def load(
     vocabulary: Mapping[str, Any],
     workdir: str | Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
+    begun: Path | None = None,
 ) -> Texts:
     """Read the splits of a source and encode them; the vocabulary is kept and learned as
-    `corpus.load` does.
+    `corpus.load` does, or that of the run `begun` (`corpus.lent`).
 
     Raises:
       UserError: bad config, unreadable data, or a saved vocabulary that is damaged or of other
@@ -126,6 +128,7 @@ def load(
     settings = VocabularySettings.read(vocabulary)
     kept = workdir is not None and has_vocabularies(workdir)
     found = load_vocabularies(workdir, settings)[0] if workdir is not None and kept else None
+    found = found or lent(begun, settings)
     if prepared:
         loaded: Texts = source.loaded(settings, found, splits)
         return loaded

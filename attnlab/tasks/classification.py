@@ -22,14 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from attnlab import weights
 from attnlab.data import labelled
 from attnlab.data.columns import Declared
 from attnlab.data.vocabulary import OURS, Special
+from attnlab.errors import UserError
 from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
+from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Batch,
     Params,
@@ -111,7 +114,25 @@ class Classification(TextTask):
         Raises:
           UserError: unreadable data, damaged vocabulary or labels.
         """
-        return labelled.load(config.data, config.vocabulary, workdir, splits)
+        return labelled.load(
+            config.data, config.vocabulary, workdir, splits, begun=begun_with(config)
+        )
+
+    def check_pretrained(self) -> dict[str, str]:
+        """See `Pretrained.check_pretrained`; a folder taken as a whole must also number the labels
+        as the data does.
+        """
+        found = super().check_pretrained()
+        if found and self.config.pretrained.get("take", "all") == "all" and self.pretrained:
+            said, names = weights.labels(self.pretrained), self.data.classes.names
+            if said and said != names:
+                raise UserError(
+                    f"pretrained.folder={self.pretrained} has the labels {', '.join(said)}, the data"
+                    f" {', '.join(names)}, which are numbered in alphabetical order; rename those of"
+                    " one so that they agree, or take the model but for its head"
+                    " (pretrained.take=matching)"
+                )
+        return found
 
     def loss(
         self,

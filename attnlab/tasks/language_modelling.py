@@ -42,6 +42,7 @@ from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import LanguageModel
 from attnlab.tasks.decoders import continuing, ending
 from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -165,7 +166,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         Raises:
           UserError: unreadable data, a damaged or other vocabulary.
         """
-        return text.load(config.data, config.vocabulary, workdir, splits)
+        return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
 
     # --- training ---
 

@@ -34,6 +34,7 @@ from attnlab.records.items import Items
 from attnlab.records.measures import Measure, share
 from attnlab.systems.protocol import TokenClassifier
 from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -142,7 +143,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         Raises:
           UserError: unreadable data, a damaged or other vocabulary.
         """
-        return text.load(config.data, config.vocabulary, workdir, splits)
+        return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
 
     # --- training ---
 

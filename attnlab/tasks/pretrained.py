@@ -158,6 +158,13 @@ def is_run(folder: Path) -> bool:
     return (folder / "manifest.json").is_file()
 
 
+def begun_with(config: ConfigDict) -> Path | None:
+    """The folder of the run of ours that a run begins with; None for none."""
+    said = config.get("pretrained", {}).get("folder", "")
+    folder = Path(said).expanduser()
+    return folder if said and is_run(folder) else None
+
+
 def model_of(task: Pretrained) -> Model:
     """The shapes and heads of the system of a task, and its vocabularies; nothing is computed."""
     heads: dict[str, Heads] = {}

@@ -33,6 +33,7 @@ from attnlab.systems.protocol import Classifier
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.base import Task
 from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -201,7 +202,9 @@ class TextTask(Task[labelled.LabelledTexts, Classifier]):
         Raises:
           UserError: unreadable data, a label that `answer` refuses, a damaged vocabulary.
         """
-        return labelled.load(config.data, config.vocabulary, workdir, splits, cls.answer)
+        return labelled.load(
+            config.data, config.vocabulary, workdir, splits, cls.answer, begun_with(config)
+        )
 
     # --- training ---
 

@@ -73,6 +73,18 @@ def check(folder: Path, params: Any) -> None:
     names.check(folders.files(folder), shapes)
 
 
+def labels(folder: Path) -> tuple[str, ...]:
+    """The labels of a classifier in a folder, in the order of its outputs; () if it does not name
+    them, or is a run of ours.
+    """
+    if not (folder / folders.CONFIG).is_file():
+        return ()
+    said = folders.settings(folder).get("id2label") or {}
+    names = tuple(str(said[key]) for key in sorted(said, key=int))
+    unnamed = tuple(f"LABEL_{number}" for number in range(len(names)))
+    return () if names == unnamed else names
+
+
 def fingerprint(folder: Path) -> str:
     """SHA-256 of the files of weights, in the order of their names."""
     digest = hashlib.sha256()

@@ -6,8 +6,9 @@
     text   tanh(x_first W + b), dropout, a linear layer      for classes
     next   tanh(x_first W + b), a linear layer to 2          does the second text follow the first?
 
-GELU is exact. Positions (learned), the biases of attention and eps of LN (1e-12) are those that the
-config sets. RoBERTa (Liu et al. 2019) differs in its data, not here.
+GELU is exact; weights begin as N(0, 0.02^2); nothing is dropped inside feed-forward layers.
+Positions (learned), the biases of attention and eps of LN (1e-12) are those that the config sets.
+RoBERTa (Liu et al. 2019) differs in its data, not here.
 
 Source: J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, "BERT: Pre-training of Deep Bidirectional
 Transformers for Language Understanding", NAACL 2019 (arXiv 1810.04805), sections 3 and A.2, and the
@@ -23,6 +24,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from attnlab.config.registry import Part
 from attnlab.layers.block import Placement
 from attnlab.layers.dense import Dense
 from attnlab.systems.protocol import Card
@@ -34,7 +36,8 @@ class Bert(Encoder):
     `Encoder`.
 
     Attributes:
-      norm, types, normalised_embedding, head: those of `Encoder`, as in the paper.
+      norm, types, normalised_embedding, initial, hidden_dropout, head: those of `Encoder`, as in the
+        paper.
       next_sentence: whether there is also a head that tells whether a second text follows the
         first.
     """
@@ -42,6 +45,8 @@ class Bert(Encoder):
     norm: Placement = "post"
     types: int = 2
     normalised_embedding: bool = True
+    initial: Part = "bert"
+    hidden_dropout: float | None = 0.0
     head: Literal["linear", "tied"] = "tied"
     next_sentence: bool = False
 
@@ -76,13 +81,15 @@ class BertClassifier(EncoderClassifier):
     `EncoderClassifier`.
 
     Attributes:
-      norm, types, normalised_embedding, pooling: those of `EncoderClassifier`, as in
-        the paper.
+      norm, types, normalised_embedding, initial, hidden_dropout, pooling: those of
+        `EncoderClassifier`, as in the paper.
     """
 
     norm: Placement = "post"
     types: int = 2
     normalised_embedding: bool = True
+    initial: Part = "bert"
+    hidden_dropout: float | None = 0.0
     pooling: Literal["mean", "first", "max", "pooler"] = "pooler"
 
     card = Card(2019, "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019")

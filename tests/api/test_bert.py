@@ -1,0 +1,150 @@
+"""Pretraining and fine-tuning with BERT: a classifier that begins with a masked language model of
+ours, or with a folder of `transformers`; and what comes of labels there and back.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers import models as pieces
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+import attnlab
+from attnlab.commands import main
+from attnlab.weights.names import flat
+from tests.data.test_tokenizer import stored
+from tests.weights import models, rule
+
+SHORT = ["batch.size=4", "training.steps=1", "training.evaluate_every=1", "schedule.warmup=0"]
+STILL = "schedule.peak=1e-30"  # what is taken can be seen after training
+ROWS = ["text\tlabel", "bb aa\tbad", "aa\tgood", "aa bb cc\tgood", "cc\tbad"]
+
+
+def train(config: str, workdir: Path, *settings: str) -> int:
+    return main(
+        ["train", f"--config=configs/{config}", f"--workdir={workdir}"]
+        + [f"--config.{one}" for one in (*SHORT, *settings)]
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labelled texts, and others without labels."""
+    folder = tmp_path_factory.mktemp("table")
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.tsv").write_text("\n".join(ROWS) + "\n")
+        (folder / f"{split}.txt").write_text("aa bb dd\ncc aa dd\nbb\n")
+    return folder
+
+
+def labelled(table: Path) -> list[str]:
+    return [
+        *("data=table", f"data.directory={table}", "data.header=1"),
+        *("data.source=1", "data.target=0", "data.label=2"),
+    ]
+
+
+SIZES = ["system.width=8", "system.hidden=12", "system.layers=1", "system.positions.length=20"]
+WORDS = ["vocabulary.kind=word", "vocabulary.size=20", "vocabulary.min_frequency=1"]
+
+
+def test_a_classifier_begins_with_a_masked_language_model_of_ours(
+    table: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its encoder and its vocabulary, which has a word that the labelled texts lack; the head is
+    drawn, and said to be.
+    """
+    masked = [*SIZES, *WORDS, "system.attention.heads=2", "batch.max_length=16"]
+    text = ["data=text", f"data.directory={table}", "vocabulary.reserved=1"]
+    assert train("masked_language_modelling.py:bert", tmp_path / "masked", *masked, *text) == 0
+    system = ["system=bert_classifier", *SIZES, "system.attention=multihead"]
+    system += ["system.attention.heads=2", "system.attention.bias=true", "system.positions=learned"]
+    begins = [f"pretrained.folder={tmp_path / 'masked'}", "pretrained.take=matching", STILL]
+    shared = [*labelled(table), *system, *WORDS, "vocabulary.lowercase=false", *begins]
+    shared += ["batch.buckets=16", "batch.max_length=16"]
+    config = "classification.py:transformer"
+    assert train(config, tmp_path / "tuned", *shared, "vocabulary.reserved=1") == 0
+    assert "drawn anew: out/{bias,kernel}; pooler/{bias,kernel}" in capsys.readouterr().err
+    one, other = (flat(attnlab.load(tmp_path / name).params) for name in ("masked", "tuned"))
+    taken = [path for path in other if path in one and not path.startswith("out")]
+    assert "embed/embedding" in taken and len(taken) == len(other) - 4
+    for path in taken:
+        np.testing.assert_array_equal(one[path], other[path], err_msg=path)
+    told = json.loads((tmp_path / "tuned" / "pretrained.json").read_text())
+    assert sorted(told["kept"]) == sorted(taken)
+    assert train(config, tmp_path / "other", *shared) == 0
+    assert "has another vocabulary" in caplog.text
+    kept = json.loads((tmp_path / "other" / "pretrained.json").read_text())["kept"]
+    assert "embed/embedding" not in kept
+
+
+def bert_folder(path: Path, name: str, **changes: object) -> Path:
+    """A golden model with a tokenizer of its own, special ids as BERT has them."""
+    folder = models.folder(f"encoders/{name}", path, pad_token_id=0, **changes)
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    words = [*special, "aa", "bb", "cc", *(f"x{number}" for number in range(93))]
+    one = Tokenizer(pieces.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    one.pre_tokenizer = BertPreTokenizer()
+    told = {f"{word[1:-1].lower()}_token": word for word in special}
+    return stored(one, folder, {}, told)
+
+
+def test_a_folder_is_filled_in_trained_and_written(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, run = bert_folder(tmp_path / "bert", "bert_masked"), tmp_path / "run"
+    text = ["data=text", f"data.directory={table}", "batch.max_length=16", *SHORT]
+    command = ["import", f"--from={folder}", f"--workdir={run}"]
+    assert main([*command, *(f"--config.{one}" for one in text)]) == 0
+    (best,) = attnlab.load(run).respond(["aa [MASK] cc"])[0]
+    assert best.text.split()[0] == "aa" and best.text.split()[-1] == "cc" and best.score < 0
+    capsys.readouterr()
+    assert main(["export", str(run), "--to=transformers", f"--out={tmp_path / 'out'}"]) == 0
+    assert "look:   transformers.BertForMaskedLM.from_pretrained" in capsys.readouterr().out
+    ours, theirs = (load_file(one / "model.safetensors") for one in (tmp_path / "out", folder))
+    assert ours.keys() == theirs.keys()
+    for key, one in theirs.items():
+        np.testing.assert_array_equal(ours[key], one, err_msg=key)
+    told = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert (told["mask_token"], told["cls_token"], told["sep_token"]) == (
+        "[MASK]",
+        "[CLS]",
+        "[SEP]",
+    )
+
+
+def test_labels_are_numbered_as_in_the_data(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder whose labels stand in another order is refused as a whole; one that names none, or
+    the same, is taken.
+    """
+    named = {"0": "good", "1": "bad"}
+    wrong = bert_folder(tmp_path / "wrong", "bert_texts", id2label=named)
+    shapes = {**models.described("encoders/bert_texts")["shapes"]}
+    shapes |= {"classifier.weight": [2, 36], "classifier.bias": [2]}
+    tensors = {key: rule.parameter(key, shape) for key, shape in shapes.items()}
+    save_file(tensors, wrong / "model.safetensors", metadata={"format": "pt"})
+    settings = [*labelled(table), "batch.max_length=16", "batch.buckets=16", STILL]
+    assert train(f"pretrained.py:{wrong}", tmp_path / "no", *settings) == 2
+    assert "has the labels good, bad, the data bad, good" in capsys.readouterr().err
+    config = json.loads((wrong / "config.json").read_text())
+    (wrong / "config.json").write_text(
+        json.dumps({**config, "id2label": {"0": "bad", "1": "good"}})
+    )
+    assert train(f"pretrained.py:{wrong}", tmp_path / "yes", *settings) == 0
+    out = tmp_path / "out"
+    assert main(["export", str(tmp_path / "yes"), "--to=transformers", f"--out={out}"]) == 0
+    written = json.loads((out / "config.json").read_text())
+    assert written["id2label"] == {"0": "bad", "1": "good"}
+    assert written["architectures"] == ["BertForSequenceClassification"]
+    for key, one in tensors.items():
+        np.testing.assert_array_equal(load_file(out / "model.safetensors")[key], one, err_msg=key)
