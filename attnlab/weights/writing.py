@@ -18,7 +18,7 @@ from attnlab.weights import MODELS, family, systems_of
 from attnlab.weights.by_layer import of_layers
 from attnlab.weights.told import Told
 
-FREE = ("dropout", "kernel", "stddev")
+FREE = ("dropout", "kernel", "stddev", "embedding_dropout", "hidden_dropout", "scan", "remat")
 """Last parts of settings that change neither parameters nor what is computed with them."""
 _QKVO = {"query", "key", "value", "out"}
 

@@ -144,7 +144,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
             where = first if state is not None else None
             return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state)
 
-        x, after = self.through(self.layer, x, step, states)
+        x, after = self.through(self.layer, x, step, states, whole=states is None)
         x = self.top(x) if self.topped else x
         logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
         if self.logit_cap:

@@ -31,16 +31,15 @@ from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers import FEED_FORWARDS, INITIALIZERS, NORMS
 from attnlab.layers.block import TOPPED, Block, Placement
-from attnlab.layers.by_layer import of_layer
+from attnlab.layers.by_layer import chosen, of_layer
 from attnlab.layers.dense import Dropout, matmul
 from attnlab.layers.initializers import Where, is_matrix
 from attnlab.layers.norms import Norm
 from attnlab.systems.protocol import System
+from attnlab.systems.transformers.loops import Layers, Step, keys_of, looped, loops
 
 Mixers = tuple[tuple[str, Callable[..., Any]], ...]
 """Name and factory of every mixer of a layer, as `Block` takes them."""
-Step = Callable[[Any, int, jax.Array, Any], tuple[jax.Array, Any]]
-"""`step(block, number, x, given)`: x [B,T,d] through a layer to x, and what the layer leaves."""
 
 
 class Stacked(System, kw_only=True):
@@ -60,6 +59,10 @@ class Stacked(System, kw_only=True):
       embedding_dropout, hidden_dropout: rates on embeddings and inside the feed-forward layers,
         where they differ; None for `dropout`. That on weights of attention is its own field.
       initial: how matrices start; see `layers/initializers.py`.
+      scan: whether a pass over whole texts is a loop over the layers, for deep stacks: it is
+        compiled faster. Decoding writes them out.
+      remat: whether the backward pass computes each layer again, which takes a third more time and
+        far less memory.
     """
 
     positions: Callable[..., PositionScheme]
@@ -75,6 +78,8 @@ class Stacked(System, kw_only=True):
     embedding_dropout: float | None = None
     hidden_dropout: float | None = None
     initial: Part = "own"
+    scan: bool = False
+    remat: bool = False
 
     parts = {
         "initial": INITIALIZERS,
@@ -164,7 +169,12 @@ class Stacked(System, kw_only=True):
         return jnp.concatenate([scaled, scheme.embed(nothing, at)], axis=-1)
 
     def through(
-        self, stack: Sequence[Block], x: jax.Array, step: Step, given: Sequence[Any] | None = None
+        self,
+        stack: Sequence[Block],
+        x: jax.Array,
+        step: Step,
+        given: Sequence[Any] | None = None,
+        whole: bool = True,
     ) -> tuple[jax.Array, list[Any]]:
         """x [B,T,d] through a stack, and what its layers leave.
 
@@ -173,12 +183,26 @@ class Stacked(System, kw_only=True):
           x: [B,T,d].
           step: one layer; see `Step`.
           given: what each layer is given, such as its state; None for nothing.
+          whole: whether these are whole texts, so that nobody wants what layers leave; `scan` and
+            `remat` act on these alone.
         """
+        if whole and (self.scan or self.remat) and loops(self):
+            layers = Layers(stack, step, given or (), self.remat)
+            period = self._period(len(stack)) if self.scan else 0
+            return looped(layers, x, keys_of(self, len(stack)), period), []
         left = []
         for number, block in enumerate(stack):
             x, one = step(block, number, x, None if given is None else given[number])
             left.append(one)
         return x, left
+
+    @nn.nowrap
+    def _period(self, layers: int) -> int:
+        """After how many layers the parts of the layers repeat."""
+        parts = [getattr(self, field) for field in type(self).parts]
+        of = [tuple(chosen(part, layer)[1] for part in parts) for layer in range(layers)]
+        every = range(1, layers + 1)
+        return next(p for p in every if all(of[i] == of[i % p] for i in range(layers)))
 
     @nn.nowrap
     def init(self, rngs: Any, *arguments: Any, **named: Any) -> Any:

@@ -206,6 +206,11 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             self.out = Bias()  # type: ignore[assignment]
         super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
+        if self.share_positions and (self.scan or self.remat):
+            raise UserError(
+                "transformer: share_positions=true: layers that share positions are no functions of"
+                " their own parameters; set scan=false and remat=false"
+            )
         if self.share_positions:
             encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
@@ -281,7 +286,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             return y, (cache, looks)
 
         given = list(zip(memory, state.caches, state.looks, strict=True))
-        y, left = self.through(self.decoder, y, step, given)
+        y, left = self.through(self.decoder, y, step, given, whole=False)
         caches, looks = ([one[part] for one in left] for part in (0, 1))
         return self._logits(y)[:, 0], Decoding(state.fed + 1, caches, looks)
 

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab.attention.protocol import MAPS
 from attnlab.config.registry import build
+from attnlab.errors import UserError
 from attnlab.systems import SYSTEMS
+from attnlab.systems.transformers import loops
+from tests.systems.checks import SPECS, batch, make, parameters
 
 DECODER: dict[str, Any] = {
     "name": "decoder",
@@ -50,3 +54,83 @@ def test_each_place_has_its_dropout(changes: dict[str, Any], random: bool) -> No
         system.apply(params, TOKENS, rngs={"dropout": jax.random.key(seed)}) for seed in (0, 1)
     )
     assert bool(np.any(np.asarray(one != other))) == random
+
+
+SOME = {"name": "by_layer", "one": {"name": "multihead", "heads": 2}, "other": {"name": "none"}}
+HYBRID = {**SOME, "other": {"name": "recurrent"}, "pattern": ("one", "other", "other")}
+LOOPS: dict[str, dict[str, Any]] = {
+    "alike": {},
+    "periods": {"attention": SOME},
+    "periods-and-a-rest": {"attention": HYBRID, "layers": 7},
+    "window": {"visibility": {"name": "by_layer", "one": "full", "other": "window"}, "layers": 2},
+}
+
+
+@pytest.mark.parametrize("run", [{"scan": True}, {"remat": True}, {"scan": True, "remat": True}])
+@pytest.mark.parametrize("case", LOOPS)
+def test_loops_compute_the_same_and_keep_parameters(case: str, run: dict[str, bool]) -> None:
+    plain, other = decoder(**LOOPS[case]), decoder(**LOOPS[case], **run)
+    params = jax.jit(plain.init)(jax.random.key(0), TOKENS)
+    again = jax.jit(other.init)(jax.random.key(0), TOKENS)
+    jax.tree.map(np.testing.assert_array_equal, params, again)
+    (one, slope), (two, slope_two) = (_slope(system, params) for system in (plain, other))
+    np.testing.assert_allclose(one, two, rtol=1e-6)
+    for name, leaf in jax.tree_util.tree_leaves_with_path(slope):
+        there = dict(jax.tree_util.tree_leaves_with_path(slope_two))[name]
+        np.testing.assert_allclose(leaf, there, rtol=2e-5, atol=1e-6)
+
+
+def _slope(system: Any, params: Any) -> Any:
+    return jax.jit(jax.value_and_grad(lambda params: (system.apply(params, TOKENS) ** 2).mean()))(
+        params
+    )
+
+
+def test_a_loop_is_a_loop_and_drops_by_layer() -> None:
+    """The program has one loop, remat computes again, and each layer has a key of its own."""
+    system = decoder(scan=True, hidden_dropout=0.5, layers=6)
+    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
+    text = str(jax.make_jaxpr(lambda params: system.apply(params, TOKENS))(params))
+    assert text.count("scan[") == 1
+    plain = decoder(layers=6)
+    assert "scan[" not in str(jax.make_jaxpr(lambda params: plain.apply(params, TOKENS))(params))
+    again = decoder(remat=True, layers=6)
+    assert str(jax.make_jaxpr(lambda p: again.apply(p, TOKENS))(params)).count("remat") >= 6
+    outs = [
+        np.asarray(system.apply(params, TOKENS, rngs={"dropout": jax.random.key(seed)}))
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(outs[0], outs[1])
+    assert np.any(outs[0] != outs[2])
+    bound = system.bind(params, rngs={"dropout": jax.random.key(0)})
+    assert len({str(key) for key in loops.keys_of(bound, 3)["dropout"]}) == 3
+
+
+def test_maps_losses_and_pieces_are_not_lost_in_loops() -> None:
+    system = decoder(scan=True)
+    params = jax.jit(system.init)(jax.random.key(0), TOKENS)
+    _, collected = system.apply(params, TOKENS, mutable=[MAPS])
+    assert len(system.maps(collected[MAPS])) == 4
+    whole = system.apply(params, TOKENS)
+    state = system.apply(params, 2, 5, method="start")
+    first, state = system.apply(params, state, TOKENS[:, :2], method="read")
+    rest, _ = system.apply(params, state, TOKENS[:, 2:], method="read")
+    np.testing.assert_allclose(jnp.concatenate([first, rest], 1)[0], whole[0], atol=1e-5)
+
+
+def test_shared_positions_are_refused_in_loops() -> None:
+    spec = {**SPECS["transformer-t5"], "scan": True}
+    with pytest.raises(UserError, match="share_positions=true.*set scan=false"):
+        parameters(make(spec))
+
+
+def test_both_stacks_of_a_transformer_are_loops() -> None:
+    for changes in ({}, {"remat": True}):
+        plain, other = (make({**SPECS["transformer-by-layer"], "layers": 4, **one})
+                        for one in ({}, {"scan": True, **changes}))  # fmt: skip
+        params = {"params": parameters(plain)}
+        source, target = batch()
+        found = [system.apply(params, source, target) for system in (plain, other)]
+        np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+        text = str(jax.make_jaxpr(lambda *ids: other.apply(params, *ids))(source, target))  # noqa: B023
+        assert text.count("scan[") == 2

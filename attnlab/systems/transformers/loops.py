@@ -1,0 +1,135 @@
+"""How the layers of a stack are run: written out one after another, or as a loop of the compiled
+program; with what they compute kept for the backward pass, or computed again.
+
+    written out     x = f(p_0, x);  x = f(p_1, x);  ...                    a program n layers long
+    scan            P = stack(p_0, p_1, ...);  x = loop over P of f        a program one layer long, which is compiled n times faster
+    remat           the backward pass gets the x before each layer and computes the layer again
+
+Neither changes what is computed beyond rounding, but dropout draws other numbers. Parameters stay
+`layer_0`, `layer_1`, ...: the loop stacks them inside the program, so checkpoints and weights know
+nothing of it; the stack takes the memory of the parameters once more while a step runs. Layers that
+differ by a pattern are looped over by periods of the pattern; what is left over is written out.
+
+Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016
+(remat).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnlab.attention.alignments.protocol import SAMPLES
+from attnlab.attention.protocol import LOSSES, MAPS
+from attnlab.layers.block import Block
+
+STREAMS = ("dropout", "sample")
+Step = Callable[[Any, int, jax.Array, Any], tuple[jax.Array, Any]]
+"""`step(block, number, x, given)`: x [B,T,d] through a layer to x, and what the layer leaves."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """The layers of a stack, as pure functions of their parameters.
+
+    Attributes:
+      stack: the blocks, bound.
+      step: one layer.
+      given: what each is given; empty for nothing.
+      remat: whether the backward pass computes a layer again.
+    """
+
+    stack: Sequence[Block]
+    step: Step
+    given: Sequence[Any]
+    remat: bool
+
+    def inputs(self, number: int) -> tuple[Any, list[Any]]:
+        """Parameters of a layer, and the arrays among what it is given that may differ."""
+        leaves = jax.tree.leaves(self.given[number]) if self.given else []
+        own = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray)]
+        return self.stack[number].variables.get("params", {}), own
+
+    def apply(
+        self, number: int, x: jax.Array, inputs: tuple[Any, list[Any]], keys: Mapping[str, Any]
+    ) -> jax.Array:
+        """x [B,T,d] through the layer of this number, with the inputs and the keys of any like it.
+
+        Arrays of NumPy are known while the program is made, and stay it: kernels use their values.
+        """
+
+        def run(inputs: tuple[Any, list[Any]], x: jax.Array, keys: Mapping[str, Any]) -> jax.Array:
+            params, own = inputs
+            given = None
+            if self.given:
+                leaves, tree = jax.tree.flatten(self.given[number])
+                rest = iter(own)
+                leaves = [one if isinstance(one, np.ndarray) else next(rest) for one in leaves]
+                given = jax.tree.unflatten(tree, leaves)
+            alone = self.stack[number].clone(parent=None, name=None)
+            called = nn.apply(lambda block: self.step(block, number, x, given)[0], alone)
+            y: jax.Array = called({"params": params}, rngs=dict(keys))
+            return y
+
+        return (jax.checkpoint(run) if self.remat else run)(inputs, x, keys)
+
+    def known(self, number: int) -> list[Any]:
+        """What `inputs` leaves out, as values that can be compared."""
+        leaves = jax.tree.leaves(self.given[number]) if self.given else []
+        return [one.tolist() for one in leaves if isinstance(one, np.ndarray)]
+
+
+def loops(module: nn.Module) -> bool:
+    """Whether layers may be pure functions in this call: not while parameters are made, nor while
+    layers leave maps, losses or samples aside.
+    """
+    aside = any(map(module.is_mutable_collection, (MAPS, LOSSES, SAMPLES)))
+    return not aside and not module.is_initializing()
+
+
+def keys_of(module: nn.Module, layers: int) -> dict[str, jax.Array]:
+    """A key for each layer, [n], of every random stream that there is."""
+    return {
+        name: jax.random.split(module.make_rng(name), layers)
+        for name in STREAMS
+        if module.has_rng(name)
+    }
+
+
+def looped(layers: Layers, x: jax.Array, keys: Mapping[str, jax.Array], period: int) -> jax.Array:
+    """x [B,T,d] through all layers by a loop over periods; the rest of a period is written out."""
+    count = len(layers.stack)
+    rounds = count // period if period else 0
+    alike = all(
+        layers.known(number) == layers.known(number % period) for number in range(rounds * period)
+    )
+    rounds = rounds if rounds > 1 and alike else 0
+    if rounds:
+        every = [
+            [layers.inputs(number) for number in range(place, rounds * period, period)]
+            for place in range(period)
+        ]
+        stacked = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *one) for one in every]
+        by_round = {
+            name: key[: rounds * period].reshape(rounds, period) for name, key in keys.items()
+        }
+
+        def body(x: jax.Array, now: Any) -> tuple[jax.Array, None]:
+            inputs, own = now
+            for place in range(period):
+                x = layers.apply(
+                    place, x, inputs[place], {name: key[place] for name, key in own.items()}
+                )
+            return x, None
+
+        x, _ = jax.lax.scan(body, x, (stacked, by_round))
+    for number in range(rounds * period, count):
+        own = {name: key[number] for name, key in keys.items()}
+        x = layers.apply(number, x, layers.inputs(number), own)
+    return x
