@@ -1,0 +1,26 @@
+"""What the ways of running layers are compared by."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from benchmarks.deep_stacks import WAYS, measured, programs
+
+
+def test_every_way_takes_the_same_step_but_for_dropout() -> None:
+    found = []
+    for run in WAYS.values():
+        _, forward, gradient, _, (params, _, tokens, _) = programs(2, 32, 8, 2, 16, run)
+        loss, slopes = gradient(params, tokens, None)
+        np.testing.assert_allclose(forward(params, tokens, None), loss, rtol=1e-6)
+        found.append((loss, slopes["layer_1"]["attention"]["out"]["kernel"]))
+    for one in found[1:]:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7), one,
+                     found[0])  # fmt: skip
+
+
+def test_a_row_for_every_way() -> None:
+    rows = measured(2, 32, 8, 2, 16, 1)
+    assert [row[0] for row in rows] == list(WAYS)
+    assert all(figure > 0 for row in rows for figure in row[1:])
