@@ -207,7 +207,7 @@ def load(
         (learned, _), classes = load_vocabularies(workdir, settings), Classes.load(workdir)
     else:
         of_run = lent(begun, settings)
-        learned, classes = _learn(rows["train"], settings, answer is None, of_run)
+        learned, classes = _learn(rows["train"], settings, named=answer is None, of_run=of_run)
     rows = {split: rows[split] for split in splits}
     encoded = encode if answer is None else functools.partial(answered, answer=answer)
     return LabelledTexts(

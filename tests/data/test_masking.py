@@ -151,3 +151,13 @@ def test_what_begins_a_row_belongs_to_its_first_text() -> None:
 def test_a_vocabulary_without_a_mask() -> None:
     with pytest.raises(UserError, match=r"set config\.vocabulary\.reserved=1"):
         _ = Masking(Special(), 10).mask
+
+
+def test_a_text_is_masked_anew_in_each_step() -> None:
+    """Four rows, the same in every step, and what is hidden of them another."""
+    ids = np.arange(5, 41, dtype=np.int32)
+    batches = Masked(Blocks(ids, size=4, length=9, special=SPECIAL), Masking(SPECIAL, 50), 1, 0)
+    one, other = batches(0), batches(1)
+    np.testing.assert_array_equal(one["segments"], other["segments"])
+    assert (one["places"] != other["places"]).any()
+    np.testing.assert_array_equal(one["places"], batches(0)["places"])
