@@ -111,14 +111,29 @@ def save_pretrained(
     if run.stored.members:
         raise UserError("an ensemble is several models; write one run at a time")
     found = config_of(run.config.system, model_type or _type_of(run))
-    vocabulary: Vocabulary = run.task.data.vocabulary
+    vocabulary = _vocabulary(run)
     arrays = weights.names_of(found["model_type"]).write(
         flat(jax.device_get(run.params)), DTYPES[dtype]
     )
-    config = {**_origin(run), **found, **_ids(vocabulary), **_labels(run), "torch_dtype": dtype}
-    if "n_positions" not in config:  # which is GPT-2's name of it, and the length of a table
+    pairs = bool(found.get("is_encoder_decoder"))
+    ids = _ids(vocabulary, pairs)
+    config = {**_origin(run), **found, **ids, **_labels(run), "torch_dtype": dtype}
+    if "n_positions" not in config and not pairs:  # GPT-2's name of it, and the length of a table
         config.setdefault("max_position_embeddings", run.config.batch.max_length)
-    return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path)]
+    return [*folders.write(path, config, arrays, shard), *_tokenizer(vocabulary, path, pairs)]
+
+
+def _vocabulary(run: Run) -> Vocabulary:
+    """The one vocabulary of a run; `UserError` if it has two."""
+    data = run.task.data
+    if hasattr(data, "vocabulary"):
+        return data.vocabulary  # type: ignore[no-any-return]
+    if data.source_vocabulary is not data.target_vocabulary:
+        raise UserError(
+            "source and target have vocabularies of their own, and a folder of transformers has one"
+            " for both; train with vocabulary.shared=true"
+        )
+    return data.source_vocabulary  # type: ignore[no-any-return]
 
 
 def _origin(run: Run) -> dict[str, Any]:
@@ -145,11 +160,17 @@ def _type_of(run: Run) -> str | None:
     return str(kind)
 
 
-def _ids(vocabulary: Vocabulary) -> dict[str, Any]:
+def _ids(vocabulary: Vocabulary, pairs: bool) -> dict[str, Any]:
     special = vocabulary.special
+    begins: dict[str, int | None] = {"bos_token_id": special.bos}
+    if pairs:
+        begins = {
+            "bos_token_id": special.front[0] if special.front else None,
+            "decoder_start_token_id": special.bos,
+        }
     return {
         "vocab_size": vocabulary.size,
-        "bos_token_id": special.bos,
+        **begins,
         "eos_token_id": special.eos,
         "pad_token_id": special.pad if 0 <= special.pad < vocabulary.size else None,
     }
@@ -164,24 +185,45 @@ def _labels(run: Run) -> dict[str, Any]:
     return {"id2label": {str(one): name for name, one in numbered.items()}, "label2id": numbered}
 
 
-def _tokenizer(vocabulary: Vocabulary, folder: Path) -> list[Path]:
-    """Writes `tokenizer.json`, that of elsewhere as it stands, and which tokens are special."""
-    content = vocabulary.content if isinstance(vocabulary, Adopted) else vocabulary.kept()
-    pieces = vocabulary.tokens(range(vocabulary.size))
-    named = {
+def _tokenizer(vocabulary: Vocabulary, folder: Path, pairs: bool) -> list[Path]:
+    """Writes `tokenizer.json`, that of elsewhere as it stands, and which tokens are special; of a
+    model of `pairs` reserved ids are T5's sentinels, and one of ours ends every text.
+    """
+    own = not isinstance(vocabulary, Adopted)
+    content = vocabulary.kept() if own else vocabulary.content  # type: ignore[attr-defined]
+    pieces, reserved = vocabulary.tokens(range(vocabulary.size)), vocabulary.special.reserved
+    if pairs and own:
+        for number, index in enumerate(reversed(reserved)):
+            pieces[index] = f"<extra_id_{number}>"
+        content["post_processor"] = _ended(pieces[vocabulary.special.eos], vocabulary.special.eos)
+    named: dict[str, Any] = {
         f"{name}_token": pieces[index]
-        for name in ("bos", "eos", "pad", "unk")
+        for name in ("eos", "pad", "unk", *(() if pairs else ("bos",)))
         if (index := getattr(vocabulary.special, name)) is not None and 0 <= index < len(pieces)
     }
-    if reserved := vocabulary.special.reserved:
+    if reserved and pairs:
+        named["additional_special_tokens"] = [pieces[index] for index in reversed(reserved)]
+    elif reserved:
         named["mask_token"] = pieces[reserved[0]]
         named |= {"cls_token": named["bos_token"], "sep_token": named["eos_token"]}
-    if not isinstance(vocabulary, Adopted):  # they are no pieces of the library's tokenizer
+    if own:  # they are no pieces of the library's tokenizer
         content["added_tokens"] += [_added(index, pieces[index]) for index in reserved]
     told = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
     for file, one in ((FILE, content), ("tokenizer_config.json", told)):
         write_atomic(folder / file, json.dumps(one, ensure_ascii=False, indent=1) + "\n")
     return [folder / FILE, folder / "tokenizer_config.json"]
+
+
+def _ended(piece: str, index: int) -> dict[str, Any]:
+    """What of `tokenizer.json` puts an end behind every text."""
+    end = {"SpecialToken": {"id": piece, "type_id": 0}}
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, end],
+        "pair": [first, end, second, end],
+        "special_tokens": {piece: {"id": piece, "ids": [index], "tokens": [piece]}},
+    }
 
 
 def _added(index: int, piece: str) -> dict[str, Any]:

@@ -173,11 +173,12 @@ def load(
 
 
 def encode(vocabularies: tuple[Vocabulary, Vocabulary], pairs: Sequence[Pair]) -> Examples:
-    """Texts to ids, EOS at the end of both sides; for sentences without a translation, give "" as
-    their target.
+    """Texts to ids, EOS at the end of both sides and before them what the vocabulary puts there; for
+    sentences without a translation, give "" as their target.
     """
     source, target = (
-        one.packed(pair[side] for pair in pairs) for side, one in enumerate(vocabularies)
+        one.packed((pair[side] for pair in pairs), one.special.front)
+        for side, one in enumerate(vocabularies)
     )
     return Examples(source=source, target=target)
 

@@ -10,6 +10,7 @@ with which some models fill up their tables, are pieces without text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from attnlab.errors import UserError
 
 FILE = "tokenizer.json"
 _NO_ID = -1  # of padding, where a tokenizer has none
+_SENTINEL = re.compile(r"<extra_id_\d+>")  # T5's, of which the last id is the first sentinel
 
 
 class Adopted(Vocabulary):
@@ -82,15 +84,17 @@ class Adopted(Vocabulary):
     @classmethod
     def restored(cls, saved: Mapping[str, Any], settings: dict[str, Any]) -> Adopted:
         """What `kept` has given."""
-        special = {**saved["special"], "reserved": tuple(saved["special"].get("reserved", ()))}
+        lists = {name: tuple(saved["special"].get(name, ())) for name in ("reserved", "front")}
+        special = {**saved["special"], **lists}
         return cls(saved["content"], settings, Special(**special), saved["size"])
 
     def kept(self) -> dict[str, Any]:
         """See `Vocabulary.kept`."""
         names = ("pad", "bos", "eos", "unk")
         special = {name: getattr(self.special, name) for name in names}
-        if self.special.reserved:
-            special["reserved"] = list(self.special.reserved)
+        for name in ("reserved", "front"):
+            if several := getattr(self.special, name):
+                special[name] = list(several)
         return {"content": self.content, "special": special, "size": self.size}
 
     def normalize(self, text: str) -> str:
@@ -112,11 +116,12 @@ class Adopted(Vocabulary):
 
     def decode(self, ids: Iterable[int]) -> str:
         """See `Vocabulary.decode`."""
-        read = []
+        read: list[int] = []
+        silent = {self.special.pad, self.special.bos, *self.special.front}
         for index in map(int, ids):
             if index == self.special.eos:
                 break
-            if index not in (self.special.pad, self.special.bos):
+            if index not in silent:
                 read.append(index)
         return str(self._tokenizer.decode(read, skip_special_tokens=False))
 
@@ -167,8 +172,9 @@ def _special(
     """The ids that are no text: the model's word counts, else the tokenizer's.
 
     What begins a text is what ends it, where nothing else does (GPT-2, Qwen); BERT calls the two
-    "cls" and "sep". Its mask is reserved. An end that pads too would be taken for padding where it
-    is to be predicted, so padding has no id then.
+    "cls" and "sep". Its mask is reserved, as are T5's sentinels. An end that pads too would be taken
+    for padding where it is to be predicted, so padding has no id then. The decoder of a model of
+    pairs reads `decoder_start_token_id` first, which may be padding: no text begins with it.
     """
 
     def of(name: str) -> int | None:
@@ -187,8 +193,17 @@ def _special(
             " tokenizer_config.json beside it"
         )
     bos, pad, mask = of("cls") if of("bos") is None else of("bos"), of("pad"), of("mask")
-    bos = eos if bos is None else bos
+    bos, pairs = eos if bos is None else bos, bool(model.get("is_encoder_decoder"))
+    if pairs:
+        start = of("decoder_start")
+        bos = bos if start is None else start
     own = json.loads(tokenizer.to_str())["model"].get("unk_token")
     unk = tokenizer.token_to_id(own) if isinstance(own, str) else None
-    pad = _NO_ID if pad is None or pad in (bos, eos) else pad
-    return Special(pad, bos, eos, unk, () if mask is None else (mask,))
+    pad = _NO_ID if pad is None or pad == eos or (pad == bos and not pairs) else pad
+    pieces = tokenizer.get_vocab(with_added_tokens=True)
+    reserved = sorted(index for piece, index in pieces.items() if _SENTINEL.fullmatch(piece))
+    if not reserved and mask is not None:
+        reserved = [mask]
+    around = tokenizer.encode("").ids if pairs else []
+    front = around[:-1] if around[-1:] == [eos] else []
+    return Special(pad, bos, eos, unk, tuple(reserved), tuple(front))

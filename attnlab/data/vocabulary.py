@@ -50,7 +50,8 @@ class Special:
       eos: ends a text.
       unk: stands for what the vocabulary lacks; None if it lacks nothing.
       reserved: what tasks use for their own purposes; masked language modelling hides tokens behind
-        the first.
+        the first, span corruption spans behind the last ones.
+      front: what stands before every text of a pair; the tokenizers of some models have it so.
     """
 
     pad: int = PAD
@@ -58,6 +59,7 @@ class Special:
     eos: int = EOS
     unk: int | None = UNK
     reserved: tuple[int, ...] = ()
+    front: tuple[int, ...] = ()
 
     @property
     def unsayable(self) -> tuple[int, ...]:
@@ -250,9 +252,13 @@ class Vocabulary:
             else _spaced(text, "word").split()
         )
 
-    def packed(self, texts: Iterable[str]) -> Packed:
-        """The ids of all texts, each with EOS at its end, as a column of examples."""
-        return Packed(self.encode_stream(texts, end=(self.special.eos,)), pad=self.special.pad)
+    def packed(self, texts: Iterable[str], front: Sequence[int] = ()) -> Packed:
+        """The ids of all texts, each with EOS at its end and `front` before it, as a column of
+        examples.
+        """
+        begin, ids = np.array(front, np.int32), self.encode_stream(texts, end=(self.special.eos,))
+        found = (np.concatenate([begin, one]) for one in ids) if len(begin) else ids
+        return Packed(found, pad=self.special.pad)
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """The ids of each text, [length] int32, without BOS and EOS."""

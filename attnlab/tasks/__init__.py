@@ -6,6 +6,7 @@ TASKS = Table(
     "task",
     {
         "translation": "attnlab.tasks.translation:Translation",
+        "text_to_text": "attnlab.tasks.text_to_text:TextToText",
         "pronunciation": "attnlab.tasks.pronunciation:Pronunciation",
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",

@@ -5,7 +5,7 @@ exact matches.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from attnlab.decoding import corpus_scores
 from attnlab.decoding.metrics import sentence_counts
@@ -46,8 +46,14 @@ class Translation(PairTask):
 
     def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
         """A row for every sentence: its tokens, teacher-forced, and its n-grams."""
-        counted = sentence_counts(outputs, self.references(split), lowercase=self._lowercase)
-        return Items.of({**self.teacher_forced(params, split), **counted})
+        return Items.of(self.counted(params, split, outputs))
+
+    def counted(
+        self, params: Params, split: str, outputs: Sequence[str]
+    ) -> dict[str, tuple[str, Any]]:
+        """Rule and rows of every score, see `attnlab.records.items`."""
+        counts = sentence_counts(outputs, self.references(split), lowercase=self._lowercase)
+        return {**self.teacher_forced(params, split), **counts}
 
     @property
     def _lowercase(self) -> bool:

@@ -79,6 +79,7 @@ def canonical(system: Mapping[str, Any]) -> dict[str, Any]:
     that mean the same are equal.
     """
     node = to_dict(completed(system))
+    node.pop("initial", None)
     depth = node.get("decoder_layers") or node.get("layers")
     if depth == node.get("layers"):
         node.pop("decoder_layers", None)

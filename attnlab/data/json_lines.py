@@ -1,0 +1,69 @@
+"""Pairs of texts as JSON lines: an object in every line, two of whose fields are the texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab.data.files import find_file, read_lines
+from attnlab.errors import UserError, nearest
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """One pair for each object of a file, plain, .gz or .xz; line ends in texts become blanks.
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      train, valid, test: the file of each split, without .gz or .xz.
+      source, target: the fields that have the two texts.
+    """
+
+    directory: str = ""
+    train: str = "train.jsonl"
+    valid: str = "valid.jsonl"
+    test: str = "test.jsonl"
+    source: str = "source"
+    target: str = "target"
+
+    def pairs(self, split: str) -> list[tuple[str, str]]:
+        """The (source, target) fields of `split`.
+
+        Raises:
+          UserError: as for `files.ParallelFiles`; a line that is no JSON object, lacks a field, or
+            has something else than a text in it, or a blank one; with file and line.
+        """
+        path = find_file(self.directory, getattr(self, split))
+        found = []
+        for number, line in enumerate(read_lines(path), 1):
+            if line:
+                record = _object(line, path, number)
+                source, target = (
+                    _text(record, field, path, number) for field in (self.source, self.target)
+                )
+                found.append((source, target))
+        if not found:
+            raise UserError(f"{path} holds nothing but blank lines")
+        return found
+
+
+def _object(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{path}, line {number}: no JSON ({error})") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{path}, line {number}: {type(record).__name__}, expected an object")
+    return record
+
+
+def _text(record: dict[str, Any], field: str, path: Path, number: int) -> str:
+    if field not in record:
+        raise UserError(f"{path}, line {number}: no field {field!r}; {nearest(field, record)}")
+    if not isinstance(record[field], str) or not record[field].strip():
+        raise UserError(
+            f"{path}, line {number}: field {field!r} is {record[field]!r}; expected a text"
+        )
+    return " ".join(record[field].split())

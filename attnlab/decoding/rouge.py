@@ -1,0 +1,57 @@
+"""ROUGE of a text and its reference: how many n-grams, or how long a subsequence, they share.
+
+    ROUGE-N    F of n-grams, each counted as often as it occurs in both
+    ROUGE-L    F of the words of the longest common subsequence
+    F          2 m / (n + n'), m in common, n and n' in each of the two texts; 0 of two empty ones
+
+Words are runs of letters and digits, lower-cased, as in the package rouge-score without its
+stemmer, which knows ASCII only.
+
+Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004 workshop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+NAMES = ("rouge1", "rouge2", "rougeL")
+
+
+def rouge(hypothesis: str, reference: str) -> dict[str, float]:
+    """ROUGE-1, -2 and -L by `NAMES`, 0 ... 100."""
+    ours, theirs = (re.findall(r"[^\W_]+", text.lower()) for text in (hypothesis, reference))
+    found = {f"rouge{n}": _of_ngrams(ours, theirs, n) for n in (1, 2)}
+    return {**found, "rougeL": _f(longest_common(ours, theirs), len(ours), len(theirs))}
+
+
+def rows(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, list[list[float]]]:
+    """Of each score [score, 1] for every text, whose sums give the mean."""
+    each = [rouge(*pair) for pair in zip(hypotheses, references, strict=True)]
+    return {name: [[one[name], 1.0] for one in each] for name in NAMES}
+
+
+def longest_common(one: Sequence[str], other: Sequence[str]) -> int:
+    """The length of the longest sequence of words that both have in this order."""
+    best = np.zeros(len(other) + 1, np.int64)
+    for word in one:
+        after = best.copy()
+        matches = np.array([word == each for each in other], bool)
+        after[1:][matches] = best[:-1][matches] + 1
+        best = np.maximum.accumulate(np.maximum(after, best))
+    return int(best[-1])
+
+
+def _of_ngrams(ours: Sequence[str], theirs: Sequence[str], n: int) -> float:
+    counts = [
+        Counter(zip(*(words[first:] for first in range(n)), strict=False))
+        for words in (ours, theirs)
+    ]
+    return _f((counts[0] & counts[1]).total(), counts[0].total(), counts[1].total())
+
+
+def _f(common: int, ours: int, theirs: int) -> float:
+    return 200.0 * common / (ours + theirs) if common else 0.0

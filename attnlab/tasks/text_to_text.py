@@ -1,0 +1,51 @@
+"""Text to text: any task whose answer is a text, such as summaries, questions or several tasks told
+apart by what stands before the source (the data source `prefixed`), as T5 has them.
+
+Source: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+Transformer", JMLR 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from attnlab.decoding import rouge
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.tasks.protocol import Params, Scores
+from attnlab.tasks.translation import Translation
+
+
+class TextToText(Translation):
+    """Texts for texts, scored by ROUGE (the mean of the texts) beside what translations are scored
+    by; see `configs/text_to_text.py`.
+    """
+
+    measures: Mapping[str, Measure | str] = {
+        **Translation.measures,
+        "exact": share("texts"),
+        **dict.fromkeys(rouge.NAMES, Measure("max", low=0.0, high=100.0)),
+    }
+    units: ClassVar[Mapping[str, str]] = {
+        **Translation.units,
+        "exact": "share of texts right as a whole",
+        **dict.fromkeys(rouge.NAMES, "F of words, mean of texts"),
+    }
+    examples = "texts"
+    outputs = "answers.txt"
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """Those of a translation and ROUGE-1, -2 and -L; and the answers."""
+        scores, answers = super().score(params, split)
+        found = rouge.rows(answers, self.references(split))
+        sums = {name: np.asarray(rows).sum(axis=0) for name, rows in found.items()}
+        return {**scores, **{name: float(one / n) for name, (one, n) in sums.items()}}, answers
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
+        """A row for every text."""
+        found = rouge.rows(outputs, self.references(split))
+        counted = {name: ("ratio", rows) for name, rows in found.items()}
+        return Items.of({**self.counted(params, split, outputs), **counted})

@@ -1,0 +1,87 @@
+"""T5 and BART of others: their tokenizers serve both sides; loaded, used, tuned, written back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import attnlab
+from attnlab.commands import main
+from attnlab.data.vocabulary import Special, Vocabulary
+from attnlab.errors import UserError
+from tests.weights import pair_folders
+
+FOLDERS = {"t5": pair_folders.t5, "bart": pair_folders.bart}
+SMALL = {"data.examples": 20, "data.valid": 4, "data.test": 4, "decoding.method": "greedy"}
+
+
+def adopted(folder: Path) -> Vocabulary:
+    return Vocabulary.train([], "tokenizer", file=str(folder))
+
+
+def test_a_decoder_reads_first_what_its_model_says(tmp_path: Path) -> None:
+    """T5 padding, BART the end; BART's texts begin with <s>; sentinels are reserved."""
+    t5 = adopted(pair_folders.t5(tmp_path / "t5"))
+    first = t5.special.reserved[0]
+    assert t5.special == Special(0, 0, 1, 2, tuple(range(first, first + 6)))
+    assert t5.tokens(reversed(t5.special.reserved)) == pair_folders.SENTINELS
+    bart = adopted(pair_folders.bart(tmp_path / "bart"))
+    assert bart.special == Special(1, 2, 2, 3, (), front=(0,))
+    for vocabulary, begin in ((t5, ()), (bart, (0,))):
+        ids = vocabulary.packed(["old dogs"], vocabulary.special.front)[0]
+        assert (*ids[: len(begin)], ids[-1]) == (*begin, vocabulary.special.eos)
+        assert vocabulary.decode(ids) == "old dogs"
+        vocabulary.save(tmp_path / "kept.json")
+        assert Vocabulary.load(tmp_path / "kept.json").special == vocabulary.special
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_is_loaded_and_saved_is_what_it_was(name: str, tmp_path: Path) -> None:
+    folder = FOLDERS[name](tmp_path / "in")
+    run = attnlab.load_pretrained(folder, SMALL)
+    assert run.generate(["the old dog"]) == run.generate(["the old dog"])
+    assert run.evaluate("valid")["loss"] > 1.0
+    sides = {path.split("/")[0].split("_")[0] for path in run.maps("the old dog")}
+    assert sides == {"encoder", "decoder"}
+    attnlab.save_pretrained(run, tmp_path / "out")
+    before, after = (load_file(tmp_path / one / "model.safetensors") for one in ("in", "out"))
+    assert before.keys() == after.keys()
+    for key, one in before.items():
+        np.testing.assert_array_equal(one, after[key])
+    told, written = (
+        json.loads((tmp_path / one / "config.json").read_text()) for one in ("in", "out")
+    )
+    ids = ("vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id", "bos_token_id")
+    assert {key: told.get(key) for key in ids} == {key: written[key] for key in ids}
+    assert adopted(tmp_path / "out").special == adopted(folder).special
+
+
+def test_import_tune_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One step from a folder, and a folder again that is read as the same model."""
+    folder = pair_folders.t5(tmp_path / "in", "pairs/t5_gated")
+    changes = ["data.examples=20", "data.valid=4", "data.test=4", "training.steps=1"]
+    words = [f"--config.{one}" for one in [*changes, "schedule.warmup=0"]]
+    assert main(["import", f"--from={folder}", f"--workdir={tmp_path / 'as-it-is'}", *words]) == 0
+    capsys.readouterr()
+    workdir = tmp_path / "run"
+    config = f"--config=configs/pretrained.py:{folder}"
+    assert main(["train", config, f"--workdir={workdir}", *words]) == 0
+    scores = json.loads((workdir / "results.json").read_text())
+    assert "rougeL" in json.dumps(scores)
+    assert main(["export", str(workdir), "--to=transformers", f"--out={tmp_path / 'out'}"]) == 0
+    assert "transformers.T5ForConditionalGeneration" in capsys.readouterr().out
+    again = attnlab.load_pretrained(tmp_path / "out", SMALL)
+    assert attnlab.load(workdir).generate(["a cat"]) == again.generate(["a cat"])
+
+
+def test_two_vocabularies_are_no_folder(tmp_path: Path) -> None:
+    folder = pair_folders.t5(tmp_path / "in")
+    changes: dict[str, Any] = {**SMALL, "vocabulary.shared": False}
+    run = attnlab.load_pretrained(folder, changes)
+    with pytest.raises(UserError, match=r"vocabularies of their own.*vocabulary.shared=true"):
+        attnlab.save_pretrained(run, tmp_path / "out", model_type="t5")
