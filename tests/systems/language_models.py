@@ -69,6 +69,16 @@ SPECS: dict[str, dict[str, Any]] = {
     "ngram_rnn-2": {"name": "ngram_rnn", "embedding": 5, "width": 3, "order": 2},
     "decoder": _DECODER,
     "decoder-recurrent": {**_DECODER, "attention": {"name": "recurrent", "cell": "gru"}},
+    **{f"decoder-{norm}": {**_DECODER, "norm": norm} for norm in ("post", "parallel")},
+    "decoder-rezero": {**_DECODER, "norm": "rezero", "layers": 1},
+    "decoder-res_post": {**_DECODER, "norm": "res_post", "normalisation": {"name": "scale_norm"}},
+    "decoder-bare": {
+        **_DECODER,
+        "norm": "none",
+        "normalisation": {"name": "none"},
+        "positions": {"name": "none"},
+        "feed_forward": {"name": "none"},
+    },
     "decoder-concatenated": {**_DECODER, "position_width": 3, "scaled_embedding": True},
     "decoder-by-layer": {
         **_DECODER,
@@ -141,7 +151,7 @@ def parameters(system: Any, *arguments: Any, seed: int = 0) -> Any:
     return jax.tree.unflatten(
         tree,
         [
-            rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max(1, s.shape[0]))
+            rng.normal(size=s.shape).astype(np.float32) * 2 / np.sqrt(max((1, *s.shape[:1])))
             for s in leaves
         ],
     )

@@ -12,6 +12,7 @@ from tests.systems.checks import check_equal, check_every_parameter_is_read
 from tests.systems.oracles import ORACLES
 from tests.systems.token_classifiers import (
     CHECKS,
+    PLACED,
     SPECS,
     batch,
     check_dropout,
@@ -36,9 +37,10 @@ def test_every_classifier_of_tokens_has_an_oracle() -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", [*SPECS, *PLACED])
 def test_outputs_equal_the_papers(name: str) -> None:
-    check_equal(*compared(SPECS[name], ORACLES[SPECS[name]["name"]], SPECS[name]))
+    spec = {**SPECS, **PLACED}[name]
+    check_equal(*compared(spec, ORACLES[spec["name"]], spec))
 
 
 @pytest.mark.parametrize("name", ["encoder", "encoder-tied"])

@@ -83,6 +83,12 @@ SPECS: dict[str, dict[str, Any]] = {
     },
 }
 
+PLACED: dict[str, dict[str, Any]] = {
+    **{norm: {**_ENCODER, "norm": norm} for norm in ("parallel", "res_post", "none")},
+    "rezero": {**_ENCODER, "norm": "rezero", "normalisation": {"name": "none"}},
+}
+"""For their oracle alone."""
+
 
 def make(spec: dict[str, Any]) -> TokenClassifier:
     """A tiny system; one whose output is tied to the embedding has as many outputs as ids."""

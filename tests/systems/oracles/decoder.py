@@ -8,13 +8,13 @@ import numpy as np
 
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
-from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree, in_layer
+from tests.layers.oracles import feed_forward
+from tests.systems.oracles.parts import Tree, in_layer, normalised, placed
 
 
 def decoder(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
-    """GPT-2 and Llama: `settings` are the system's; its placement is "pre" or "sandwich", local
-    layers have a window.
+    """GPT-2 and Llama: `settings` are the system's; layers may
+    differ.
     """
     table = params["embed"]["embedding"]
     final = table.T if settings.get("share", "output") == "output" else params["out"]["kernel"]
@@ -48,26 +48,12 @@ def _hidden(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray
             return found[0][0]
 
         forward = part(settings, "feed_forward", "gelu_tanh")[0]
-        if name != "none":
-            x = _around(own["around_attention"], settings, x, attend)
-        if forward != "none":
-            x = _around(
-                own["around_feed_forward"],
-                settings,
-                x,
-                lambda y: feed_forward(forward, own["feed_forward"], y),  # noqa: B023
-            )
-    return _normed(params["top"], settings, x)
-
-
-def _around(params: Tree, settings: dict[str, Any], x: np.ndarray, function: Any) -> np.ndarray:
-    """x + f(N(x)), or x + N'(f(N(x)))."""
-    found = function(_normed(params["normalisation"], settings, x))
-    if settings.get("norm") == "sandwich":
-        found = _normed(params["normalisation_out"], settings, found)
-    return x + found
-
-
-def _normed(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
-    name, fields = part(settings, "normalisation", "layer_norm")
-    return norm_of(name, params, x, fields.get("epsilon", 1e-6))
+        functions = {
+            "attention": attend,
+            "feed_forward": lambda y: feed_forward(forward, own["feed_forward"], y),  # noqa: B023
+        }
+        for what, chosen in (("attention", name), ("feed_forward", forward)):
+            if chosen == "none":
+                del functions[what]
+        x = placed(own, settings, x, functions, "layer_norm")
+    return normalised(params["top"], settings, x, "layer_norm") if "top" in params else x

@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.attention.oracles import ORACLES as MECHANISMS
 from tests.attention.oracles import part
-from tests.layers.oracles import feed_forward, norm_of
-from tests.systems.oracles.parts import Tree, in_layer
+from tests.layers.oracles import feed_forward
+from tests.systems.oracles.parts import Tree, in_layer, normalised, placed
 
 
 def encoder(
@@ -30,7 +30,7 @@ def encoder(
         else:
             inner = states @ params["out"]["inner"]["kernel"] + params["out"]["inner"]["bias"]
             gelu = np.array([[x / 2 * (1 + erf(x / 2**0.5)) for x in one] for one in inner])
-            normed = _normed(params["out"]["normalisation"], settings, gelu)
+            normed = normalised(params["out"]["normalisation"], settings, gelu, "layer_norm")
             numbers[: len(read)] = normed @ table.T + params["out"]["bias"]
     return found
 
@@ -87,7 +87,7 @@ def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any
     if "embed_types" in params:
         x = x + params["embed_types"]["embedding"][kinds]
     if "embed_norm" in params:
-        x = _normed(params["embed_norm"], settings, x)
+        x = normalised(params["embed_norm"], settings, x, "layer_norm")
     distance = np.abs(np.arange(len(x))[:, None] - np.arange(len(x)))
     for number in range(settings["layers"]):
         rule, fields = part(in_layer(settings, number), "visibility", "full")
@@ -102,22 +102,10 @@ def _states(params: Tree, settings: dict[str, Any], read: np.ndarray, kinds: Any
         def forward(y: np.ndarray) -> np.ndarray:
             return feed_forward(part(settings, "feed_forward", "gelu")[0], own["feed_forward"], y)  # noqa: B023
 
-        for around, function in (("attention", attend), ("feed_forward", forward)):
-            if part(in_layer(settings, number), around, "")[0] != "none":
-                x = _around(own.get(f"around_{around}", {}), settings, x, function)
-    return _normed(params["top"], settings, x) if "top" in params else x
-
-
-def _around(params: Tree, settings: dict[str, Any], x: np.ndarray, function: Any) -> np.ndarray:
-    """N(x + f(x)), x + f(N(x)) or x + N'(f(N(x)))."""
-    if settings.get("norm", "pre") == "post":
-        return _normed(params.get("normalisation", {}), settings, x + function(x))
-    found = function(_normed(params.get("normalisation", {}), settings, x))
-    if settings.get("norm") == "sandwich":
-        found = _normed(params["normalisation_out"], settings, found)
-    return x + found
-
-
-def _normed(params: Tree, settings: dict[str, Any], x: np.ndarray) -> np.ndarray:
-    name, fields = part(settings, "normalisation", "layer_norm")
-    return norm_of(name, params, x, fields.get("epsilon", 1e-6))
+        functions = {
+            around: function
+            for around, function in (("attention", attend), ("feed_forward", forward))
+            if part(in_layer(settings, number), around, "")[0] != "none"
+        }
+        x = placed(own, settings, x, functions, "layer_norm")
+    return normalised(params["top"], settings, x, "layer_norm") if "top" in params else x

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.attention.oracles.rows import part
+from tests.layers.oracles import norm_of
+
 Tree = Any
 Vector = np.ndarray
 
@@ -78,3 +81,44 @@ def in_layer(settings: dict[str, Any], layer: int) -> dict[str, Any]:
             value = value[pattern[layer % len(pattern)]]
         found[key] = value
     return found
+
+
+def placed(
+    params: Tree, settings: dict[str, Any], x: np.ndarray, functions: dict[str, Any], usual: str
+) -> np.ndarray:
+    """x [T,d] through the functions of a layer, as `layers/block.py` says; `functions` by the names
+    of their residual connections, without those that are "none"; `usual`: the norm if nothing is
+    said.
+    """
+    placement = settings.get("norm", "pre")
+    if placement == "parallel":
+        if not functions:
+            return x
+        normed = normalised(params.get("normalisation", {}), settings, x, usual)
+        return x + sum(function(normed) for function in functions.values())
+    for name, function in functions.items():
+        own = params.get(f"around_{name}", {})
+
+        def norm(x: np.ndarray, which: str = "normalisation", own: Tree = own) -> np.ndarray:
+            return normalised(own.get(which, {}), settings, x, usual)
+
+        match placement:
+            case "post":
+                x = norm(x + function(x))
+            case "pre":
+                x = x + function(norm(x))
+            case "sandwich":
+                x = x + norm(function(norm(x)), "normalisation_out")
+            case "res_post":
+                x = x + norm(function(x))
+            case "rezero":
+                x = x + own["strength"] * function(x)
+            case "none":
+                x = function(norm(x))
+    return x
+
+
+def normalised(params: Tree, settings: dict[str, Any], x: np.ndarray, usual: str) -> np.ndarray:
+    """The norm that the settings name."""
+    name, fields = part(settings, "normalisation", usual)
+    return norm_of(name, params, x, fields.get("epsilon", 1e-6))
