@@ -75,7 +75,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Called]]:
 
 
 def test_every_command_runs_and_says_what_the_page_says(page: tuple[Path, list[Called]]) -> None:
-    folder, ended = page
+    _, ended = page
     assert len(ended) == 6 and ended[1].out.startswith("A dog")
     told = [line for line in PAGE.read_text().splitlines() if line.startswith("pretrained: ")]
     assert len(told) == 3 and all(line in ended[2].err.splitlines() for line in told)

@@ -322,6 +322,9 @@ class Lora(Node):
         "of the products; 0: none, all parameters are trained", 0, within=whole(0, LONGEST)
     )
     alpha: float = setting("the product counts alpha / rank", 16.0, within=ABOVE_ZERO)
+    dropout: float = setting(
+        "of the input of products, one mask for all tokens of a microbatch", 0.0, within=RATE
+    )
     on: tuple[str, ...] = setting(
         "matrices whose path has one of these regular expressions get a product",
         ("w_query/kernel", "w_value/kernel"),

@@ -109,6 +109,10 @@ class Pretrained:
         found = self._fit
         return found.lines() if found.pooled or found.drawn or found.left_out else []
 
+    def drawn_anew(self) -> tuple[str, ...]:
+        """Paths of the parameters that the pretrained weights do not give."""
+        return self._fit.drawn if self.begins_with() else ()
+
     def keep_report(self, workdir: Path) -> None:
         """Write `REPORT`, where not all weights are taken as they are."""
         if self.begins_with():

@@ -83,7 +83,7 @@ def train(
     )
     which = Trained.of(config)
     how |= {"follow": task.follow, "which": which}
-    step_function = make_step(task.loss, task.weight, which.paced(optimizer), **how)
+    step_function = make_step(task.loss, task.weight, optimizer, **how)
     kind = Journal if jax.process_index() == 0 else Follower
     with closing(
         kind(config, workdir, schedule, progress, declared(task), attempt=attempt)

@@ -91,6 +91,9 @@ class Beginning(Protocol):
     def begun(self, params: Params, read: Callable[..., tuple[Params, int]]) -> Params:
         """What training begins with, given drawn parameters; `read` is `states.best_params`."""
 
+    def drawn_anew(self) -> tuple[str, ...]:
+        """Paths of the parameters that stay drawn."""
+
 
 class Stackable(Task, Protocol):
     """A task that can train several models at once."""

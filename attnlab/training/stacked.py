@@ -307,11 +307,10 @@ def make_stacked_step(config: ConfigDict, task: Stackable) -> Step:
             "accumulate": settings.accumulate,
             "ema": numbers.get("training.ema", settings.ema),
             "compute": settings.compute,
+            "follow": task.follow,
+            "which": which,
         }
-        paced = which.paced(optimizer)
-        after, sums = make_step(loss, task.weight, paced, follow=task.follow, which=which, **how)(
-            state, fed["batch"]
-        )
+        after, sums = make_step(loss, task.weight, optimizer, **how)(state, fed["batch"])
         return jax.tree.map(lambda new, old: jnp.where(fed["moves"], new, old), after, state), sums
 
     return jax.vmap(one)

@@ -23,7 +23,7 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
     """A function from a seed to the state before the first step, on the host; one program, whatever
     the seed.
     """
-    optimizer = optimizer_of(config)
+    optimizer = _optimizer(config)
     if not isinstance(task, Beginning) or task.pretrained is None:
         start = jax.jit(lambda key: _first_state(config, task, optimizer, task.init(key), key))
         return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(
@@ -42,7 +42,7 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
 
 def state_like(config: ConfigDict, task: Task) -> TrainState:
     """Shapes and dtypes of the training state, without computing anything."""
-    optimizer, key = optimizer_of(config), jax.random.key(0)
+    optimizer, key = _optimizer(config), jax.random.key(0)
     return jax.eval_shape(lambda: _first_state(config, task, optimizer, task.init(key), key))
 
 
@@ -54,9 +54,15 @@ def check_trained(config: ConfigDict, task: Task) -> None:
 
 
 def told_trained(config: ConfigDict, task: Task) -> list[str]:
-    """How many parameters are trained, for a person; nothing if all are."""
+    """How many parameters are trained, for a person, and which stay as they were drawn though
+    others begin with weights; nothing if all are trained.
+    """
     which = Trained.of(config)
-    return [] if which.all else [which.note(jax.eval_shape(task.init, jax.random.key(0)))]
+    if which.all:
+        return []
+    drawn = task.drawn_anew() if isinstance(task, Beginning) else ()
+    params = jax.eval_shape(task.init, jax.random.key(0))
+    return [which.note(params), *which.warnings(params, drawn)]
 
 
 def remembered(task: Task) -> Tree:
@@ -64,13 +70,9 @@ def remembered(task: Task) -> Tree:
     return task.remembered() if isinstance(task, Remembering) else None
 
 
-def optimizer_of(config: ConfigDict) -> optax.GradientTransformation:
-    """The optimizer of a config, with the rates of each parameter."""
+def _optimizer(config: ConfigDict) -> optax.GradientTransformation:
     every = config.training
-    optimizer, _ = build_optimizer(
-        config.optimizer, config.schedule, steps=every.steps, clip=every.clip
-    )
-    return Trained.of(config).paced(optimizer)
+    return build_optimizer(config.optimizer, config.schedule, steps=every.steps, clip=every.clip)[0]
 
 
 def _first_state(

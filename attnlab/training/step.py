@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import flax.struct
 import jax
@@ -24,6 +24,8 @@ Batch: TypeAlias = Mapping[str, jax.Array | np.ndarray]
 Sums: TypeAlias = dict[str, jax.Array]
 Part: TypeAlias = tuple[Batch, Tree]
 """Rows of a batch, and what is remembered of them (None for nothing)."""
+_PARAMETERS = 0x70617261
+"""What is folded into the key of a microbatch for what is random in its parameters."""
 
 
 class Loss(Protocol):
@@ -50,8 +52,11 @@ class Parts(Protocol):
     def joined(self, trained: Params, fixed: Params) -> Params:
         """`split` undone."""
 
-    def seen(self, params: Params) -> Params:
-        """What the model computes with."""
+    def seen(self, params: Params, key: jax.Array | None = None) -> Params:
+        """What the model computes with; what is random in training is drawn from the key."""
+
+    def scaled(self, updates: Params, params: Params) -> Params:
+        """Updates of those that are trained, times the factor of each; `params` are all."""
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -156,7 +161,7 @@ def make_step(
             key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
         carrying = loss if state.carried is None else functools.partial(loss, carried=state.carried)
         trained, fixed = (state.params, {}) if which is None else which.split(state.params)
-        whole = None if which is None else lambda one: which.seen(which.joined(one, fixed))
+        whole = None if which is None else _Whole(which, fixed)
         objective = functools.partial(_objective, carrying, compute, whole)
         part = (dict(batch), state.remembered)
         grads, metrics, remembered = _gradients(
@@ -171,6 +176,8 @@ def make_step(
             grads, metrics = jax.lax.psum((grads, metrics), axis_name)
         metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, trained)
+        if which is not None:
+            updates = which.scaled(updates, state.params)
         params = optax.apply_updates(trained, updates)
         average, carried = state.ema, state.carried
         if average is not None:
@@ -189,10 +196,21 @@ def make_step(
     return step
 
 
+class _Whole(NamedTuple):
+    """What the model computes with, made of the parameters that are trained."""
+
+    which: Parts
+    fixed: Params
+
+    def __call__(self, trained: Params, key: jax.Array) -> Params:
+        own = jax.random.fold_in(key, _PARAMETERS)  # the loss draws from the key itself
+        return self.which.seen(self.which.joined(trained, self.fixed), own)
+
+
 def _objective(
     loss: Loss,
     compute: str,
-    whole: Callable[[Params], Params] | None,
+    whole: _Whole | None,
     params: Params,
     part: Part,
     key: jax.Array,
@@ -203,7 +221,7 @@ def _objective(
     those that are trained.
     """
     batch, remembered = part
-    params = params if whole is None else whole(params)
+    params = params if whole is None else whole(params, key)
     if compute != "float32":
         params = jax.tree.map(lambda p: p.astype(compute), params)
     more = {} if remembered is None else {"remembered": remembered}

@@ -9,12 +9,15 @@ own, and low-rank adaptation (LoRA).
 With LoRA only A and B are trained, and what `lora.also` names. They are parameters of their own,
 "lora/layer_0/attention/w_query/kernel/a"; W_0 keeps its path, and checkpoints hold both. A trained
 run has the sum, so that whatever uses a model knows nothing of LoRA. Frozen parameters have no
-gradient and no state of the optimizer, and do not count in the norm that is clipped.
+gradient and no state of the optimizer, and do not count in the norm that is clipped. Factors scale
+the whole update, weight decay too, and count layers that are frozen.
 
-Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1;
-without its dropout on the input, for the sum is formed before the input is known. Rates that decay
-with depth: J. Howard, S. Ruder, "Universal Language Model Fine-tuning for Text Classification", ACL
-2018, section 3.2; K. Clark et al., "ELECTRA", ICLR 2020, appendix A.
+Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, section 4.1.
+The dropout on the input of A is here one mask for all tokens of a microbatch, for the sum is formed
+before any token is known: in training rows of A are left out with the probability `lora.dropout`,
+the others count 1 / (1 - dropout). Rates that decay with depth: J. Howard, S. Ruder, "Universal
+Language Model Fine-tuning for Text Classification", ACL 2018, section 3.2; K. Clark et al.,
+"ELECTRA", ICLR 2020, appendix A.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ from typing import Any
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
-import optax
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
@@ -43,7 +45,7 @@ class Trained:
 
     Attributes:
       freeze, rates, layer_decay: as in the config.
-      rank, alpha, on, also: of LoRA; rank 0 for none.
+      rank, alpha, dropout, on, also: of LoRA; rank 0 for none.
     """
 
     freeze: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class Trained:
     layer_decay: float = 1.0
     rank: int = 0
     alpha: float = 16.0
+    dropout: float = 0.0
     on: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
 
@@ -69,9 +72,9 @@ class Trained:
         )
         if lora.get("rank", 0):
             on, also = (tuple(lora[name]) for name in ("on", "also"))
-            found = dataclasses.replace(
-                found, rank=lora["rank"], alpha=lora["alpha"], on=on, also=also
-            )
+            numbers = {name: lora[name] for name in ("rank", "alpha")}
+            numbers["dropout"] = lora.get("dropout", 0.0)
+            found = dataclasses.replace(found, **numbers, on=on, also=also)
         for name, patterns in found._patterns():
             for pattern in patterns:
                 try:
@@ -94,14 +97,6 @@ class Trained:
           UserError: an expression that no path has, LoRA on what is no matrix, nothing to train.
         """
         flat = _flat(params)
-        ends = sorted({"/".join(path.split("/")[-2:]) for path in flat})
-        for name, patterns in self._patterns():
-            for pattern in patterns:
-                if not any(re.search(pattern, path) for path in flat):
-                    raise UserError(
-                        f"config.{name}: no parameter has {pattern!r} in its path;"
-                        f" they end in: {', '.join(ends)}"
-                    )
         if self.rank:
             for path in self._adapted(flat):
                 if len(flat[path].shape) != 2:
@@ -109,8 +104,19 @@ class Trained:
                         f"config.lora.on: {path} has the shape {list(flat[path].shape)}; LoRA adds"
                         " to matrices, so name those only, as 'w_(query|value)/kernel'"
                     )
-        elif not any(self._trains(path) for path in flat):
-            raise UserError("config.training.freeze: every parameter is frozen; leave some out")
+        whole = list(_flat(jax.eval_shape(self.begun, params, jax.random.key(0))))
+        for name, patterns in self._patterns():
+            among = list(flat) if name.startswith("lora") else whole
+            for pattern in patterns:
+                if not any(re.search(pattern, path) for path in among):
+                    ends = sorted({"/".join(path.split("/")[-2:]) for path in among})
+                    raise UserError(
+                        f"config.{name}: no parameter has {pattern!r} in its path;"
+                        f" they end in: {', '.join(ends)}"
+                    )
+        if not any(self._trains(path) for path in whole):
+            at = "lora.on" if self.rank else "training.freeze"
+            raise UserError(f"config.{at}: every parameter is frozen; leave some to be trained")
 
     def note(self, params: Params) -> str:
         """How many numbers are trained, for a person."""
@@ -118,6 +124,16 @@ class Trained:
         sizes = {path: leaf.size for path, leaf in flat.items()}
         count = sum(size for path, size in sizes.items() if self._trains(path))
         return f"{count:,} of {sum(sizes.values()):,} parameters are trained"
+
+    def warnings(self, params: Params, drawn: Iterable[str]) -> list[str]:
+        """A line for a person where parameters keep the random values that they were drawn with."""
+        learned = self._adapted(_flat(params)) if self.rank else []
+        stay = [path for path in drawn if not self._trains(path) and path not in learned]
+        if not stay:
+            return []
+        advice = "name them in lora.also" if self.rank else "leave them out of training.freeze"
+        more = f" and {len(stay) - 4} more" if len(stay) > 4 else ""
+        return [f"drawn anew and not trained: {', '.join(stay[:4])}{more}; {advice}"]
 
     def begun(self, params: Params, key: jax.Array) -> Params:
         """The first parameters, with A and B beside them."""
@@ -151,29 +167,31 @@ class Trained:
         both = {**_flat(trained), **_flat(fixed)}
         return flax.traverse_util.unflatten_dict(both, sep="/")  # type: ignore[no-any-return]
 
-    def seen(self, params: Params) -> Params:
-        """What the model computes with: W_0 + (alpha / rank) A B in the place of W_0."""
+    def seen(self, params: Params, key: jax.Array | None = None) -> Params:
+        """What the model computes with: W_0 + (alpha / rank) A B in the place of W_0; with a key as
+        in training, where rows of A are dropped.
+        """
         if not self.rank:
             return params
         flat = _flat({name: part for name, part in params.items() if name != LORA})
         pairs = _flat(params[LORA])
-        for path in {one.rpartition("/")[0] for one in pairs}:
-            change = pairs[f"{path}/a"] @ pairs[f"{path}/b"]
+        for number, path in enumerate(sorted({one.rpartition("/")[0] for one in pairs})):
+            a = pairs[f"{path}/a"]
+            if key is not None and self.dropout:
+                kept = 1.0 - self.dropout
+                drawn = jax.random.bernoulli(jax.random.fold_in(key, number), kept, (len(a), 1))
+                a = jnp.where(drawn, a / kept, 0.0)
+            change = a @ pairs[f"{path}/b"]
             flat[path] = flat[path] + (self.alpha / self.rank) * change
         return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
 
-    def paced(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-        """The optimizer with updates times the factor of each parameter."""
+    def scaled(self, updates: Params, params: Params) -> Params:
+        """Updates of what is trained, each times its factor; `params` are all that there are."""
         if not self.rates and self.layer_decay == 1.0:
-            return optimizer
-
-        def scale(updates: Params, state: Any, params: Any = None) -> tuple[Params, Any]:
-            factors = self.factors(updates)
-            flat = {path: factors[path] * leaf for path, leaf in _flat(updates).items()}
-            return flax.traverse_util.unflatten_dict(flat, sep="/"), state
-
-        paced = optax.GradientTransformation(lambda params: optax.EmptyState(), scale)
-        return optax.chain(optimizer, paced)
+            return updates
+        factors = self.factors(params)
+        flat = {path: factors[path] * leaf for path, leaf in _flat(updates).items()}
+        return flax.traverse_util.unflatten_dict(flat, sep="/")  # type: ignore[no-any-return]
 
     def factors(self, params: Params) -> dict[str, float]:
         """The factor of each parameter by path."""
@@ -193,14 +211,13 @@ class Trained:
                 break
         if found := _LAYER.search(path):
             return factor * float(self.layer_decay ** (layers[found[1]] - 1 - int(found[2])))
-        lowest = re.match(r"embed|positions|types", path)
+        lowest = re.match(rf"({LORA}/)?(embed|positions|types)", path)
         return factor * float(self.layer_decay ** max(layers.values(), default=0) if lowest else 1)
 
     def _trains(self, path: str) -> bool:
         """Whether the parameter at a path is trained."""
-        if self.rank and not path.startswith(f"{LORA}/"):
-            return _has(self.also, path)
-        return not _has(self.freeze, path)
+        beside = not self.rank or path.startswith(f"{LORA}/") or _has(self.also, path)
+        return beside and not _has(self.freeze, path)
 
     def _adapted(self, paths: Iterable[str]) -> list[str]:
         """The paths of the matrices that LoRA adds to, sorted."""

@@ -5,6 +5,7 @@ tests/api/test_pretrained.py.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,18 +25,22 @@ class Beginner(Pretrained):
     """Parameters of such shapes, all zeros."""
 
     def __init__(self, folder: str, shapes: Params) -> None:
-        self.config = ConfigDict({"pretrained": {"folder": folder}})
+        self.config = ConfigDict({"pretrained": {"folder": folder}, "system": {"name": "decoder"}})
         self.shapes = shapes
 
     def init(self, key: jax.Array) -> Params:
         return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), self.shapes)
 
 
+def unread(*args: Any) -> Any:
+    raise AssertionError("no run of ours is to be read")
+
+
 def test_weights_that_are_drawn_stay_as_they_are(tmp_path: Path) -> None:
     params = {"w": np.ones(1)}
     task = Beginner("", {})
     assert task.pretrained is None and task.check_pretrained() == {}
-    assert task.begun(params) is params
+    assert task.begun(params, unread) is params
     task.config = ConfigDict()  # one of an earlier version
     assert task.pretrained is None
     assert Beginner(str(tmp_path / "gone"), {}).check_pretrained() == {}
@@ -47,8 +52,8 @@ def test_weights_of_a_folder_are_checked_and_taken(tmp_path: Path) -> None:
     shapes = shapes_of(weights.system(folder), told["vocab_size"])
     task = Beginner(str(folder), shapes)
     assert task.check_pretrained() == {"pretrained": weights.fingerprint(folder)}
-    begun = task.begun(task.init(jax.random.key(0)))
+    begun = task.begun(task.init(jax.random.key(0)), unread)
     assert jax.tree.map(np.shape, begun) == jax.tree.map(np.shape, shapes)
     assert any(np.asarray(one).any() for one in jax.tree.leaves(begun))
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="pretrained.take=matching"):
         Beginner(str(folder), {"other": jax.ShapeDtypeStruct((2,), jnp.float32)}).check_pretrained()

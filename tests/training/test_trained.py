@@ -55,7 +55,7 @@ class Model:
 
 def trained(which: Trained, steps: int = 1, ema: float = 0.0, optimizer: Any = None) -> Any:
     """The state after some steps of gradient descent, and that before."""
-    optimizer = which.paced(optimizer or optax.sgd(0.1))
+    optimizer = optimizer or optax.sgd(0.1)
     begun = which.begun(params(), jax.random.key(1))
     state: TrainState = first_state(begun, optimizer, ema, which=which)
     step = jax.jit(make_step(Model.loss, Model.weight, optimizer, ema=ema, which=which))
@@ -141,6 +141,62 @@ def test_factors_of_paths_and_layers() -> None:
         np.testing.assert_allclose(scaled, factor * moved, rtol=0, atol=1e-6)
 
 
+def test_layers_that_are_frozen_count() -> None:
+    """The factor of a layer is that of its depth in the model, not among those that are trained."""
+    paced = Trained(layer_decay=0.1)
+    (before, one, _), (_, other, _) = (
+        trained(dataclasses.replace(one, freeze=("layer_1",))) for one in (Trained(), paced)
+    )
+    moved, scaled = (
+        flat(each.params)["layer_0/w/kernel"] - flat(before.params)["layer_0/w/kernel"]
+        for each in (one, other)
+    )
+    assert np.abs(moved).max() > 1e-2
+    np.testing.assert_allclose(scaled, 0.1 * moved, rtol=0, atol=1e-6)
+    products = LOW_RANK.begun(params(), jax.random.key(0))
+    factors = dataclasses.replace(LOW_RANK, rates=("/b$=16",), layer_decay=0.1).factors(products)
+    assert factors["lora/layer_0/w/kernel/b"] == pytest.approx(1.6)
+    assert factors["lora/layer_1/w/kernel/a"] == 1.0
+
+
+def test_what_is_frozen_is_so_with_products_too() -> None:
+    """Whether it is a factor of a product, or a parameter that is to be trained beside them."""
+    frozen = dataclasses.replace(LOW_RANK, freeze=("/a$", "top"))
+    frozen.check(params())
+    before, after, _ = trained(frozen, 2)
+    moved = {
+        path
+        for path, one in flat(after.params).items()
+        if not np.array_equal(one, flat(before.params)[path])
+    }
+    assert moved == {f"lora/layer_{n}/w/kernel/b" for n in (0, 1)}
+
+
+def test_dropped_rows_of_a_product() -> None:
+    """Rows of A are left out whole, the others count so that the mean is what it was; each matrix
+    has a mask of its own, evaluation none.
+    """
+    dropped = dataclasses.replace(LOW_RANK, dropout=0.25)
+    begun = dropped.begun(params(), jax.random.key(1))
+    for one in ("layer_0", "layer_1"):
+        begun["lora"][one]["w"]["kernel"]["b"] = np.ones((2, 4), np.float32)
+    plain = flat(dropped.seen(begun))
+    found = [flat(dropped.seen(begun, jax.random.key(n))) for n in range(400)]
+    masks = {}
+    for path in ("layer_0/w/kernel", "layer_1/w/kernel"):
+        full = plain[path] - flat(begun)[path]
+        masks[path] = []
+        for each in found:
+            change = each[path] - flat(begun)[path]
+            kept = np.abs(change).max(axis=1) > 1e-6
+            np.testing.assert_allclose(change[kept], full[kept] / 0.75, rtol=0, atol=1e-5)
+            masks[path].append(kept)
+        share = np.mean(masks[path])  # of 1600 rows: a standard deviation is 0.011
+        assert abs(share - 0.75) < 0.05
+    assert not np.array_equal(*masks.values())
+    np.testing.assert_array_equal(plain["top/scale"], found[0]["top/scale"])
+
+
 @pytest.mark.parametrize(
     ("training", "lora", "told"),
     [
@@ -159,12 +215,14 @@ def test_factors_of_paths_and_layers() -> None:
             {"on": ("kernle",)},
             "config.lora.on: no parameter has 'kernle' in its path; they end in",
         ),
+        ({}, {"on": ()}, "config.lora.on: every parameter is frozen"),
+        ({"rates": ("kernel/c=2",)}, {"on": ("kernel",)}, "path; they end in: .*kernel/a"),
     ],
 )
 def test_what_does_not_fit_is_one_line(
     training: dict[str, Any], lora: dict[str, Any], told: str
 ) -> None:
-    rest = {"rank": 2 if lora else 0, "alpha": 1.0, "on": (), "also": ()}
+    rest = {"rank": 2 if lora else 0, "alpha": 1.0, "dropout": 0.0, "on": (), "also": ()}
     config = ConfigDict({"training": training, "lora": {**rest, **lora}})
     with pytest.raises(UserError, match=told) as error:
         Trained.of(config).check(params())
@@ -175,3 +233,16 @@ def test_configs_of_earlier_versions_train_everything() -> None:
     assert Trained.of(ConfigDict({"training": {}})) == Trained()
     off = {"rank": 0, "alpha": 16.0, "on": ("w_query",), "also": ()}
     assert Trained.of(ConfigDict({"training": {}, "lora": off})) == Trained()
+
+
+def test_what_stays_as_it_was_drawn_is_told() -> None:
+    """A head that was not in the pretrained weights is to be trained, too."""
+    drawn = ("layer_0/w/kernel", "layer_0/w/bias", "top/scale")
+    frozen = Trained(freeze=("bias", "embed"))
+    assert LOW_RANK.warnings(params(), drawn) == [
+        "drawn anew and not trained: layer_0/w/bias; name them in lora.also"
+    ]
+    assert frozen.warnings(params(), drawn) == [
+        "drawn anew and not trained: layer_0/w/bias; leave them out of training.freeze"
+    ]
+    assert frozen.warnings(params(), ("top/scale",)) == []

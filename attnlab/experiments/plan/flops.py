@@ -93,7 +93,7 @@ def _step(config: ConfigDict, task: Any) -> tuple[Callable[..., Any], Any, Any]:
     how = {name: every[name] for name in ("accumulate", "ema", "compute")}
     which = Trained.of(config)
     how |= {"follow": task.follow, "which": which}
-    step = make_step(task.loss, task.weight, which.paced(optimizer), **how)
+    step = make_step(task.loss, task.weight, optimizer, **how)
     state = state_like(config, task).replace(seed=seed_array(config.seed))
     return step, state, mean_batch(task.batches(every.accumulate), every.accumulate)
 

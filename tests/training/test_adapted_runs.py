@@ -1,0 +1,122 @@
+"""Runs in which a part of the parameters is trained: on several devices, in microbatches, stopped
+and gone on with, several as one program.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from attnlab.training.checkpoints import Checkpoints
+from attnlab.training.optimizers import build_optimizer
+from attnlab.training.parallel import backend
+from attnlab.training.states import best_params, first_states, saved_like
+from attnlab.training.step import make_step
+from attnlab.training.trained import Trained
+from attnlab.weights.names import flat
+from tests.training.test_stacked import Lines, alone, assert_alike, together
+from tests.training.toy import FEATURES, Line, points, run, settings
+
+FROZEN = {"training__freeze": ("layer_1",), "training__rates": ("b$=0.5",)}
+ADAPTED = {"lora": {"rank": 2, "alpha": 4.0, "dropout": 0.0, "on": ("layer_0",), "also": ("b$",)}}
+DROPPED = {"lora": {**ADAPTED["lora"], "dropout": 0.3}}
+
+
+def set_to(**changes: Any) -> ConfigDict:
+    """A config of 9 steps with the settings above, which those of the line have not."""
+    nodes = {name: changes.pop(name) for name in ("lora",) if name in changes}
+    own = {name: changes.pop(name) for name in list(changes) if name in FROZEN}
+    config = settings(**changes)
+    for name, value in own.items():
+        config.training[name.partition("__")[2]] = value
+    config.update(nodes)
+    return config
+
+
+class Deep(Lines):
+    """y = (x W_0) w_1 + b."""
+
+    def init(self, key: jax.Array) -> Any:
+        one, other = jax.random.split(key)
+        return {
+            "layer_0": {"kernel": jax.random.normal(one, (FEATURES, FEATURES))},
+            "layer_1": {"kernel": jax.random.normal(other, (FEATURES,))},
+            "b": jnp.zeros(()),
+        }
+
+    def loss(self, params: Any, batch: Any, key: jax.Array) -> Any:
+        assert set(params) == {"layer_0", "layer_1", "b"}  # the model knows nothing of LoRA
+        w = params["layer_0"]["kernel"] @ params["layer_1"]["kernel"]
+        return Line.loss(self, {"w": w, "b": params["b"]}, batch, key)
+
+
+@pytest.mark.parametrize("which", [FROZEN, ADAPTED], ids=["frozen", "adapted"])
+@pytest.mark.parametrize(
+    ("name", "devices", "accumulate"), [("pmap", 4, 1), ("pmap", 2, 2), ("mesh", 4, 2)]
+)
+def test_the_same_everywhere(name: str, devices: int, accumulate: int, which: Any) -> None:
+    """Parameters, moving averages and norms after some steps, on however many devices."""
+    config = set_to(training__ema=0.5, **which)
+    trained = Trained.of(config)
+    optimizer, _ = build_optimizer(config.optimizer, config.schedule, steps=9, clip=1.0)
+
+    def after(name: str, devices: int, accumulate: int) -> Any:
+        place, task = backend(name, devices), Deep()
+        how = {"accumulate": accumulate, "ema": 0.5, "which": trained}
+        step = make_step(task.loss, task.weight, optimizer, **how)
+        state = place.place(first_states(config, task)(0))
+        program = place.compile(step, state, place.feed(points(2)))
+        for number in range(3):
+            state, metrics = program(state, place.feed(points(3 * number + 2)))
+        return place.fetch(state), place.fetch(metrics)
+
+    (found, told), (wanted, expected) = after(name, devices, accumulate), after("mesh", 1, 1)
+    assert float(told["grad_norm"]) == pytest.approx(float(expected["grad_norm"]), rel=1e-5)
+    for one, other in (found.params, wanted.params), (found.ema, wanted.ema):
+        for path, leaf in flat(one).items():
+            np.testing.assert_allclose(leaf, flat(other)[path], atol=2e-6, err_msg=path)
+
+
+@pytest.mark.parametrize("which", [FROZEN, DROPPED], ids=["frozen", "dropped"])
+def test_stopped_and_resumed_equals_uninterrupted(which: Any, tmp_path: Path) -> None:
+    config, task = set_to(training__ema=0.5, training__log_every=1, **which), Deep()
+    run(tmp_path / "whole", config, task)
+    assert run(tmp_path / "cut", config, task, stop=5).state == "interrupted"
+    assert run(tmp_path / "cut", config, task).state == "done"
+    whole, cut = (
+        Checkpoints(tmp_path / name / "checkpoints", 2, read_only=True) for name in ("whole", "cut")
+    )
+    one, other = (store.restore(saved_like(config, task)) for store in (whole, cut))
+    for store in (whole, cut):
+        store.close()
+    assert one is not None and other is not None
+    for leaf, wanted in zip(jax.tree.leaves(one.tree), jax.tree.leaves(other.tree), strict=True):
+        np.testing.assert_array_equal(leaf, wanted)
+    metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "cut")]
+    assert metrics[0] == metrics[1]
+    begun, still = flat(first_states(config, task)(0).params), {"layer_1/kernel"}
+    still |= {"layer_0/kernel"} if "lora" in which else set()
+    for path, leaf in flat(one.tree.params).items():
+        assert np.array_equal(leaf, begun[path]) == (path in still), path
+    used, _ = best_params(config, task, tmp_path / "whole")
+    assert set(flat(used)) == {"layer_0/kernel", "layer_1/kernel", "b"}
+    if "lora" in which:  # what is used is what was evaluated: the sum, of the moving averages
+        assert not np.array_equal(flat(used)["layer_0/kernel"], begun["layer_0/kernel"])
+
+
+@pytest.mark.parametrize("which", [FROZEN, DROPPED], ids=["frozen", "dropped"])
+def test_several_as_one_program(which: Any, tmp_path: Path) -> None:
+    configs = [
+        set_to(seed=seed, schedule__peak=peak, training__ema=0.5, **which)
+        for seed, peak in ((0, 0.1), (1, 0.03))
+    ]
+    stacked = together(tmp_path / "stacked", configs, Deep())
+    assert [one.state for one in stacked] == ["done", "done"]
+    alone(tmp_path / "alone", configs, Deep())
+    assert_alike(tmp_path / "stacked", tmp_path / "alone", configs, Deep())
