@@ -157,6 +157,11 @@ def _json(path: Path, must: bool = False) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"there is no tokenizer {path}; transformers writes one of vocab.json and the like:"
+            " AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        ) from error
     except OSError as error:
         raise UserError(f"cannot read the tokenizer {path}: {error.strerror}") from error
     except ValueError as error:

@@ -66,12 +66,12 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     """The system of a config.
 
     Raises:
-      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no
-        output bias where one is to be set.
+      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, rows
+        beyond the last position, no output bias where one is to be set.
     """
     factory = system_factory(config, LanguageModel)
     system: LanguageModel = factory(vocabulary=vocabulary, pad_id=pad_id)
-    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, config.batch.max_length), jnp.int32))
     refuse_terms(config, shapes)
     if config.batch.texts == "packed":
         _check_packs(config, system, shapes["params"])

@@ -147,10 +147,11 @@ def run_config(folder: Path) -> dict[str, Any]:
 
 
 def _continuing(told: Told) -> dict[str, Any]:
-    """Of a language model: what the config of a run says beside its system."""
+    """Of a language model: what the config of a run says beside its system. GPT-2's positions end."""
+    longest = told.count("n_positions", 1024)
     return {
         "task": "language_modelling",
         "data": "one_side",
-        "batch": {"size": 16, "texts": "joined", "max_length": 128},
+        "batch": {"size": 16, "texts": "joined", "max_length": min(128, longest)},
         "decoding": {"method": "sample", "max_ratio": 0.0, "max_extra": 50, "batch": 16},
     }

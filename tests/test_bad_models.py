@@ -1,0 +1,131 @@
+"""Bad input of commands that begin with a model from elsewhere: exit code 2, one line that helps,
+and no workdir.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.bad_input_cases import contents, launch, refused
+from tests.test_pretrained_page import TEXT, gpt2
+
+SMALL = (
+    "--config.data=text",
+    "--config.training.steps=1",
+    "--config.training.evaluate_every=1",
+    "--config.schedule.warmup=0",
+    "--config.batch.size=4",
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with texts, a model `gpt2` of 64 positions, and a run made of it."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("gpt2", "texts"):
+        (folder / name).mkdir()
+    gpt2(folder / "gpt2")
+    for split in ("train", "valid", "test"):
+        (folder / "texts" / f"{split}.txt").write_text(TEXT)
+    return folder
+
+
+def set_to(**changes: object) -> Callable[[Path], None]:
+    """Writes other values into config.json."""
+
+    def harm(folder: Path) -> None:
+        told = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(told | changes))
+
+    return harm
+
+
+def another_piece(folder: Path) -> None:
+    """Gives the tokenizer an id that the embedding has no row for."""
+    told = json.loads((folder / "tokenizer.json").read_text())
+    told["model"]["vocab"]["zzzz"] = 320
+    (folder / "tokenizer.json").write_text(json.dumps(told))
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
+    "gone": (shutil.rmtree, ("model is no folder; name one that has config.json and",)),
+    "without config.json": (
+        lambda folder: (folder / "config.json").unlink(),
+        ("model has no config.json; expected a folder as save_pretrained of transformers",),
+    ),
+    "of a kind that is not known": (
+        set_to(model_type="mamba"),
+        ("config.json: model_type='mamba'; known are: gpt2, llama, mistral",),
+    ),
+    "with tensors of other shapes": (
+        set_to(n_embd=16),
+        ("28 of another shape: transformer.wte.weight [290, 32] instead of [290, 16]", "25 more"),
+    ),
+    "with tensors missing": (set_to(n_layer=3), ("12 missing: transformer.h.2.",)),
+    "without a tokenizer": (
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        ("there is no tokenizer", "model/tokenizer.json; transformers writes one"),
+    ),
+    "with the tokenizer of another": (
+        another_piece,
+        ("tokenizer.json: the tokenizer has 321 ids and the model 290: they do not belong",),
+    ),
+}
+SETTINGS = {
+    "rows beyond the last position": (
+        ("--config.batch.max_length=65",),
+        ("rows of 65 tokens, but positions end at 64; lower config.batch.max_length",),
+    ),
+    "another system without saying so": (
+        ("--config.system.attention.key_heads=2",),
+        ("the config changes its system: set pretrained.take=matching",),
+    ),
+    "heads that cannot be shared": (
+        ("--config.pretrained.take=matching", "--config.system.attention.key_heads=3"),
+        ("heads=4 is not divisible by key_heads=3; key_heads could be 1 or 2 or 4",),
+    ),
+    "an expression that no path has": (
+        ("--config.training.freeze=('embde',)",),
+        ("config.training.freeze: no parameter has 'embde' in its path; they end in:", "embed"),
+    ),
+    "products on what is not there": (
+        ("--config.lora.rank=2", "--config.lora.on=('quary',)"),
+        ("config.lora.on: no parameter has 'quary' in its path", "w_query/kernel"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_a_bad_folder(case: str, base: Path, tmp_path: Path) -> None:
+    harm, words = FOLDERS[case]
+    shutil.copytree(base / "gpt2", tmp_path / "model")
+    harm(tmp_path / "model")
+    where = (f"--config.data.directory={base / 'texts'}", f"--workdir={tmp_path / 'run'}")
+    config = f"--config=configs/pretrained.py:{tmp_path / 'model'}"
+    refused(launch("train", config, *SMALL, *where), *words)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_a_setting_that_does_not_fit(case: str, base: Path, tmp_path: Path) -> None:
+    changes, words = SETTINGS[case]
+    where = (f"--config.data.directory={base / 'texts'}", f"--workdir={tmp_path / 'run'}")
+    config = f"--config=configs/pretrained.py:{base / 'gpt2'}"
+    refused(launch("train", config, *SMALL, *changes, *where), *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_beginning_beyond_the_last_position(base: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    small = ("--config.data=text", f"--config.data.directory={base / 'texts'}")
+    made = launch("import", f"--from={base / 'gpt2'}", f"--workdir={run}", *small)
+    assert made.code == 0, made.err
+    before = contents(run)
+    done = launch("generate", f"--workdir={run}", stdin=b"a dog, " * 30 + b"\n")
+    refused(done, "tokens are to be read and written, but positions end at 64; take shorter")
+    assert contents(run) == before
