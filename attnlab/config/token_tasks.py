@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from attnlab.config.nodes import LONGEST, Batch, Run, TokenTraining
+from attnlab.config.nodes import LONGEST, Batch, Buckets, Run, TokenTraining
 from attnlab.config.schema import SHARE, Node, between, setting, whole
 from attnlab.errors import UserError
 
@@ -51,4 +51,12 @@ class MaskedLanguageModelling(Run):
 
     batch: Rows
     masking: Masking
+    training: TokenTraining
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tagging(Run):
+    """Sentences, with a tag for each word."""
+
+    batch: Buckets
     training: TokenTraining

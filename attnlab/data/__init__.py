@@ -4,9 +4,10 @@
 A *source* is a frozen dataclass whose fields are its configuration, with at least one of these
 methods, for `split` in `SPLITS`: `pairs(split) -> list[(source text, target text)]` for translation
 and the like, `texts(split) -> list[text]` for language modelling, `labelled(split) -> list[(texts,
-label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it. A
-source whose texts are ids already has `loaded(vocabulary settings, vocabulary of the run, splits) ->
-Texts` instead, see `attnlab.data.shards`.
+label)]` for classification, with `sentences`, how many texts an example has (1 or 2), beside it,
+`tagged(split) -> list[attnlab.data.tagged.Sentence]` for tagging. A source whose texts are ids
+already has `loaded(vocabulary settings, vocabulary of the run, splits) -> Texts` instead, see
+`attnlab.data.shards`.
 """
 
 from attnlab.config.registry import Table
@@ -28,6 +29,9 @@ SOURCES = Table(
         "associations": "attnlab.data.associations:Associations",
         "markers": "attnlab.data.markers:Markers",
         "lookup": "attnlab.data.lookup:Lookup",
+        "agreement": "attnlab.data.agreement:Agreement",
+        "conllu": "attnlab.data.conll:Conllu",
+        "columns": "attnlab.data.conll:Columns",
         "entailment": "attnlab.data.entailment:Entailment",
         "one_side": "attnlab.data.one_side:OneSide",
         "prefixed": "attnlab.data.prefixed:Prefixed",

@@ -109,7 +109,7 @@ class Grammar(Generated):
         found: dict[str, str] = {}
         wanted = self.count(split)
         while len(found) < wanted:
-            sentence = _draw_sentence(draw, self.depth)
+            sentence = drawn(draw, self.depth)
             source = _text(source_words(sentence))
             if split_of(source) == split:
                 found[source] = _text(target_words(sentence))
@@ -133,7 +133,8 @@ def _pick(draw: random.Random, items: tuple[_Item, ...]) -> _Item:
     return items[int(draw.random() * len(items))]
 
 
-def _draw_sentence(draw: random.Random, depth: int) -> Sentence:
+def drawn(draw: random.Random, depth: int) -> Sentence:
+    """A sentence whose relative clauses nest `depth` deep at most."""
     adverb = _pick(draw, tuple(range(len(ADVERBS)))) if draw.random() < 0.4 else None
     return Sentence(_draw_phrase(draw, depth), _draw_clause(draw, depth), adverb)
 

@@ -130,7 +130,7 @@ class LabelledTexts:
     @staticmethod
     def saved(workdir: Path) -> bool:
         """Whether `save` has been there."""
-        return has_vocabularies(workdir) and (workdir / _FILE).exists()
+        return has_vocabularies(workdir) and has_classes(workdir)
 
     def about(self, split: str) -> str:
         """Examples, tokens (EOS counted, and how many are unknown) and how often each label occurs,
@@ -149,6 +149,11 @@ class LabelledTexts:
             for name in (*self.classes.names, *sorted({*counts} - {*self.classes.names}))
         )
         return f"{sizes}; {labels}"
+
+
+def has_classes(workdir: Path) -> bool:
+    """Whether `Classes.save` has been there."""
+    return (workdir / _FILE).exists()
 
 
 def source(data: Mapping[str, Any]) -> Any:

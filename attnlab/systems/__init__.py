@@ -30,6 +30,7 @@ SYSTEMS = Table(
         "lstmn_pair": "attnlab.systems.recurrent.lstmn_fusion:LSTMNPairClassifier",
         "lstmn_seq2seq": "attnlab.systems.recurrent.lstmn_fusion:LSTMNTranslator",
         "bilstm_pooling": "attnlab.systems.recurrent.bilstm_pooling:BiLSTMPooling",
+        "bilstm_tagger": "attnlab.systems.recurrent.bilstm_tagger:BiLSTMTagger",
         "attention_pooling": "attnlab.systems.recurrent.attention_pooling:AttentionPooling",
         "self_attentive": "attnlab.systems.recurrent.self_attentive:SelfAttentive",
     },

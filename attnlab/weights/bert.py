@@ -24,7 +24,10 @@ HEADS: Mapping[str, dict[str, Any]] = {
     "BertForSequenceClassification": {"name": "bert_classifier", "pooling": "pooler"},
 }
 """Architectures and what of a system says which it is."""
-_TASKS = {"bert": "masked_language_modelling", "bert_classifier": "classification"}
+_TASKS = {
+    "BertForTokenClassification": "tagging",
+    "BertForSequenceClassification": "classification",
+}
 
 _H, _L = "bert.encoder.layer.{i}", "layer_{i}"
 
@@ -108,12 +111,13 @@ def system(told: Told) -> dict[str, Any]:
 
 def run(told: Told) -> dict[str, Any]:
     """What else the config of a run says, see `attnlab.weights.run_config`."""
-    task = _TASKS[HEADS[_architecture(told)]["name"]]
+    task = _TASKS.get(_architecture(told), "masked_language_modelling")
     longest = min(128, told.count("max_position_embeddings", 512))
     batch: dict[str, Any] = {"size": 16, "max_length": longest}
-    if task == "classification":
+    if task in _TASKS.values():
         batch["buckets"] = tuple(sorted({max(1, longest // 4), max(1, longest // 2), longest}))
-        return {"task": task, "data": "table", "batch": batch, "checkpoint": {"by": "accuracy"}}
+        data = "table" if task == "classification" else "columns"
+        return {"task": task, "data": data, "batch": batch, "checkpoint": {"by": "accuracy"}}
     return {"task": task, "data": "one_side", "batch": batch}
 
 

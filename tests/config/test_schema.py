@@ -22,6 +22,7 @@ WHOLE = (
     nodes.Pronunciation,
     nodes.LanguageModelling,
     token_tasks.MaskedLanguageModelling,
+    token_tasks.Tagging,
 )
 
 

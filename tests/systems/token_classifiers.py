@@ -71,6 +71,8 @@ SPECS: dict[str, dict[str, Any]] = {
         "feed_forward": {"name": "none"},
         "norm": "post",
     },
+    "bilstm_tagger": {"name": "bilstm_tagger", "embedding": 6, "width": 5},
+    "bilstm_tagger-deep": {"name": "bilstm_tagger", "embedding": 6, "width": 5, "layers": 2},
     "encoder-rope-window": {
         **_ENCODER,
         "attention": {**_HEADS, "key_heads": 1, "positions": {"name": "rope"}},

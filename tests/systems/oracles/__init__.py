@@ -11,7 +11,7 @@ takes tokens and types [B,T] and returns [B,T,O].
 
 from tests.systems.oracles.attention_lm import attention_lm
 from tests.systems.oracles.attention_pooling import attention_pooling
-from tests.systems.oracles.bilstm_pooling import bilstm_pooling
+from tests.systems.oracles.bilstm_pooling import bilstm_pooling, bilstm_tagger
 from tests.systems.oracles.cgru import cgru
 from tests.systems.oracles.convs2s import convs2s
 from tests.systems.oracles.decoder import decoder
@@ -53,6 +53,7 @@ ORACLES = {
     "lstmn_pair": lstmn_pair,
     "lstmn_seq2seq": lstmn_seq2seq,
     "bilstm_pooling": bilstm_pooling,
+    "bilstm_tagger": bilstm_tagger,
     "attention_pooling": attention_pooling,
     "self_attentive": self_attentive,
 }

@@ -66,6 +66,31 @@ def read(reader: Tree, row: np.ndarray) -> tuple[list[Vector], Vector]:
     ], np.concatenate(ends)
 
 
+def bilstm_tagger(params: Tree, settings: dict[str, Any], tokens: np.ndarray) -> np.ndarray:
+    """Numbers of every token: a layer of W x + b over the states of n layers."""
+    found = np.zeros((*tokens.shape, len(params["out"]["bias"])))
+    for row, numbers in zip(tokens, found, strict=True):
+        states, _ = read(params["reader"], row)
+        for above in range(settings.get("layers", 1) - 1):
+            states = again(params[f"above_{above}"], states)
+        for place, state in enumerate(states):
+            numbers[place] = state @ params["out"]["kernel"] + params["out"]["bias"]
+    return found
+
+
+def again(layers: Tree, given: list[Vector]) -> list[Vector]:
+    """The states of a bidirectional layer over vectors."""
+    sides = []
+    for direction, order in (("forward", given), ("backward", given[::-1])):
+        layer = layers[direction]
+        state, states = lstm_start(layer), []
+        for vector in order:
+            state = lstm(layer, state, inputs(layer, vector))
+            states.append(state[1])
+        sides.append(states if direction == "forward" else states[::-1])
+    return [np.concatenate(pair) for pair in zip(*sides, strict=True)]
+
+
 def compared(p: Vector, h: Vector) -> Vector:
     """[p ; h ; |p - h| ; p * h]."""
     return np.concatenate([p, h, np.abs(p - h), p * h])

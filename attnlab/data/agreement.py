@@ -1,0 +1,88 @@
+"""Made-up sentences with a tag and a head for every word: who is one, who are many?
+
+    the/DET-many big/ADJ-many foxes/NOUN-many will/AUX-many see/VERB-many a/DET-one cat/NOUN-one
+
+These are source sentences of `grammar`. "the", adjectives, "will" and the verb behind it look the
+same for one and for many, so their tags must be told from a noun that may stand far off: below a
+determiner or adjective's own noun, or the subject of a verb. The heads lead there.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from attnlab.data import grammar
+from attnlab.data.generated import Sized, split_of
+from attnlab.data.tagged import ROOT, Sentence
+
+_KINDS = {"determiner": "DET", "adjective": "ADJ", "noun": "NOUN", "will": "AUX", "verb": "VERB"}
+
+
+@dataclass(frozen=True)
+class Agreement(Sized):
+    """Sentences of the grammar, no two alike, with tags of kind and number and with trees.
+
+    A sentence's split follows from its own hash (90/5/5), as that of the grammar's does.
+
+    Attributes:
+      depth: how deep relative clauses may nest; 0 for none.
+    """
+
+    depth: int = 1
+
+    def tagged(self, split: str) -> list[Sentence]:
+        """The sentences of `split`."""
+        draw = random.Random(f"agreement {self.seed} {split}")
+        found: dict[tuple[str, ...], Sentence] = {}
+        wanted = self.count(split)
+        while len(found) < wanted:
+            one = of(grammar.drawn(draw, self.depth))
+            if split_of(" ".join(one.words)) == split:
+                found[one.words] = one
+        return list(found.values())
+
+
+def of(sentence: grammar.Sentence) -> Sentence:
+    """A sentence with its tags and heads."""
+    words = grammar.source_words(sentence)
+    origins = [origin for _, origin in words]
+    places = {origin: place for place, origin in enumerate(origins)}
+    many = {"s": sentence.subject.plural, "p": sentence.subject.plural}
+    _numbers(sentence.subject, "s", many)
+    if sentence.clause.object is not None:
+        many["p.o"] = sentence.clause.object.plural
+        _numbers(sentence.clause.object, "p.o", many)
+    tags, heads = [], []
+    for origin in origins:
+        at, _, part = origin.rpartition(".")
+        kind = _KINDS.get(part.rstrip("0123456789"))
+        number = "many" if many.get(at) else "one"
+        tags.append({"adverb": "ADV", "that": "PRON"}.get(part, f"{kind}-{number}"))
+        heads.append(places.get(_head(at, part), ROOT))
+    return Sentence(tuple(word for word, _ in words), tuple(tags), tuple(heads))
+
+
+def _head(at: str, part: str) -> str:
+    """Where the head of a word stands in the tree of `grammar.source_words`."""
+    if part == "adverb":
+        return "p.verb"
+    if part == "that":
+        return f"{at}.r.verb"
+    if part == "will":
+        return f"{at}.verb"
+    if part == "verb":  # of a relative clause: the noun that it is about
+        return f"{at.removesuffix('.r')}.noun" if at != "p" else ""
+    if part == "noun":
+        return "p.verb" if at == "s" else f"{at.removesuffix('.o')}.verb"
+    return f"{at}.noun"
+
+
+def _numbers(phrase: grammar.Phrase, at: str, many: dict[str, bool]) -> None:
+    """The number of every phrase and clause inside a phrase."""
+    if phrase.relative is None:
+        return
+    many[f"{at}.r"] = phrase.plural
+    if phrase.relative.object is not None:
+        many[f"{at}.r.o"] = phrase.relative.object.plural
+        _numbers(phrase.relative.object, f"{at}.r.o", many)

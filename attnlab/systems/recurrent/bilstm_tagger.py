@@ -1,0 +1,87 @@
+"""A bidirectional LSTM with a number of outputs at every token: the plain tagger.
+
+    h_1 .. h_T = BiLSTM(x_1 .. x_T), n layers        logits_t = W dropout(h_t) + b
+
+Source: Z. Huang, W. Xu, K. Yu, "Bidirectional LSTM-CRF Models for Sequence Tagging", 2015 (arXiv
+1508.01991), section 2.2, without the CRF and the hand-made features; embeddings are learned.
+
+Axis letters: B batch, T length, H state width of a direction, O outputs of a token.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.config.registry import Part, made
+from attnlab.errors import UserError
+from attnlab.layers import CELLS
+from attnlab.layers.dense import Dense, Dropout
+from attnlab.layers.initial import Initial
+from attnlab.layers.sentences import SentenceReader
+from attnlab.layers.stacked import BidirectionalLSTM
+from attnlab.systems.protocol import Card, TokenClassifier
+
+
+class BiLSTMTagger(TokenClassifier):
+    """Bidirectional LSTM tagger (Huang et al. 2015).
+
+    Attributes:
+      embedding: width of the embeddings.
+      width: H.
+      layers: n.
+      cell: the recurrent layers: "lstm", "gru" or "tanh".
+      directions: 2, or 1 for layers of width 2H that read from the left.
+      dropout: rate on embeddings and on the states of each layer.
+    """
+
+    embedding: int = 64
+    width: int = 64
+    layers: int = 1
+    cell: Part = "lstm"
+    directions: Literal[1, 2] = 2
+    dropout: float = 0.0
+
+    parts = {"cell": CELLS}
+    reads = frozenset({"at"})
+    card = Card(2015, "Huang et al., Bidirectional LSTM-CRF Models for Sequence Tagging, 2015")
+
+    def setup(self) -> None:
+        if self.layers < 1:
+            raise UserError(f"system.layers={self.layers}: expected at least 1")
+        layer = made(CELLS, self.cell)
+        self.reader = SentenceReader(
+            self.vocabulary,
+            self.embedding,
+            self.width,
+            self.dropout,
+            self.pad_id,
+            layer,
+            self.directions,
+        )
+        self.above = [
+            BidirectionalLSTM(self.width, layer=layer)
+            if self.directions == 2
+            else layer(width=2 * self.width, initial=Initial())
+            for _ in range(self.layers - 1)
+        ]
+        self.drop = Dropout(self.dropout)
+        self.out = Dense(self.outputs)
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        types: jax.Array | None = None,
+        segments: jax.Array | None = None,
+        trees: jax.Array | None = None,
+        at: jax.Array | None = None,
+    ) -> jax.Array:
+        """See `TokenClassifier.__call__`."""
+        (read,) = self.reader([tokens])
+        states = read.states
+        for layer in self.above:
+            states, _ = layer(self.drop(states), read.valid)
+        states = states if at is None else jnp.take_along_axis(states, at[..., None], axis=1)
+        return self.out(self.drop(states))

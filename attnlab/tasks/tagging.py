@@ -1,0 +1,319 @@
+"""Tagging: a tag for every word of a sentence, a system that gives numbers at every token, and
+cross-entropy at the first piece of each word.
+
+Tags of the form B-X, I-X, O are scored as spans too. Dependency trees, where the source has them,
+reach the position schemes that read them (`syntax_relative`).
+
+Axis letters: B batch, T length, C tags.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.attention.positions import POSITIONS
+from attnlab.attention.positions.syntax import structural_distance
+from attnlab.config import nodes, token_tasks
+from attnlab.data import tagged
+from attnlab.data.columns import IDS, Declared, Examples
+from attnlab.data.tagged import Sentence, TaggedTexts
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.errors import UserError
+from attnlab.records.items import Items
+from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import TokenClassifier
+from attnlab.tasks.base import Task
+from attnlab.tasks.models import check_output_bias, refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Response,
+    Scores,
+    Smoothing,
+    Sums,
+    Totals,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.spans import counts, in_spans, scores
+from attnlab.tasks.tokens import cross_entropy, token_rows, token_scores, tokens_or_rows
+
+SPANS = ("precision", "recall", "f1")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedExample:
+    """Words whose maps are drawn, and their heads if there are any."""
+
+    words: tuple[str, ...]
+    heads: tuple[int, ...] | None = None
+
+    def shown(self) -> str:
+        """See `Example`."""
+        return " ".join(self.words)
+
+    def record(self) -> dict[str, Any]:
+        """See `Example`."""
+        return {"source": self.shown(), "target": None}
+
+
+def build_system(
+    config: ConfigDict, vocabulary: int, tags: int, special: Special = OURS
+) -> TokenClassifier:
+    """The system of a config.
+
+    Raises:
+      UserError: another kind of system, a mechanism that does not fit, samples or has a loss, no
+        output bias where one is to be set.
+    """
+    factory = system_factory(config, TokenClassifier)
+    system: TokenClassifier = factory(
+        vocabulary=vocabulary, outputs=tags, pad_id=special.pad, bos_id=special.bos
+    )
+    shapes = shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32))
+    refuse_terms(config, shapes)
+    check_output_bias(config, shapes["params"], tags)
+    return system
+
+
+def reads_trees(node: Any) -> bool:
+    """Whether a part of a config node is a position scheme that reads dependency trees."""
+    if not isinstance(node, Mapping | ConfigDict):
+        return False
+    for key, below in node.items():
+        name = below.get("name") if isinstance(below, Mapping | ConfigDict) else below
+        if key == "positions" and isinstance(name, str):
+            if getattr(POSITIONS.resolve(name), "trees", False):
+                return True
+        elif reads_trees(below):
+            return True
+    return False
+
+
+class Tagging(Task[TaggedTexts, TokenClassifier]):
+    """Tagging: words to tags; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/tagging.py`.
+      data: the sentences, their ids and their tags.
+      system: the model.
+    """
+
+    systems: ClassVar[type[TokenClassifier]] = TokenClassifier
+    schema: ClassVar[type[nodes.Run]] = token_tasks.Tagging
+    reads: ClassVar[str] = "tagged"
+    loads = TaggedTexts
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "source": IDS,
+        "target": Declared("int32", ("T",)),
+        "heads": Declared("int32", ("T",), optional=True),
+    }
+    inputs = ("source",)
+    measures: Mapping[str, Measure | str] = {
+        "loss": Measure("min", low=0.0),
+        "perplexity": Measure("min", low=1.0),
+        "accuracy": share("words"),
+        **{name: Measure("max", low=0.0, high=1.0) for name in SPANS},
+    }
+    """Of the class, all there may be; those of spans only where tags are of that form."""
+    evaluated: ClassVar[Sequence[str]] = ("loss", "perplexity", "accuracy")
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per word",
+        "perplexity": "per word",
+        "accuracy": "share of words with the right tag",
+        "f1": "of spans",
+        "precision": "of spans",
+        "recall": "of spans",
+    }
+    examples: ClassVar[str] = "sentences"
+    outputs: ClassVar[str] = "tags.tsv"
+
+    def __init__(self, config: ConfigDict, data: TaggedTexts) -> None:
+        self.special, self.tags = data.vocabulary.special, data.classes.names
+        system = build_system(config, data.vocabulary.size, len(self.tags), self.special)
+        super().__init__(config, data, system)
+        self._trees = "trees" in system.reads and reads_trees(config.system)
+        if reads_trees(config.system) and any(
+            one.heads is None for rows in data.rows.values() for one in rows[:1]
+        ):
+            raise UserError(
+                f"config.system: its positions read dependency trees, which config.data={config.data.name}"
+                " does not give; take a source with trees (conllu), or other positions"
+            )
+        if not in_spans(self.tags):
+            self.measures = {
+                name: way for name, way in type(self).measures.items() if name not in SPANS
+            }
+        self._each = jax.jit(jax.vmap(self._of_row, in_axes=(None, 0)))
+        self._said = jax.jit(lambda params, batch: self.apply(params, batch).argmax(axis=-1))
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system with a stand-in vocabulary, so that a bad config fails before data is
+        read.
+        """
+        build_system(config, 8, 3)
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> TaggedTexts:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, a damaged or other vocabulary.
+        """
+        return tagged.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+
+    # --- training ---
+
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """The tags of all words."""
+        if "train" not in self.data.examples:
+            return None
+        tags = self.of_split("train").packed("target").ids
+        return tags[tags > 0] - 1, len(self.tags)
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Logits [B,T,C] of a batch."""
+        source = jnp.asarray(batch["source"])
+        beside: dict[str, Any] = {}
+        if self._trees:
+            heads = jnp.asarray(batch["heads"])
+            beside["trees"] = structural_distance(heads, source != self.special.pad)
+        found: Tree = self.system.apply({"params": params}, source, **beside, **how)
+        return found
+
+    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Sums over the words of a batch, of logits [B,T,C]: "loss" (without tags that training
+        does not have), "words", "correct"; and "tokens", those that were read.
+        """
+        target, logits = jnp.asarray(batch["target"]), outputs.astype(jnp.float32)
+        known = (target > 0) & (target <= len(self.tags))
+        losses = cross_entropy(logits, jnp.where(known, target - 1, 0), smoothing)
+        return {
+            "loss": jnp.where(known, losses, 0.0).sum(),
+            "tokens": (jnp.asarray(batch["source"]) != self.special.pad).sum(),
+            "words": (target > 0).sum(),
+            "correct": (known & (logits.argmax(axis=-1) == target - 1)).sum(),
+        }
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of words, or of sentences (`training.per="sentence"`)."""
+        return tokens_or_rows(jnp.asarray(batch["target"]) > 0, self.config.training.per)
+
+    # --- scores ---
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """ "loss" (nats per word, no smoothing), "perplexity" (its exponential) and "accuracy"."""
+        return token_scores({**totals, "tokens": totals["words"]})
+
+    def counts(self, split: str) -> dict[str, int]:
+        """The number of words."""
+        return {"words": sum(len(one.words) for one in self.data.rows[split])}
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """Precision, recall and F1 of spans where tags are of that form, and "word TAB tag TAB
+        answer" of every word, with blank lines between sentences.
+        """
+        rows, lines, sums = self.data.rows[split], list[str](), np.zeros(3, np.int64)
+        for one, said in zip(rows, self._tagged(params, self.of_split(split)), strict=True):
+            lines += map("\t".join, zip(one.words, one.tags, said, strict=True))
+            lines.append("")
+            sums += counts(one.tags, said) if in_spans(self.tags) else 0
+        return (dict(scores(*map(int, sums))) if in_spans(self.tags) else {}), lines
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items | None:
+        """A row for every sentence, of what `evaluate` gives."""
+        found = [
+            (rows, jax.device_get(self._each(params, batch)))
+            for rows, batch in self.in_order(self.of_split(split))
+        ]
+        order = np.argsort(np.concatenate([rows[rows >= 0] for rows, _ in found]))
+        sums = {
+            name: np.concatenate([one[name][rows >= 0] for rows, one in found])[order]
+            for name in ("loss", "words", "correct")
+        }
+        return Items.of(token_rows({**sums, "tokens": sums.pop("words")}))
+
+    def _of_row(self, params: Params, row: Batch) -> Sums:
+        """The sums of a single row."""
+        return self.sums(params, {name: one[None] for name, one in row.items()})
+
+    def _tagged(self, params: Params, examples: Examples) -> Iterator[list[str]]:
+        """The tags that the system gives to the words of each example, in their order."""
+        found: dict[int, list[str]] = {}
+        for rows, batch in self.in_order(examples):
+            said = np.asarray(self._said(params, batch))
+            for row, target, tags in zip(rows, batch["target"], said, strict=True):
+                if row >= 0:
+                    found[row] = [self.tags[tag] for tag in tags[target > 0]]
+        yield from (found[row] for row in range(len(examples)))
+
+    # --- answers and maps ---
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """Words with blanks between them.
+
+        Raises:
+          UserError: a blank line; a system that reads dependency trees.
+        """
+        if self._trees:
+            raise UserError(
+                "this model reads dependency trees, which a typed line does not have; 'evaluate'"
+                " tags the sentences of a treebank"
+            )
+        return self._encoded([TaggedExample(self._words(line)) for line in lines])
+
+    @staticmethod
+    def _words(line: str) -> tuple[str, ...]:
+        if not (words := tuple(line.split())):
+            raise UserError(f"{line!r}: expected words with blanks between them")
+        return words
+
+    def _encoded(self, typed: Sequence[TaggedExample]) -> Examples:
+        """Examples without a known tag."""
+        rows = [Sentence(one.words, ("",) * len(one.words), one.heads) for one in typed]
+        return tagged.encode(self.data.vocabulary, self.data.classes, rows)
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """Each line as "word/tag word/tag ..."."""
+        return [
+            [Response(" ".join(map("/".join, zip(line.split(), tags, strict=True))), 0.0)]
+            for line, tags in zip(lines, self._tagged(params, asked), strict=True)
+        ]
+
+    def pictured(self, split: str, number: int) -> list[TaggedExample]:
+        """The first sentences of a split."""
+        return [TaggedExample(one.words, one.heads) for one in self.data.rows[split][:number]]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TaggedExample]:
+        """The sentences as they are; a second text is an error."""
+        if seconds := [second for _, second in typed if second is not None]:
+            raise UserError(f"a tagger reads one sentence; leave out the second, {seconds[0]!r}")
+        self.typed([first for first, _ in typed])
+        return [TaggedExample(self._words(first)) for first, _ in typed]
+
+    def laid_out(self, example: TaggedExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """A sentence with what begins and ends it, "source"; and its tree, if it is read."""
+        (ids,) = self._encoded([example]).packed("source")
+        read = [ids[None]]
+        if self._trees:
+            (heads,) = self._encoded([example]).packed("heads")
+            none = np.zeros_like(ids[None])
+            read += [none, none, np.asarray(structural_distance(jnp.asarray(heads[None])))]
+        return read, {"source": Axis(self.data.vocabulary.tokens(ids))}
+
+    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The tokens that are read."""
+        return {"source_tokens": axes["source"].labels, "target_tokens": ()}

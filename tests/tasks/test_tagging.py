@@ -1,0 +1,176 @@
+"""Tagging: scores against a loop over words, spans, trees, answers, maps, and named errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.data.agreement import Agreement
+from attnlab.data.tagged import Sentence
+from attnlab.errors import UserError
+from attnlab.tasks.spans import counts, in_spans, scores, spans
+from attnlab.tasks.tagging import TaggedExample, Tagging, reads_trees
+from tests.tasks.tiny import check_items
+
+SMALL = ["data.examples=40", "data.valid=9", "data.test=5", "batch.size=8"]
+OF = {
+    "bilstm": ["system.embedding=6", "system.width=5"],
+    "transformer": ["system.width=8", "system.hidden=8", "system.layers=1"],
+    "syntax": ["system.width=8", "system.hidden=8", "system.layers=1"],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans(Agreement):
+    """The same sentences with spans of nouns; the validation split has a tag of its own."""
+
+    def tagged(self, split: str) -> list[Sentence]:
+        def tag(word: str) -> str:
+            return word.startswith(("NOUN", "ADJ"))
+
+        found = []
+        for one in super().tagged(split):
+            tags, before = [], False
+            for each in one.tags:
+                inside = bool(tag(each))
+                tags.append(("I-NP" if before else "B-NP") if inside else "O")
+                before = inside
+            found.append(Sentence(one.words, tuple(tags), None))
+        if split == "valid":
+            found[0] = Sentence(found[0].words, ("B-XX", *found[0].tags[1:]), None)
+        return found
+
+
+def load(system: str, *overrides: str) -> Tagging:
+    config = configs.load(f"configs/tagging.py:{system}", [*SMALL, *OF[system], *overrides])
+    return Tagging.load(config, None, ("train", "valid"))
+
+
+def drawn(task: Tagging) -> Any:
+    """Parameters that tell words apart."""
+    return jax.tree.map(
+        lambda leaf: leaf + 0.2 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        task.init(jax.random.key(0)),
+    )
+
+
+def outputs(task: Tagging, params: Any, row: int) -> np.ndarray:
+    """The logits of a sentence of the validation split at its words."""
+    read, _ = task.laid_out(task.pictured("valid", row + 1)[row])
+    found: Any = task.system.apply({"params": params}, *map(jnp.asarray, read))
+    target = task.of_split("valid").packed("target")[row]
+    return np.asarray(found[0], np.float64)[target > 0]
+
+
+@pytest.mark.parametrize("system", OF)
+def test_scores_are_those_of_a_loop_over_words(system: str) -> None:
+    task = load(system)
+    params, names = drawn(task), list(task.tags)
+    nats, right, words = 0.0, 0, 0
+    for row, one in enumerate(task.data.rows["valid"]):
+        logits = outputs(task, params, row)
+        for at, tag in enumerate(one.tags):
+            nats -= logits[at, names.index(tag)] - np.logaddexp.reduce(logits[at])
+            right += int(logits[at].argmax() == names.index(tag))
+            words += 1
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats / words, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(np.exp(nats / words), rel=1e-5)
+    assert found["accuracy"] == right / words and task.counts("valid") == {"words": words}
+    more, lines = task.score(params, "valid")
+    assert more == {} and sum(map(bool, lines)) == words and "f1" not in task.measures
+    assert sum(line.split("\t")[1] == line.split("\t")[2] for line in lines if line) == right
+    check_items(task, params, "valid", {"loss", "perplexity", "accuracy"})
+
+
+def test_the_tree_is_read_where_a_scheme_reads_it() -> None:
+    task = load("syntax")
+    params, batch = drawn(task), task.batches(1)(0)
+    before = task.apply(params, batch)
+    flat = {**batch, "heads": np.full_like(batch["heads"], -1)}
+    assert np.abs(before - task.apply(params, flat)).max() > 1e-3
+    plain = load("transformer")
+    found = [plain.apply(drawn(plain), one) for one in (batch, flat)]
+    np.testing.assert_array_equal(*found)
+    assert reads_trees({"a": {"positions": {"name": "syntax_relative"}}})
+    assert not reads_trees({"a": {"positions": "rope"}, "b": 3})
+
+
+def test_gradients_come_from_words_alone() -> None:
+    task = load("bilstm")
+    params, batch = drawn(task), task.batches(1)(0)
+    loss = jax.grad(lambda params: task.loss(params, batch, jax.random.key(0))[0])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(loss(params)))
+    none = {**batch, "target": np.zeros_like(batch["target"])}
+    assert float(task.loss(params, none, jax.random.key(0))[0]) == 0.0
+
+
+def test_spans_are_scored_and_a_tag_of_its_own_is_wrong() -> None:
+    own = f"data={__name__}:Spans"
+    config = configs.load("configs/tagging.py:bilstm", [own, *SMALL, *OF["bilstm"]])
+    task = Tagging.load(config, None, ("train", "valid"))
+    params = drawn(task)
+    assert task.tags == ("B-NP", "I-NP", "O") and "f1" in task.measures
+    more, lines = task.score(params, "valid")
+    rows, said, right = task.data.rows["valid"], [], np.zeros(3, int)
+    for block in "\n".join(lines).split("\n\n"):
+        said.append([line.split("\t")[2] for line in block.strip("\n").split("\n")])
+    for one, tags in zip(rows, said, strict=True):
+        right += counts(one.tags, tags)
+    assert more == scores(*map(int, right)) and np.isfinite(task.evaluate(params, "valid")["loss"])
+    with pytest.raises(UserError, match="its positions read dependency trees, which config.data"):
+        Tagging.load(
+            configs.load("configs/tagging.py:syntax", [own, *SMALL, *OF["syntax"]]),
+            None,
+            ("train", "valid"),
+        )
+
+
+@pytest.mark.quick
+def test_spans_begin_and_end_as_conlleval_has_it() -> None:
+    tags = ["B-X", "I-X", "I-Y", "I-Y", "O", "I-X", "B-X", "O", "B-Y"]
+    assert spans(tags) == {("X", 0, 2), ("Y", 2, 4), ("X", 5, 6), ("X", 6, 7), ("Y", 8, 9)}
+    assert spans([]) == spans(["O", "O"]) == set()
+    assert counts(["B-X", "I-X", "O"], ["B-X", "O", "B-X"]) == (0, 2, 1)
+    assert counts(["B-X", "I-X", "O"], ["I-X", "I-X", "B-X"]) == (1, 2, 1)
+    assert scores(1, 2, 1) == {"precision": 0.5, "recall": 1.0, "f1": 2 / 3}
+    assert scores(0, 0, 0) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert in_spans(["O", "B-X"]) and not in_spans(["O"]) and not in_spans(["NOUN", "B-X"])
+
+
+def test_answers_and_maps() -> None:
+    task = load("transformer")
+    params = drawn(task)
+    ((answer,),) = task.respond(params, ["the big foxes"])
+    assert [one.partition("/")[0] for one in answer.text.split()] == ["the", "big", "foxes"]
+    assert all(one.partition("/")[2] in task.tags for one in answer.text.split())
+    maps = task.maps(params, TaggedExample(("the", "fox")))
+    assert {one.weights.shape for one in maps.weights.values()} == {(4, 4, 4)}
+    (example,) = task.completed(params, [("the fox", None)])
+    assert example.shown() == "the fox" and example.record()["source"] == "the fox"
+
+
+@pytest.mark.parametrize(
+    ("system", "line", "told"),
+    [
+        ("transformer", " ", "expected words with blanks between them"),
+        ("syntax", "the fox", "reads dependency trees, which a typed line does not have"),
+    ],
+)
+def test_lines_that_cannot_be_tagged(system: str, line: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load(system).typed([line])
+    with pytest.raises(UserError, match="a tagger reads one sentence"):
+        load("bilstm").completed(None, [("the fox", "a fox")])
+
+
+def test_a_system_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected a class derived from"):
+        load("bilstm", "system=bilstm_pooling")
