@@ -1,0 +1,29 @@
+"""Made-up sentences whose tags tell what words do not show."""
+
+from __future__ import annotations
+
+from attnlab.data.agreement import Agreement
+from attnlab.data.tagged import ROOT
+
+
+def test_a_made_up_number_is_that_of_a_noun_that_the_heads_lead_to() -> None:
+    hidden = 0
+    for one in Agreement(examples=60).tagged("train"):
+        assert one.heads is not None and one.heads.count(ROOT) == 1
+        kinds = [tag.partition("-")[0] for tag in one.tags]
+        assert kinds[one.heads.index(ROOT)] == "VERB"
+        for word, (kind, tag) in enumerate(zip(kinds, one.tags, strict=True)):
+            if kind in ("DET", "ADJ", "AUX"):
+                above = one.tags[one.heads[word]]
+                assert above.endswith(tag.partition("-")[2])
+                hidden += one.words[word] in ("the", "will")
+            if tag == "VERB-one" and "AUX" not in kinds[word - 1]:
+                assert one.words[word].endswith("s")
+    assert hidden > 30
+
+
+def test_splits_of_the_made_up_sentences_share_none() -> None:
+    source = Agreement(examples=80, valid=20, test=20)
+    texts = [{one.words for one in source.tagged(split)} for split in ("train", "valid", "test")]
+    assert [len(one) for one in texts] == [80, 20, 20]
+    assert not texts[0] & texts[1] and not texts[1] & texts[2] and not texts[0] & texts[2]
