@@ -145,7 +145,7 @@ class Manifest:
         """Raise `UserError` if `workdir` (this manifest's) was made with another config: up to five
         differing fields.
         """
-        wrong = differences(self.config, config, ignore)
+        wrong = changed(self.config, config, ignore)
         if wrong:
             more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             raise UserError(
@@ -275,6 +275,24 @@ def differences(
     ]
     pairs = [(name, _text(old, name), _text(new, name)) for name in names]
     return [f"{name}: saved {before}, wanted {now}" for name, before, now in pairs if before != now]
+
+
+def changed(
+    saved: Mapping[str, Any], wanted: Mapping[str, Any], ignore: Sequence[str] = ("parallel",)
+) -> list[str]:
+    """As `differences`, of the config of a run: a setting that is newer than the run has its
+    default, which means what the run did without it.
+    """
+    wrong = differences(saved, wanted, ignore)
+    if not any(": saved nothing, " in one for one in wrong):
+        return wrong
+    from attnlab import config as configs  # which imports the components that a config names
+
+    try:
+        complete = configs.to_dict(configs.prepare(configs.from_dict(plain(saved)), []))
+    except UserError:
+        return wrong
+    return differences(complete, wanted, ignore)
 
 
 def package_versions() -> dict[str, str]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
+from attnlab import config as configs
 from attnlab.errors import UserError
-from attnlab.records.manifest import Manifest, code_revision, config_hash, differences
+from attnlab.records.manifest import Manifest, changed, code_revision, config_hash, differences
 from attnlab.records.provenance import Changed
 
 CONFIG = {
@@ -253,3 +254,15 @@ def test_code_revision_of_a_repository(tmp_path: Path) -> None:
     installed.mkdir(parents=True)
     (installed / "a.py").write_text("")
     assert code_revision(installed) is None
+
+
+def test_a_setting_that_is_newer_than_a_run_has_its_default() -> None:
+    wanted = configs.to_dict(configs.load("configs/language_modelling.py:lstm", []))
+    older = {name: node for name, node in wanted.items() if name != "lora"}
+    older["training"] = {k: v for k, v in wanted["training"].items() if k != "freeze"}
+    assert changed(older, wanted) == [] != differences(older, wanted)
+    other = {**wanted, "lora": {**wanted["lora"], "rank": 4}}
+    assert changed(older, other) == ["lora.rank: saved 0, wanted 4"]
+    assert changed({"a": 1}, {"a": 1, "b": 2}) == [
+        "b: saved nothing, wanted 2"
+    ]  # no config of ours

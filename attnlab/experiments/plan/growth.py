@@ -14,7 +14,7 @@ from attnlab.experiments.define import spelt, text
 from attnlab.experiments.plan.candidate import Candidate
 from attnlab.experiments.plan.plan import Plan
 from attnlab.records import provenance
-from attnlab.records.manifest import Manifest, differences
+from attnlab.records.manifest import Manifest, changed
 from attnlab.records.sealed import CHOICE
 
 FIXED = ("base", "tune", "search", "select", "measure", "budget", "baseline", "looks")
@@ -128,7 +128,7 @@ def check_begun(candidate: Candidate, directory: Path) -> None:
     for path in sorted((directory / "trials" / candidate.id).glob("seed*/manifest.json")):
         manifest = Manifest.read(path.parent)
         wrong = (
-            differences(manifest.config, candidate.config, ignore=("parallel", "seed"))
+            changed(manifest.config, candidate.config, ignore=("parallel", "seed"))
             if manifest
             else []
         )
