@@ -3,11 +3,11 @@ two of them, wherever they stand.
 
     python launch.py train --config=configs/classification.py:self_attentive --workdir=runs/markers
 
-Arguments: bilstm_pooling, attention_pooling, self_attentive, transformer, lstmn_classifier (small,
-for two CPU cores), self_attentive_paper, lstmn_classifier_paper (published sizes). On two cores that had other
-work too: self_attentive 67 s, every test label right; with the last states alone (bilstm_pooling
-with system.pooling=last, 800 steps) 0.95, 0.18, 0.58 by seed, where chance is 0.2. Every other
-size: not measured here. Your own texts, a table with tabs between its columns (train.tsv,
+Arguments: bilstm_pooling, attention_pooling, self_attentive, transformer, bert, lstmn_classifier
+(small, for two CPU cores), self_attentive_paper, lstmn_classifier_paper (published sizes). On two
+cores that had other work too: self_attentive 67 s, every test label right; with the last states
+alone (bilstm_pooling with system.pooling=last, 800 steps) 0.95, 0.18, 0.58 by seed, where chance is
+0.2. Every other size: not measured here. Your own texts, a table with tabs between its columns (train.tsv,
 valid.tsv, test.tsv, plain or .gz), labels as they stand there:
 
     --config.data=table --config.data.directory=my/folder --config.data.source=1 --config.data.target=0 --config.data.label=2
@@ -73,6 +73,22 @@ def _transformer() -> dict[str, Any]:
         "hidden": 256,
     }
     return {"system": system, "schedule": {"name": "cosine", "peak": 1e-3, "warmup": 100}}
+
+
+def _bert() -> dict[str, Any]:
+    """The size and the vocabulary of configs/masked_language_modelling.py:bert, so that it can
+    begin with such a run (`pretrained.folder`, `pretrained.take=matching`).
+    """
+    system = {
+        "name": "bert_classifier",
+        "attention": {"name": "multihead", "heads": 4, "bias": True},
+        "positions": "learned",
+        "normalisation": {"name": "layer_norm", "epsilon": 1e-12},
+        **{"width": 64, "hidden": 256, "layers": 2},
+    }
+    vocabulary = {"size": 10_000, "lowercase": False, "reserved": 1}
+    schedule = {"name": "cosine", "peak": 1e-3, "warmup": 100}
+    return {"system": system, "vocabulary": vocabulary, "schedule": schedule}
 
 
 def _self_attentive() -> dict[str, Any]:
@@ -148,6 +164,7 @@ _SYSTEMS = {
     "attention_pooling": _attention_pooling,
     "self_attentive": _self_attentive,
     "transformer": _transformer,
+    "bert": _bert,
     "lstmn_classifier": _lstmn_classifier,
     "self_attentive_paper": _self_attentive_paper,
     "lstmn_classifier_paper": _lstmn_classifier_paper,

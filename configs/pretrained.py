@@ -1,9 +1,10 @@
-"""A language model that begins with the weights of another: the folder of it is the argument.
+"""A model that begins with the weights of another: the folder of it is the argument.
 
     python launch.py train --config=configs/pretrained.py:FOLDER --workdir=runs/tuned --config.data=text --config.data.directory=my/folder
 
 FOLDER is as `transformers` of Hugging Face writes it (`save_pretrained`): config.json, safetensors, tokenizer.json; GPT-2, Llama,
-Mistral, Qwen 2 and 3, Gemma 1 to 3. The system is the model's, the vocabulary its tokenizer. `import` makes a run of it that has
+Mistral, Qwen 2 and 3, Gemma 1 to 3; BERT with the head of a masked language model, or of a classifier of texts, whose labels are
+those of your table. The system is the model's, the vocabulary its tokenizer. `import` makes a run of it that has
 not been trained, for `generate`, `evaluate` and `inspect`; `export RUN --to=transformers` writes a run as such a folder.
 """
 
