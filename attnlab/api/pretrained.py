@@ -75,10 +75,8 @@ def load_pretrained(
     config = configs.prepare(configs.from_dict(weights.run_config(path)), changes)
     task = TASKS.resolve(config.task).load(config, None, ())
     task.check_pretrained()
-    params = jax.jit(task.init)(jax.random.key(config.seed)) if task.begins_with() else None
-    if params is None:  # every parameter comes from the folder
-        params = jax.eval_shape(task.init, jax.random.key(0))
-    return Run(Foreign(config, path, {}, {}), task, task.begun(params, best_params), 0)
+    params = task.begun(jax.random.key(config.seed), best_params)
+    return Run(Foreign(config, path, {}, {}), task, params, 0)
 
 
 def save_pretrained(

@@ -81,25 +81,27 @@ class Pretrained:
             "pretrained": _fingerprint(folder) if is_run(folder) else weights.fingerprint(folder)
         }
 
-    def begun(self, params: Params, read: Reader) -> Params:
-        """What training begins with, given drawn parameters; `UserError` as `check_pretrained`.
+    def begun(self, key: jax.Array, read: Reader) -> Params:
+        """What training begins with, as `init` draws it where the weights do not give it, and on
+        the host; `UserError` as `check_pretrained`.
 
         Args:
-          params: drawn.
+          key: of what is drawn; nothing else is.
           read: reads the parameters of a run of ours.
         """
         folder = self.pretrained
         if folder is None:
-            return params
+            return jax.device_get(self.init(key))  # type: ignore[no-any-return]
         if self._as_it_is(folder):
-            return weights.parameters(folder, params)
+            return weights.parameters(folder, jax.eval_shape(self.init, key))
         source = self._source
         if is_run(folder):
             found, _ = read(source.config, source, folder)
         else:
             found = weights.parameters(folder, jax.eval_shape(source.init, jax.random.key(0)))
         found = flat(jax.device_get(found))
-        return nested(fitted(found, flat(params), model_of(source), model_of(self)))
+        drawn = jax.device_get(self._drawn(key)) if self._fit.drawn else {}
+        return nested(fitted(found, drawn, model_of(source), model_of(self)))
 
     def begins_with(self) -> list[str]:
         """What of the pretrained weights is taken, for a person; nothing if all are."""
@@ -139,6 +141,17 @@ class Pretrained:
     @functools.cached_property
     def _fit(self) -> Fit:
         return fit(model_of(self._source), model_of(self))
+
+    @functools.cached_property
+    def _drawn(self) -> Callable[[jax.Array], dict[str, jax.Array]]:
+        """A program that draws what the weights do not give, and nothing else."""
+        paths = self._fit.drawn
+
+        def drawn(key: jax.Array) -> dict[str, jax.Array]:
+            every = flat(self.init(key))
+            return {path: every[path] for path in paths}
+
+        return jax.jit(drawn)
 
     @functools.cached_property
     def _source(self) -> Pretrained:

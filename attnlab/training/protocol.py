@@ -88,8 +88,10 @@ class Beginning(Protocol):
     def check_pretrained(self) -> dict[str, str]:
         """Whether they fit, and their fingerprint by name; `UserError`."""
 
-    def begun(self, params: Params, read: Callable[..., tuple[Params, int]]) -> Params:
-        """What training begins with, given drawn parameters; `read` is `states.best_params`."""
+    def begun(self, key: jax.Array, read: Callable[..., tuple[Params, int]]) -> Params:
+        """What training begins with, on the host; what the weights do not give is drawn from the
+        key. `read` is `states.best_params`.
+        """
 
     def drawn_anew(self) -> tuple[str, ...]:
         """Paths of the parameters that stay drawn."""

@@ -29,13 +29,13 @@ def first_states(config: ConfigDict, task: Task) -> Callable[[int], TrainState]:
         return lambda seed: jax.device_get(start(jax.random.key(seed))).replace(
             seed=seed_array(seed)
         )
-    drawn = jax.jit(task.init)
     after = jax.jit(lambda params, key: _first_state(config, task, optimizer, params, key))
 
     def from_elsewhere(seed: int) -> TrainState:
         key = jax.random.key(seed)
-        params = task.begun(jax.device_get(drawn(key)), best_params)
-        return jax.device_get(after(params, key)).replace(seed=seed_array(seed))
+        return jax.device_get(after(task.begun(key, best_params), key)).replace(
+            seed=seed_array(seed)
+        )
 
     return from_elsewhere
 

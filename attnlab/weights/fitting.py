@@ -104,15 +104,18 @@ def fit(source: Model, target: Model) -> Fit:
 def fitted(
     parameters: Mapping[str, Any], drawn: Mapping[str, Any], source: Model, target: Model
 ) -> dict[str, Any]:
-    """The first parameters of the target: `parameters` of the source where they fit, else `drawn`;
-    all by path.
+    """The first parameters of the target: `parameters` of the source where they fit, else `drawn`,
+    which may have those alone; all by path.
     """
-    found, how = dict(drawn), fit(source, target)
-    for path in how.kept:
+    how, found = fit(source, target), {}
+    means, new = set(how.pooled), set(how.drawn)
+    for path in target.shapes:
+        if path in new:
+            found[path] = drawn[path]
+            continue
         found[path] = np.asarray(parameters[path], np.float32)
-    for path in how.pooled:
-        heads = target.heads[_module(path)]
-        found[path] = pooled(np.asarray(parameters[path], np.float32), heads)
+        if path in means:
+            found[path] = pooled(found[path], target.heads[_module(path)])
     return found
 
 

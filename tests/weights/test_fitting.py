@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -145,3 +146,24 @@ def test_the_report_is_kept_with_the_run(tmp_path: Path) -> None:
     lines = run.task.begins_with()
     assert lines[-1] == "pretrained: 1 parameters left out: positions/table"
     assert attnlab.load_pretrained(tmp_path / "in").task.begins_with() == []
+
+
+def test_what_is_not_given_is_drawn_as_without_weights(tmp_path: Path) -> None:
+    """In two of three layers the mechanism is another one: its own parameters are drawn, and no
+    others; the layer between has all it had.
+    """
+    folder = with_tokenizer(tmp_path)
+    before = attnlab.load_pretrained(folder)
+    node = before.config.system.attention.to_dict()
+    mixed = {"name": "by_layer", "one": node, "other": {"name": "gated", "heads": 4}}
+    changes = {**MATCHING, "system.attention": {**mixed, "pattern": ("other", "one", "other")}}
+    run = attnlab.load_pretrained(folder, changes)
+    old, new = flat(before.params), flat(run.params)
+    fresh = flat(jax.jit(run.task.init)(jax.random.key(run.config.seed)))
+    drawn = {f"layer_{n}/attention/w_gate/kernel" for n in (0, 2)}
+    assert set(new) - set(old) == drawn == set(run.task.drawn_anew())
+    for path, one in new.items():
+        np.testing.assert_array_equal(one, (fresh if path in drawn else old)[path], err_msg=path)
+    biases = {"w_query/bias", "w_key/bias", "w_value/bias", "out/bias"}
+    gone = {f"layer_{n}/attention/{bias}" for n in (0, 2) for bias in biases}
+    assert set(old) - set(new) == gone
