@@ -423,7 +423,12 @@ def known_defaults() -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     wholes = (Classification, Translation, Pronunciation, LanguageModelling)
-    for whole_config in (*wholes, token_tasks.MaskedLanguageModelling, token_tasks.Tagging):
+    of_tokens = (
+        token_tasks.MaskedLanguageModelling,
+        token_tasks.Tagging,
+        token_tasks.SpanCorruption,
+    )
+    for whole_config in (*wholes, *of_tokens):
         for key, one in described(whole_config).items():
             below = described(one.hint) if is_node(one.hint) else {}
             named = {f"{key}.{name}": inner.default for name, inner in below.items()}

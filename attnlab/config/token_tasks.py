@@ -1,11 +1,22 @@
-"""The configs of tasks that answer at tokens of a text, see `attnlab.config.nodes`."""
+"""The configs of tasks that answer at tokens of a text or tell what it lacks, see
+`attnlab.config.nodes`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Literal
 
-from attnlab.config.nodes import LONGEST, Batch, Buckets, Run, TokenTraining
+from attnlab.config.nodes import (
+    LONGEST,
+    Batch,
+    Buckets,
+    Decoding,
+    PairAuxiliary,
+    Reinforce,
+    Run,
+    TokenTraining,
+)
 from attnlab.config.schema import SHARE, Node, between, setting, whole
 from attnlab.errors import UserError
 
@@ -60,3 +71,22 @@ class Tagging(Run):
 
     batch: Buckets
     training: TokenTraining
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Corruption(Node):
+    """What is taken out of a text, to be told."""
+
+    density: float = setting("share of the tokens", 0.15, within=between(0.001, 0.999))
+    span: float = setting("mean length of a span of these", 3.0, within=between(1, 10**4))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanCorruption(Run):
+    """Texts, with spans of their tokens taken out."""
+
+    corruption: Corruption
+    training: TokenTraining
+    auxiliary: PairAuxiliary
+    reinforce: Reinforce
+    decoding: Decoding

@@ -128,11 +128,13 @@ def load(
     vocabulary: Mapping[str, Any],
     workdir: str | Path | None = None,
     splits: Sequence[str] = ("train", "valid"),
+    begun: Path | None = None,
 ) -> Corpus:
     """Read the splits of a source and encode them.
 
     Vocabularies come from `<workdir>/vocabulary/` if they are there. Else they are learned, on the
-    training split and nothing else; `save_vocabularies` keeps them. Nothing is written here.
+    training split and nothing else; `save_vocabularies` keeps them. Nothing is written here. A
+    shared one is that of the run `begun` where it fits (`lent`).
 
     Args:
       data: the config node of the source, `{"name": "files", "directory": ...}`.
@@ -157,6 +159,8 @@ def load(
         if workdir is not None and has_vocabularies(workdir)
         else None
     )
+    if found is None and settings.shared and (both := lent(begun, settings)) is not None:
+        found = both, both
     pairs = {
         split: source.pairs(split)
         for split in SPLITS

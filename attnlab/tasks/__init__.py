@@ -7,6 +7,7 @@ TASKS = Table(
     {
         "translation": "attnlab.tasks.translation:Translation",
         "text_to_text": "attnlab.tasks.text_to_text:TextToText",
+        "span_corruption": "attnlab.tasks.span_corruption:SpanCorruption",
         "pronunciation": "attnlab.tasks.pronunciation:Pronunciation",
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",

@@ -10,7 +10,7 @@ Axis letters: B batch, S source length, T target length, V target vocabulary, N 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ from attnlab.systems.protocol import Seq2Seq
 from attnlab.tasks.auxiliary import Auxiliary
 from attnlab.tasks.decoders import check_room, ending, translating
 from attnlab.tasks.models import check_output_bias, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
 from attnlab.tasks.protocol import (
     Axis,
     Batch,
@@ -89,16 +90,21 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
     measures: Mapping[str, Measure | str] = TEACHER_FORCED
 
     def __init__(self, config: ConfigDict, data: corpus.Corpus) -> None:
-        self.vocabularies: Vocabularies = (data.source_vocabulary, data.target_vocabulary)
+        self.vocabularies = self.both(data)
         source, self.special = (one.special for one in self.vocabularies)
         if source.pad != self.special.pad:
             raise UserError(
                 f"config.vocabulary: source and target are padded with different ids, {source.pad}"
                 f" and {self.special.pad}; take vocabularies that agree"
             )
-        sizes = data.source_vocabulary.size, data.target_vocabulary.size
-        super().__init__(config, data, *build_system(config, *sizes, source.pad))
+        sizes = tuple(one.size for one in self.vocabularies)
+        super().__init__(config, data, *build_system(config, sizes[0], sizes[1], source.pad))
         self.at_once = validate(config.decoding).batch
+
+    @staticmethod
+    def both(data: Any) -> Vocabularies:
+        """The vocabularies of source and target."""
+        return data.source_vocabulary, data.target_vocabulary
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -112,7 +118,7 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
     @classmethod
     def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> corpus.Corpus:
         """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
-        return corpus.load(config.data, config.vocabulary, workdir, splits)
+        return corpus.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
 
     # --- the loss and what follows from it ---
 
@@ -188,7 +194,11 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
 
     def text(self, hypothesis: Decoded) -> str:
         """A hypothesis as text."""
-        return self._settings.cut(self.vocabularies[1].decode(hypothesis.tokens))
+        return self._settings.cut(self.spelt(hypothesis.tokens))
+
+    def spelt(self, ids: Iterable[int]) -> str:
+        """The text of target ids."""
+        return self.vocabularies[1].decode(ids)
 
     def answers(
         self, params: Params, asked: Examples, lines: Sequence[str]
@@ -201,7 +211,7 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
         """The translation of a line as far as it is written, after every token."""
         source = self.typed([line]).packed("source")[0]
         for ids in self._decoder(False).stream(params, source, index):
-            yield self._settings.cut(self.vocabularies[1].decode(ids))
+            yield self._settings.cut(self.spelt(ids))
 
     def teacher_forced(self, params: Params, split: str) -> dict[str, tuple[str, np.ndarray]]:
         """Rule and rows of the scores of `evaluate`, see `attnlab.records.items`: [N,2], a row for
@@ -236,7 +246,7 @@ class PairTask(TokenTask[corpus.Corpus, Seq2Seq]):
 
     @functools.cache  # noqa: B019 - the task lives as long as the run; keeps one compiled program per batch shape
     def _decoder(self, alignment: bool) -> Decoder:
-        ended = ending(self._settings, self.vocabularies[1].decode)
+        ended = ending(self._settings, self.spelt)
         return translating(
             self.system, self._settings, alignment=alignment, special=self.special, ended=ended
         )

@@ -23,6 +23,7 @@ WHOLE = (
     nodes.LanguageModelling,
     token_tasks.MaskedLanguageModelling,
     token_tasks.Tagging,
+    token_tasks.SpanCorruption,
 )
 
 

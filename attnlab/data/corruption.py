@@ -1,0 +1,147 @@
+"""Span corruption (Raffel et al. 2020, section 3.1.4, and the authors' code): spans of a text are
+replaced by sentinels, and told.
+
+    text       a b c d e f g h i j          n tokens, of which round(density n) in spans about `span` long are noise
+    source     a b c <0> f g <1> EOS        each span of noise is a sentinel <k>, from 0 on
+    target     <0> d e <1> h i j EOS        each stretch that is kept is the sentinel of the span after it
+
+A text begins with what is kept and ends with noise, so no sentinel closes the target. How noise and
+kept tokens are divided into s spans each is uniform over all ways to divide them. All roundings are
+half to even.
+
+Axis letters: b rows of a batch, n tokens of a text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attnlab.data.batching import Batches
+from attnlab.data.columns import Batch
+from attnlab.data.vocabulary import Special
+from attnlab.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans:
+    """How a text is corrupted.
+
+    Attributes:
+      special: of the vocabulary; its last reserved id is sentinel 0, the one before it sentinel 1.
+      density: the share of tokens that are noise.
+      span: the mean length of a span of noise.
+    """
+
+    special: Special
+    density: float = 0.15
+    span: float = 3.0
+
+    def noise(self, length: int) -> tuple[int, int]:
+        """The tokens of noise of a text of so many tokens, at least 2, and their spans."""
+        noise = min(max(round(length * self.density), 1), length - 1)
+        return noise, min(max(round(noise / self.span), 1), noise, length - noise)
+
+    def lengths(self, length: int) -> tuple[int, int]:
+        """The tokens of source and target of a text of so many, EOS counted."""
+        noise, spans = self.noise(length)
+        return length - noise + spans + 1, noise + spans + 1
+
+    def raw(self, source: int) -> int:
+        """The longest text whose source has at most so many tokens.
+
+        Raises:
+          UserError: there is none, since even that of two tokens is longer.
+        """
+        if self.lengths(2)[0] > source:
+            raise UserError(
+                f"config.batch.max_length={source}: a source has at least 3 tokens, one that is"
+                " kept, a sentinel and an end"
+            )
+        length = 2
+        while self.lengths(length + 1)[0] <= source:
+            length += 1
+        return length
+
+    def check(self, length: int) -> None:
+        """Raise `UserError` unless there is a sentinel for every span of a text of so many tokens."""
+        _, wanted = self.noise(length)
+        if len(self.special.reserved) < wanted:
+            raise UserError(
+                f"the vocabulary has {len(self.special.reserved)} sentinels, and a text of"
+                f" {length} tokens has {wanted} spans; set config.vocabulary.reserved={wanted}, or"
+                " take a tokenizer that has them (T5's), or a shorter batch.max_length"
+            )
+
+    def marks(self, length: int, rng: np.random.Generator) -> np.ndarray:
+        """Which tokens of a text are noise, [n] bool."""
+        noise, spans = self.noise(length)
+        kept = _divided(length - noise, spans, rng)
+        both = np.stack([kept, _divided(noise, spans, rng)], axis=1).reshape(-1)
+        return np.repeat(np.arange(2 * spans) % 2 == 1, both)
+
+    def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target of a text [n] of at least 2 tokens, int32."""
+        noise = self.marks(len(ids), rng)
+        return self._replaced(ids, noise), self._replaced(ids, ~noise)
+
+    def _replaced(self, ids: np.ndarray, gone: np.ndarray) -> np.ndarray:
+        """The ids with a sentinel for every stretch that has gone, and an EOS."""
+        first = gone & ~np.concatenate([[False], gone[:-1]])
+        number = np.cumsum(first) - 1
+        sentinels = np.array(self.special.reserved[::-1], np.int32)
+        found = np.where(first, sentinels[np.maximum(number, 0)], ids)
+        return np.append(found[first | ~gone], self.special.eos).astype(np.int32)
+
+    def columns(self, texts: np.ndarray, keys: Sequence[tuple[int, ...]], raw: int) -> Batch:
+        """ "source" and "target" [b,...] of rows of a stream [b,n], in the widths of a text of `raw`
+        tokens.
+
+        Ends of texts are left out, padding too; a row with fewer than 2 tokens is padding. `keys`:
+        what the noise of each row depends on.
+        """
+        widths, special = self.lengths(raw), self.special
+        found = [np.full((len(texts), width), special.pad, np.int32) for width in widths]
+        for row, (text, key) in enumerate(zip(texts, keys, strict=True)):
+            ids = text[(text != special.eos) & (text != special.pad)]
+            if len(ids) > 1:
+                for column, one in zip(found, self(ids, np.random.default_rng(key)), strict=True):
+                    column[row, : len(one)] = one
+        return dict(zip(("source", "target"), found, strict=True))
+
+
+class Corrupted(Batches):
+    """Batches of `blocks.Blocks`, corrupted anew in every step.
+
+    Args:
+      blocks: of the raw length.
+      spans: how.
+      raw: that length.
+      seed: of the noise.
+      first: the number of this process's first row in the batch of all processes.
+
+    Attributes:
+      shapes, counts, batches_per_epoch, note: see `batching.TrainBatches`.
+    """
+
+    def __init__(self, blocks: Batches, spans: Spans, raw: int, seed: int, first: int) -> None:
+        self._blocks, self._spans, self._raw = blocks, spans, raw
+        self._seed, self._first = seed, first
+        known: dict[str, Any] = vars(blocks)
+        self.shapes, self.counts = known["shapes"], known["counts"]
+        self.note, self.batches_per_epoch = blocks.note, known["batches_per_epoch"]
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of `step` (from 0): "source" and "target"."""
+        texts = self._blocks(step)["target"]
+        keys = [(self._seed, int(step), self._first + row) for row in range(len(texts))]
+        return self._spans.columns(texts, keys, self._raw)
+
+
+def _divided(count: int, parts: int, rng: np.random.Generator) -> np.ndarray:
+    """Lengths of so many parts, none empty, all divisions equally likely, [parts]."""
+    ends = np.sort(rng.permutation(count - 1)[: parts - 1]) + 1
+    return np.diff(np.concatenate([[0], ends, [count]])).astype(np.int64)

@@ -1,0 +1,215 @@
+"""Span corruption, on which T5 is pretrained: spans of a text are replaced by sentinels, and told.
+
+What is taken out and how says `attnlab.data.corruption`. All texts are one stream, which is cut into
+rows of as many tokens as give a source of `batch.max_length`; ends of texts are left out of them. In
+training a row is corrupted anew in every step, by (seed, step, row); a split that is scored always
+in the same way.
+
+Source: C. Raffel et al., "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+Transformer", JMLR 2020, section 3.1.4.
+
+Axis letters: B batch, S source length, T target length.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config import nodes, token_tasks
+from attnlab.data import corpus, text
+from attnlab.data.batching import Batches, evaluation_batches
+from attnlab.data.blocks import Blocks
+from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.columns import Examples, Packed
+from attnlab.data.corruption import Corrupted, Spans
+from attnlab.data.vocabulary import Special, Vocabulary
+from attnlab.errors import UserError
+from attnlab.records.items import Items
+from attnlab.tasks.decoders import check_room
+from attnlab.tasks.pairs import PairTask, Vocabularies, build_system
+from attnlab.tasks.pretrained import begun_with
+from attnlab.tasks.protocol import Params, TextExample
+
+SENTINEL = re.compile(r"<extra_id_(\d+)>")  # what a person reads and types for one
+_FIXED = 2**32 - 1  # in place of a seed, for what is scored: seeds of training are smaller
+
+
+class SpanCorruption(PairTask):
+    """Span corruption: what was taken out of a text, from the rest; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/span_corruption.py`.
+      data: the texts and their ids.
+      system: the model.
+    """
+
+    schema: ClassVar[type[nodes.Run]] = token_tasks.SpanCorruption
+    reads = "texts"
+    loads = text.Texts  # type: ignore[assignment]
+    data: text.Texts  # type: ignore[assignment]
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per target token, sentinels counted",
+        "accuracy": "next token, teacher-forced",
+    }
+    examples = "rows"
+
+    def __init__(self, config: ConfigDict, data: text.Texts) -> None:
+        super().__init__(config, data)  # type: ignore[arg-type]
+        self.spans = Spans(self.special, **config.corruption)
+        self.raw = self.spans.raw(config.batch.max_length)
+        self.spans.check(self.raw)
+        self.sentinels = self.special.reserved[::-1]
+
+    @staticmethod
+    def both(data: text.Texts) -> Vocabularies:
+        """One vocabulary for both sides."""
+        return data.vocabulary, data.vocabulary
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `PairTask.check`; there must be sentinels enough."""
+        settings = corpus.VocabularySettings.read(config.vocabulary)
+        spans = Spans(Special(reserved=tuple(range(settings.reserved))), **config.corruption)
+        raw = spans.raw(config.batch.max_length)
+        if settings.kind != "tokenizer":
+            spans.check(raw)
+        check_room(build_system(config, 8, 8)[0], config)
+
+    @classmethod
+    def read(  # type: ignore[override]
+        cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]
+    ) -> text.Texts:
+        """See `Task.read`; `UserError` for a damaged or other vocabulary too."""
+        return text.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+
+    # --- the texts, corrupted ---
+
+    def predicted(self) -> tuple[np.ndarray, int] | None:
+        """The tokens of all texts, which are equally likely to be taken out."""
+        if "train" not in self.data.ids:
+            return None
+        return self.data.ids["train"].ids, self.data.vocabulary.size
+
+    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Batches:
+        """The order of rows, and what is taken out of them, are those of the seed."""
+        size = self.config.batch.size
+        blocks = Blocks(
+            self.data.ids["train"].ids,
+            size=size,
+            length=self.raw,
+            seed=seed,
+            special=self.special,
+            **shared,
+        )
+        first = shared["process_index"] * (size // shared["process_count"])
+        return Corrupted(blocks, self.spans, self.raw, seed, first)
+
+    @functools.cache  # noqa: B019 - the task lives as long as the run
+    def of_split(self, split: str) -> Examples:
+        """The rows of a split, corrupted as they always are; those of fewer than two tokens are left
+        out.
+        """
+        size, pad = self.at_once, self.special.pad
+        blocks = Blocks(self.data.ids[split].ids, size=size, length=self.raw, special=self.special)
+        found: dict[str, list[np.ndarray]] = {"source": [], "target": []}
+        for step in range(blocks.batches_per_epoch):
+            keys = [(_FIXED, step * size + row) for row in range(size)]
+            batch = self.spans.columns(blocks(step)["target"], keys, self.raw)
+            for name, rows in found.items():
+                rows += [row[row != pad] for row in batch[name] if (row != pad).any()]
+        return Examples(**{name: Packed(rows, pad) for name, rows in found.items()})
+
+    def in_order(self, examples: Examples) -> list[tuple[np.ndarray, HostBatch]]:
+        """See `Task.in_order`; all batches have one width."""
+        longest = max(self.config.batch.max_length, int(examples.lengths.max(initial=1)))
+        return evaluation_batches(examples, size=self.at_once, buckets=(longest,))
+
+    def size(self, split: str) -> int:
+        """The number of rows."""
+        return len(self.of_split(split))
+
+    def counts(self, split: str) -> dict[str, int]:
+        """The number of target tokens, sentinels and EOS counted."""
+        return {"tokens": len(self.of_split(split).packed("target").ids)}
+
+    def items(self, params: Params, split: str, outputs: Sequence[str]) -> Items:
+        """A line for every row."""
+        return Items.of(self.teacher_forced(params, split))
+
+    # --- text ---
+
+    def encoded(self, pairs: Sequence[corpus.Pair]) -> Examples:
+        """The ids of both texts of each pair, in which <extra_id_0> is the first sentinel."""
+        pad = self.special.pad
+        source, target = (Packed([self._cut(pair[side]) for pair in pairs], pad) for side in (0, 1))
+        return Examples(source=source, target=target)
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """See `PairTask.typed`.
+
+        Raises:
+          UserError: a line from which nothing is taken out.
+        """
+        for line in lines:
+            if not SENTINEL.search(line):
+                raise UserError(
+                    f"{line!r}: nothing is taken out; write <extra_id_0>, <extra_id_1>, ... where"
+                    " text is to be told"
+                )
+        return super().typed(lines)
+
+    def spelt(self, ids: Iterable[int]) -> str:
+        """The text of ids up to the first EOS, sentinels as <extra_id_0> and so on."""
+        parts: list[str] = []
+        run: list[int] = []
+        for index in [*map(int, ids), self.special.eos]:
+            if index in self.sentinels or index == self.special.eos:
+                parts.append(self.vocabulary.decode(run))
+                run = []
+            else:
+                run.append(index)
+            if index == self.special.eos:
+                break
+            if index in self.sentinels:
+                parts.append(f"<extra_id_{self.sentinels.index(index)}>")
+        return " ".join(part for part in parts if part)
+
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        """The first rows of a split."""
+        examples = self.of_split(split)
+        sides = [examples.packed(side) for side in ("source", "target")]
+        return [
+            TextExample(*(self.spelt(side[row]) for side in sides))
+            for row in range(min(number, len(examples)))
+        ]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of both sides."""
+        return self.vocabularies[0]
+
+    def _cut(self, line: str) -> np.ndarray:
+        """The ids of a line and an EOS.
+
+        Raises:
+          UserError: a sentinel that the vocabulary does not have.
+        """
+        found = []
+        for place, part in enumerate(SENTINEL.split(line)):
+            if place % 2 == 0:
+                found.append(self.vocabulary.encode_all([part.strip()])[0])
+            elif int(part) < len(self.sentinels):
+                found.append(np.array([self.sentinels[int(part)]], np.int32))
+            else:
+                raise UserError(
+                    f"<extra_id_{part}>: the vocabulary has {len(self.sentinels)} sentinels, from"
+                    " <extra_id_0> on"
+                )
+        return np.concatenate([*found, [self.special.eos]]).astype(np.int32)

@@ -1,0 +1,116 @@
+"""Span corruption: the counts of T5, texts that come together again, noise that is uniform."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from attnlab.data.blocks import Blocks
+from attnlab.data.corruption import Corrupted, Spans
+from attnlab.data.vocabulary import Special
+from attnlab.errors import UserError
+
+SPECIAL = Special(reserved=tuple(range(900, 1000)))
+SPANS = Spans(SPECIAL)
+EOS = SPECIAL.eos
+
+
+def reassembled(source: np.ndarray, target: np.ndarray) -> list[int]:
+    """The text: behind each sentinel of the source what stands behind it in the target."""
+    assert source[-1] == target[-1] == EOS
+    told: dict[int, list[int]] = {}
+    for index in target[:-1].tolist():
+        if index in SPECIAL.reserved:
+            now = told.setdefault(index, [])
+        else:
+            now.append(index)
+    every = [told.get(one, [one]) for one in source[:-1].tolist()]
+    return list(itertools.chain.from_iterable(every))
+
+
+@pytest.mark.parametrize(
+    ("source", "raw", "target"),
+    [(64, 70, 14), (128, 141, 29), (256, 284, 58), (512, 568, 114), (1024, 1137, 229)],
+)
+def test_lengths_are_those_of_t5(source: int, raw: int, target: int) -> None:
+    assert SPANS.raw(source) == raw and SPANS.lengths(raw)[1] == target
+    assert SPANS.lengths(raw)[0] <= source < SPANS.lengths(raw + 1)[0]
+
+
+def test_the_noise_of_512_tokens() -> None:
+    assert SPANS.noise(568) == (85, 28) and SPANS.lengths(568) == (512, 114)
+    assert SPANS.noise(2) == (1, 1) and SPANS.noise(10) == (2, 1)  # 1.5 is rounded to 2
+
+
+@pytest.mark.parametrize("length", [2, 3, 10, 70, 568])
+def test_source_and_target_are_the_text_and_sentinels_descend(length: int) -> None:
+    ids = np.arange(100, 100 + length, dtype=np.int32)
+    for seed in range(20):
+        source, target = SPANS(ids, np.random.default_rng(seed))
+        assert (len(source), len(target)) == SPANS.lengths(length)
+        assert reassembled(source, target) == ids.tolist()
+        _, count = SPANS.noise(length)
+        wanted = list(range(999, 999 - count, -1))
+        for one in (source, target):
+            assert [index for index in one.tolist() if index >= 900] == wanted
+        assert source[0] == ids[0] and source[-2] == wanted[-1]  # ends with noise
+        assert target[0] == wanted[0] and target[-2] == ids[-1]  # no sentinel closes it
+
+
+def test_all_ways_to_divide_noise_and_the_rest_are_equally_likely() -> None:
+    """10 tokens, 4 of noise in 2 spans: 3 divisions of the noise, 5 of the rest."""
+    spans, rng = Spans(SPECIAL, density=0.4, span=2.0), np.random.default_rng(0)
+    assert spans.noise(10) == (4, 2)
+    number = 6000
+    found = Counter(tuple(spans.marks(10, rng).tolist()) for _ in range(number))
+    assert len(found) == 15
+    expected = number / 15
+    chi = sum((count - expected) ** 2 / expected for count in found.values())
+    assert chi < 36.1  # 14 degrees of freedom, p = 0.001
+
+
+def test_batches_are_a_function_of_seed_step_and_row() -> None:
+    rng = np.random.default_rng(3)
+    texts = [np.append(rng.integers(10, 800, rng.integers(1, 40)), EOS) for _ in range(40)]
+    ids = np.concatenate(texts).astype(np.int32)
+    raw = SPANS.raw(32)
+
+    def batches(seed: int, index: int = 0, count: int = 1) -> Corrupted:
+        blocks = Blocks(
+            ids,
+            size=4,
+            length=raw,
+            seed=0,
+            special=SPECIAL,
+            process_index=index,
+            process_count=count,
+        )
+        return Corrupted(blocks, SPANS, raw, seed, index * (4 // count))
+
+    once, again, other = batches(0)(5), batches(0)(5), batches(1)(5)
+    for name, width in zip(("source", "target"), SPANS.lengths(raw), strict=True):
+        assert once[name].shape == (4, width) and once[name].dtype == np.int32
+        np.testing.assert_array_equal(once[name], again[name])
+        halves = [batches(0, index, 2)(5)[name] for index in range(2)]
+        np.testing.assert_array_equal(np.concatenate(halves), once[name])
+        assert (once[name] != other[name]).any()
+    epoch = batches(0).batches_per_epoch
+    read: Counter[int] = Counter()
+    for step in range(epoch):
+        batch = batches(0)(step)
+        for source, target in zip(batch["source"], batch["target"], strict=True):
+            if source.any():
+                read += Counter(reassembled(source[source != 0], target[target != 0]))
+    lost = Counter(ids.tolist())
+    del lost[EOS]  # ends of texts are left out, and a row of a single token
+    assert (lost - read).total() <= 1 and not read - lost
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(UserError, match=r"2 sentinels, and .* 28 spans; .*reserved=28"):
+        Spans(Special(reserved=(7, 8))).check(568)
+    with pytest.raises(UserError, match=r"batch.max_length=2: a source has at least 3 tokens"):
+        SPANS.raw(2)

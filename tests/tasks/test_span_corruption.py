@@ -1,0 +1,115 @@
+"""Span corruption as a task, and tuning that goes on from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnlab
+from attnlab import config as configs
+from attnlab.commands import main
+from attnlab.errors import UserError
+from attnlab.tasks import TASKS
+from attnlab.tasks.span_corruption import SpanCorruption
+from tests.tasks.tiny import check_items
+
+SMALL = [
+    "data.of.examples=60",
+    "data.of.valid=12",
+    "data.of.test=12",
+    "system.width=16",
+    "system.hidden=16",
+    "system.layers=1",
+    "batch.size=8",
+    "decoding.method=greedy",
+    "decoding.batch=8",
+]
+
+
+def task(*overrides: str) -> SpanCorruption:
+    config = configs.load("configs/span_corruption.py:t5", [*SMALL, *overrides])
+    found = TASKS.resolve("span_corruption").load(config, None, ("train", "valid"))
+    assert isinstance(found, SpanCorruption)
+    return found
+
+
+def test_a_split_is_always_corrupted_alike_and_has_all_its_texts() -> None:
+    one, other = task(), task("seed=3")
+    sides = [
+        [each.of_split("valid").packed(name) for name in ("source", "target")]
+        for each in (one, other)
+    ]
+    for mine, theirs in zip(*sides, strict=True):
+        np.testing.assert_array_equal(mine.ids, theirs.ids)
+    ids = one.data.ids["valid"].ids
+    words = [index for index in ids.tolist() if index != one.special.eos]
+    kept = [
+        index
+        for side in sides[0]
+        for index in side.ids.tolist()
+        if index != one.special.eos and index not in one.sentinels
+    ]
+    assert sorted(kept) == sorted(words)
+    assert one.size("valid") == -(-len(ids) // one.raw)
+    assert one.counts("valid") == {"tokens": len(sides[0][1].ids)}
+
+
+def test_rows_are_scored_one_by_one_and_shown_with_sentinels() -> None:
+    import jax
+
+    one = task()
+    params = one.init(jax.random.key(0))
+    check_items(one, params, "valid", {"loss", "perplexity", "accuracy"})
+    (example,) = one.pictured("valid", 1)
+    assert example.source.count("<extra_id_0>") == example.target.count("<extra_id_0>") == 1
+    encoded = one.encoded([(example.source, example.target)])
+    for side in ("source", "target"):  # what is shown can be typed
+        np.testing.assert_array_equal(
+            encoded.packed(side)[0], one.of_split("valid").packed(side)[0]
+        )
+    maps = one.maps(params, example)
+    assert set(maps.axes) >= {"source", "target"}
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    one = task()
+    with pytest.raises(UserError, match=r"nothing is taken out; write <extra_id_0>"):
+        one.typed(["a dog"])
+    with pytest.raises(UserError, match=r"<extra_id_8>: the vocabulary has 8 sentinels"):
+        one.typed(["a <extra_id_8>"])
+    with pytest.raises(UserError, match=r"0 sentinels, and a text of .*reserved=2"):
+        SpanCorruption.check(
+            configs.load("configs/span_corruption.py:t5", ["vocabulary.reserved=0"])
+        )
+
+
+@pytest.mark.parametrize("system", ["t5", "t5_gated", "bart"])
+def test_every_system_of_the_file_builds(system: str) -> None:
+    SpanCorruption.check(configs.load(f"configs/span_corruption.py:{system}"))
+
+
+def test_pretraining_then_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On texts first, then from there on pairs: all weights and the vocabulary are taken."""
+    workdir, tuned = tmp_path / "corrupted", tmp_path / "tuned"
+    steps = ["training.steps=2", "schedule.warmup=0", "training.log_every=1"]
+    words = [f"--config.{one}" for one in [*SMALL, *steps]]
+    config = "--config=configs/span_corruption.py:t5"
+    assert main(["train", config, f"--workdir={workdir}", *words]) == 0
+    found = attnlab.load(workdir).generate(["the <extra_id_0> sees"])
+    assert found == attnlab.load(workdir).generate(["the <extra_id_0> sees"])
+    capsys.readouterr()
+    pairs = [one.replace("data.of.", "data.") for one in [*SMALL, *steps]]
+    vocabulary = configs.load("configs/span_corruption.py:t5", []).vocabulary
+    pairs += [f"vocabulary.{name}={vocabulary[name]}" for name in ("kind", "size", "reserved")]
+    words = [f"--config.{one}" for one in ["data=grammar", *pairs]]
+    config = "--config=configs/text_to_text.py:t5"
+    folder = f"--config.pretrained.folder={workdir}"
+    assert main(["train", config, folder, f"--workdir={tuned}", *words]) == 0
+    assert "drawn" not in capsys.readouterr().out
+    results = json.loads((tuned / "results.json").read_text())
+    assert "rougeL" in json.dumps(results)
+    shared = [(one / "vocabulary" / "shared.json").read_bytes() for one in (workdir, tuned)]
+    assert shared[0] == shared[1]
