@@ -14,6 +14,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from attnlab.errors import UserError
+from attnlab.training.optimizers import decay_mask
 from attnlab.training.step import TrainState, first_state, make_step
 from attnlab.training.trained import Trained
 from tests.training.toy import points
@@ -88,6 +89,26 @@ def test_the_optimizer_keeps_nothing_of_what_is_frozen() -> None:
     before, *_ = trained(LOW_RANK, 0, optimizer=optax.adam(0.1))
     kept = sum(leaf.size for leaf in jax.tree.leaves(before.opt_state) if leaf.ndim)
     assert kept == 2 * (2 * (4 * 2 + 2 * 4) + 4)
+
+
+def test_weight_decay_is_of_what_is_trained() -> None:
+    """Matrices that are trained and products shrink, biases, embeddings and what is frozen do not:
+    the difference that decay makes to one step, over the rate and the decay, is the parameter."""
+
+    def after(which: Trained, decay: float) -> Any:
+        optimizer = optax.adamw(0.1, weight_decay=decay, mask=decay_mask)
+        return trained(which, optimizer=optimizer)
+
+    for which, shrink in (
+        (Trained(freeze=("layer_0",)), {"layer_1/w/kernel"}),
+        (LOW_RANK, {f"lora/layer_{n}/w/kernel/a" for n in (0, 1)}),  # B begins at 0
+    ):
+        before, plain, _ = after(which, 0.0)
+        _, decayed, _ = after(which, 0.5)
+        for path, one in flat(before.params).items():
+            moved = flat(plain.params)[path] - flat(decayed.params)[path]
+            wanted = 0.05 * np.asarray(one) if path in shrink else np.zeros_like(one)
+            np.testing.assert_allclose(moved, wanted, rtol=0, atol=1e-6, err_msg=path)
 
 
 def test_low_rank_products_begin_at_nothing_and_are_added() -> None:
