@@ -60,9 +60,8 @@ class Stacked(System, kw_only=True):
         where they differ; None for `dropout`. That on weights of attention is its own field.
       initial: how matrices start; see `layers/initializers.py`.
       scan: whether a pass over whole texts is a loop over the layers, for deep stacks: it is
-        compiled faster. Decoding writes them out.
-      remat: whether the backward pass computes each layer again, which takes a third more time and
-        far less memory.
+        compiled faster, but without `remat` it runs slower. Decoding writes layers out.
+      remat: whether the backward pass computes each layer again, from far less memory.
     """
 
     positions: Callable[..., PositionScheme]
