@@ -63,6 +63,16 @@ def test_t5_has_the_published_number_of_parameters(spec: dict[str, Any], paramet
     assert count(shapes(spec, 32128)) == parameters
 
 
+def test_t5_and_bart_of_the_file_have_the_published_numbers_of_parameters() -> None:
+    """BART's 139,420,416, and here the bias of its logits too."""
+    for name, size, parameters in (
+        ("t5_small", 32128, 60_506_624),
+        ("bart_base", 50265, 139_420_416 + 50265),
+    ):
+        node = configs.load(f"configs/text_to_text.py:{name}").system
+        assert count(shapes(configs.to_dict(node), size)) == parameters
+
+
 def test_one_table_of_positions_for_a_stack_or_one_for_each_layer() -> None:
     shared = shapes(SPECS["transformer-t5"], 17)
     alone = shapes({**SPECS["transformer-t5"], "share_positions": False}, 17)
