@@ -30,7 +30,7 @@ TASKS = {
     Seq2Seq: ("translation",),
     LanguageModel: ("language_modelling",),
     Classifier: ("classification", "inference"),
-    TokenClassifier: ("masked_language_modelling",),
+    TokenClassifier: ("masked_language_modelling", "tagging"),
 }
 """What systems are for, by their base: the names of the config files that have them, the task first."""
 
@@ -56,9 +56,9 @@ def parameters(name: str, files: tuple[str, ...]) -> str:
     `GIVEN`; blank where it is in none.
 
     The setting has the name of the system, or that without what stands behind its last "_" ("lstm"
-    of "lstm_lm").
+    of "lstm_lm"), or it is "transformer", of the encoder.
     """
-    for file, setting in itertools.product(files, (name, name.rpartition("_")[0])):
+    for file, setting in itertools.product(files, (name, name.rpartition("_")[0], "transformer")):
         try:
             config = configs.load(f"configs/{file}.py:{setting}")
         except UserError:
