@@ -427,6 +427,7 @@ def known_defaults() -> dict[str, Any]:
         token_tasks.MaskedLanguageModelling,
         token_tasks.Tagging,
         token_tasks.SpanCorruption,
+        token_tasks.QuestionAnswering,
     )
     for whole_config in (*wholes, *of_tokens):
         for key, one in described(whole_config).items():

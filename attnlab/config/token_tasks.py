@@ -90,3 +90,10 @@ class SpanCorruption(Run):
     auxiliary: PairAuxiliary
     reinforce: Reinforce
     decoding: Decoding
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QuestionAnswering(Run):
+    """Questions, whose answers are stretches of a passage."""
+
+    batch: Buckets

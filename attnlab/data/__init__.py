@@ -30,6 +30,8 @@ SOURCES = Table(
         "markers": "attnlab.data.markers:Markers",
         "lookup": "attnlab.data.lookup:Lookup",
         "agreement": "attnlab.data.agreement:Agreement",
+        "deeds": "attnlab.data.questions:Deeds",
+        "squad": "attnlab.data.questions:Squad",
         "conllu": "attnlab.data.conll:Conllu",
         "columns": "attnlab.data.conll:Columns",
         "entailment": "attnlab.data.entailment:Entailment",

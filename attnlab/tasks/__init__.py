@@ -12,6 +12,7 @@ TASKS = Table(
         "classification": "attnlab.tasks.classification:Classification",
         "language_modelling": "attnlab.tasks.language_modelling:LanguageModelling",
         "masked_language_modelling": "attnlab.tasks.masked_language_modelling:MaskedLanguageModelling",
+        "question_answering": "attnlab.tasks.question_answering:QuestionAnswering",
         "tagging": "attnlab.tasks.tagging:Tagging",
     },
     base="attnlab.tasks.base:Task",

@@ -24,6 +24,7 @@ WHOLE = (
     token_tasks.MaskedLanguageModelling,
     token_tasks.Tagging,
     token_tasks.SpanCorruption,
+    token_tasks.QuestionAnswering,
 )
 
 

@@ -1,0 +1,285 @@
+"""Questions whose answers are stretches of a passage: read, and as ids.
+
+A row is what begins a text, the question, an end, the passage, an end; "types" is 1 from the passage
+on. Passages are cut into words and signs, whose places in the text are known, and answers are
+whole words. "words" numbers the passage's words, from 1, at each of their pieces; "span" has the
+first piece and the last of the answer, as places in the row, 0 where a row is padding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from attnlab.config.registry import build
+from attnlab.data import SOURCES, SPLITS
+from attnlab.data.columns import Examples, Packed
+from attnlab.data.corpus import (
+    VocabularySettings,
+    has_vocabularies,
+    lent,
+    load_vocabularies,
+    save_vocabularies,
+)
+from attnlab.data.files import find_file, read_lines
+from attnlab.data.generated import Sized, split_of
+from attnlab.data.vocabulary import Vocabulary
+from attnlab.errors import UserError
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_NAMES = ("fox", "dog", "king", "child", "farmer", "cat", "horse", "teacher", "bird", "woman")
+_KINDS = ("red", "old", "big", "small", "happy", "wise")
+_DEEDS = ("sees", "hears", "likes", "follows", "paints")
+
+
+class Question(NamedTuple):
+    """A question, its passage, and the answers that are right: each a text and where it begins in
+    the passage, in characters. The first is the one to learn.
+    """
+
+    question: str
+    passage: str
+    answers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Squad:
+    """Questions in the form of SQuAD (Rajpurkar et al. 2016): "data", "paragraphs", "context", "qas",
+    "answers", "answer_start".
+
+    Attributes:
+      directory: where the files lie; "" for the current folder.
+      train, valid, test: the file of each split, plain, .gz or .xz.
+    """
+
+    directory: str = ""
+    train: str = "train.json"
+    valid: str = "dev.json"
+    test: str = "test.json"
+
+    def questions(self, split: str) -> list[Question]:
+        """The questions of `split` that have an answer.
+
+        Raises:
+          UserError: no such file, one that is no JSON of this form, or an answer that does not
+            stand where it is said to, by the question's id.
+        """
+        path = find_file(self.directory, getattr(self, split))
+        try:
+            content = json.loads("\n".join(read_lines(path)))
+            found = [
+                Question(asked["question"], paragraph["context"], _answers(asked))
+                for article in content["data"]
+                for paragraph in article["paragraphs"]
+                for asked in paragraph["qas"]
+                if asked["answers"]
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} is not in the form of SQuAD ({type(error).__name__}: {error}); expected"
+                ' {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
+            ) from error
+        if not found:
+            raise UserError(f"{path} has no question with an answer")
+        for one in found:
+            for text, begin in one.answers:
+                if one.passage[begin : begin + len(text)] != text or not text.strip():
+                    raise UserError(
+                        f"{path}: {one.question!r}: the answer {text!r} does not stand at character"
+                        f" {begin} of its passage"
+                    )
+        return found
+
+
+def _answers(asked: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(one["text"]), int(one["answer_start"])) for one in asked["answers"])
+
+
+@dataclass(frozen=True)
+class Deeds(Sized):
+    """Made-up passages of `clauses` clauses, and a question about one of them: "the old king sees
+    the red fox . ..." and "whom does the king meet ?". No subject occurs twice.
+
+    A question's split follows from its own hash (90/5/5).
+
+    Attributes:
+      clauses: of a passage.
+    """
+
+    clauses: int = 4
+
+    def questions(self, split: str) -> list[Question]:
+        """The questions of `split`."""
+        draw = random.Random(f"deeds {self.seed} {split}")
+        found: dict[str, Question] = {}
+        wanted = self.count(split)
+        while len(found) < wanted:
+            one = self._drawn(draw)
+            if split_of(one.passage) == split:
+                found[one.passage + one.question] = one
+        return list(found.values())
+
+    def _drawn(self, draw: random.Random) -> Question:
+        who = draw.sample(_NAMES, self.clauses)
+        asked, text, answer = draw.randrange(self.clauses), "", ("", 0)
+        for number, name in enumerate(who):
+            other = f"the {draw.choice(_KINDS)} {draw.choice(_NAMES)}"
+            text += f"the {draw.choice(_KINDS)} {name} {draw.choice(_DEEDS)} "
+            answer = (other, len(text)) if number == asked else answer
+            text += f"{other} . "
+        return Question(f"whom does the {who[asked]} meet ?", text.strip(), (answer,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """The data of a run.
+
+    Attributes:
+      rows: split to its questions.
+      examples: split to the same as ids.
+      vocabulary: of questions and passages.
+      fingerprints: split to a hash of its questions, for the manifest.
+    """
+
+    kept: ClassVar[str] = "vocabulary"
+    things: ClassVar[str] = "questions"
+
+    rows: Mapping[str, Sequence[Question]]
+    examples: Mapping[str, Examples]
+    vocabulary: Vocabulary
+    fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Those that were read."""
+        return tuple(self.rows)
+
+    def size(self, split: str) -> int:
+        """The number of questions."""
+        return len(self.rows[split])
+
+    def save(self, workdir: Path) -> None:
+        """Keep the vocabulary with a run."""
+        save_vocabularies((self.vocabulary, self.vocabulary), workdir)
+
+    @staticmethod
+    def saved(workdir: Path) -> bool:
+        """Whether `save` has been there."""
+        return has_vocabularies(workdir)
+
+    def about(self, split: str) -> str:
+        """Questions and tokens in a line."""
+        ids = self.examples[split].packed("source").ids
+        unknown = self.vocabulary.special.unknown(ids)
+        return f"{self.size(split):,} questions, {len(ids):,} tokens ({unknown:,} unknown)"
+
+
+def load(
+    data: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
+    workdir: Path | None = None,
+    splits: Sequence[str] = ("train", "valid"),
+    begun: Path | None = None,
+) -> Questions:
+    """Read the splits of a source and encode them; see `attnlab.data.labelled.load`.
+
+    Raises:
+      UserError: bad config, unreadable data, a vocabulary that is damaged or of other settings.
+    """
+    of = build(SOURCES, data, "config.data")()
+    if not callable(getattr(of, "questions", None)):
+        raise UserError(
+            f"config.data={data['name']}: a data source for this task needs a method"
+            " questions(split), see attnlab.data"
+        )
+    settings = VocabularySettings.read(vocabulary)
+    known = workdir is not None and has_vocabularies(workdir)
+    found = load_vocabularies(workdir, settings)[0] if workdir and known else lent(begun, settings)
+    rows: dict[str, Sequence[Question]] = {
+        split: of.questions(split)
+        for split in SPLITS
+        if split in splits or (split == "train" and found is None)
+    }
+    if found is None:
+        texts = (text for one in rows["train"] for text in (one.question, one.passage))
+        found = Vocabulary.train(texts, **settings.of_one)
+    rows = {split: rows[split] for split in splits}
+    return Questions(
+        rows,
+        {split: encode(found, each) for split, each in rows.items()},
+        found,
+        {split: fingerprint(each) for split, each in rows.items()},
+    )
+
+
+def cut(text: str) -> list[tuple[int, int]]:
+    """Where the words and signs of a text begin and end, in characters."""
+    return [one.span() for one in _WORD.finditer(text)]
+
+
+def _pieces(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[np.ndarray]]:
+    """The ids of every word of every text, each cut as it is behind a blank if one is there; a word
+    that has none is unknown.
+    """
+    places = [cut(text) for text in texts]
+    flat = [
+        " " * text[max(begin - 1, 0)].isspace() + text[begin:end]
+        for text, of in zip(texts, places, strict=True)
+        for begin, end in of
+    ]
+    unknown = np.array([vocabulary.special.unk or 0], np.int32)
+    found = iter([ids if len(ids) else unknown for ids in vocabulary.encode_stream(flat)])
+    return [[next(found) for _ in of] for of in places]
+
+
+def encode(vocabulary: Vocabulary, questions: Sequence[Question]) -> Examples:
+    """Questions as columns "source", "types", "words" and "span"; see above."""
+    special = vocabulary.special
+    asked = _pieces(vocabulary, [one.question for one in questions])
+    passages = _pieces(vocabulary, [one.passage for one in questions])
+    source, types, words, spans = [], [], [], []
+    for one, question, passage in zip(questions, asked, passages, strict=True):
+        head = [special.bos, *(piece for word in question for piece in word), special.eos]
+        body = [piece for word in passage for piece in word]
+        number = np.repeat(np.arange(1, len(passage) + 1), [len(word) for word in passage])
+        source.append([*head, *body, special.eos])
+        types.append([0] * len(head) + [1] * (len(body) + 1))
+        words.append([0] * len(head) + number.tolist() + [0])
+        spans.append(_span(one, words[-1]))
+    return Examples(
+        source=Packed(source, special.pad),
+        types=Packed(types),
+        words=Packed(words),
+        span=np.array(spans, np.int32).reshape(-1, 2),
+    )
+
+
+def _span(one: Question, words: Sequence[int]) -> tuple[int, int]:
+    """The first and the last piece of the first answer; 0 and 0 where there is none."""
+    if not one.answers:
+        return 0, 0
+    text, begin = one.answers[0]
+    inside = [
+        number
+        for number, (first, last) in enumerate(cut(one.passage), 1)
+        if first < begin + len(text) and last > begin
+    ]
+    places = [at for at, number in enumerate(words) if number in (inside[:1] + inside[-1:])]
+    return places[0], places[-1]
+
+
+def fingerprint(questions: Iterable[Question]) -> str:
+    """SHA-256 (hex) of the questions in their order."""
+    digest = hashlib.sha256()
+    for one in questions:
+        digest.update(repr(tuple(one)).encode())
+    return digest.hexdigest()

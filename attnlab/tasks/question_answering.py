@@ -1,0 +1,271 @@
+"""Extractive question answering: which stretch of a passage answers a question?
+
+    p_start(t), p_end(t)   softmax of the two numbers of every token over the tokens of the passage
+    loss                   -(log p_start(begin) + log p_end(end)) / 2 of the first right answer
+    answer                 argmax log p_start(i) + log p_end(j), i <= j < i + 30, as whole words
+
+"exact" and "f1" are those of SQuAD: texts in lower case without signs and articles, the best of all
+right answers; f1 is that of the words of the two texts.
+
+Source: P. Rajpurkar et al., "SQuAD", EMNLP 2016, section 6.1; J. Devlin et al., "BERT", NAACL 2019,
+section 4.2 and the authors' code (30 tokens at most).
+
+Axis letters: B batch, T length.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from attnlab.config import nodes, token_tasks
+from attnlab.data import questions
+from attnlab.data.columns import IDS, Declared, Examples
+from attnlab.data.questions import Question, Questions
+from attnlab.data.vocabulary import OURS, Special
+from attnlab.errors import UserError
+from attnlab.records.measures import Measure, share
+from attnlab.systems.protocol import TokenClassifier
+from attnlab.tasks.base import Task
+from attnlab.tasks.models import refuse_terms, shapes_of, system_factory
+from attnlab.tasks.pretrained import begun_with
+from attnlab.tasks.protocol import (
+    Axis,
+    Batch,
+    Params,
+    Response,
+    Scores,
+    Smoothing,
+    Sums,
+    TextExample,
+    Totals,
+    Tree,
+    Typed,
+)
+from attnlab.tasks.tokens import cross_entropy
+
+MOST = 30  # tokens of an answer
+_NEVER = -1e9
+
+
+def build_system(config: ConfigDict, vocabulary: int, special: Special = OURS) -> TokenClassifier:
+    """The system of a config, with two numbers for every token.
+
+    Raises:
+      UserError: another kind of system, or a mechanism that does not fit, samples or has a loss.
+    """
+    factory = system_factory(config, TokenClassifier)
+    system: TokenClassifier = factory(
+        vocabulary=vocabulary, outputs=2, pad_id=special.pad, bos_id=special.bos
+    )
+    refuse_terms(config, shapes_of(system, jax.ShapeDtypeStruct((1, 2), jnp.int32)))
+    return system
+
+
+class QuestionAnswering(Task[Questions, TokenClassifier]):
+    """Extractive question answering; see `attnlab.tasks.base.Task`.
+
+    Attributes:
+      config: see `configs/question_answering.py`.
+      data: the questions, their passages and answers.
+      system: the model.
+    """
+
+    systems: ClassVar[type[TokenClassifier]] = TokenClassifier
+    schema: ClassVar[type[nodes.Run]] = token_tasks.QuestionAnswering
+    reads: ClassVar[str] = "questions"
+    loads = Questions
+    columns: ClassVar[Mapping[str, Declared]] = {
+        "source": IDS,
+        "types": IDS,
+        "words": IDS,
+        "span": Declared("int32", (2,)),
+    }
+    inputs = ("source", "types")
+    measures: Mapping[str, Measure | str] = {
+        "loss": Measure("min", low=0.0),
+        "accuracy": share("questions"),
+        "exact": Measure("max", low=0.0, high=1.0),
+        "f1": Measure("max", low=0.0, high=1.0),
+    }
+    evaluated: ClassVar[Sequence[str]] = ("loss", "accuracy")
+    units: ClassVar[Mapping[str, str]] = {
+        "loss": "nats per question and end",
+        "accuracy": "both likeliest ends right",
+        "exact": "as in SQuAD",
+        "f1": "as in SQuAD",
+    }
+    examples: ClassVar[str] = "questions"
+    outputs: ClassVar[str] = "answers.tsv"
+
+    def __init__(self, config: ConfigDict, data: Questions) -> None:
+        self.special = data.vocabulary.special
+        super().__init__(config, data, build_system(config, data.vocabulary.size, self.special))
+        self._best = jax.jit(self._likeliest)
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Build the system with a stand-in vocabulary, so that a bad config fails before data is
+        read.
+        """
+        build_system(config, 8)
+
+    @classmethod
+    def read(cls, config: ConfigDict, workdir: Path | None, splits: Sequence[str]) -> Questions:
+        """See `Task.read`.
+
+        Raises:
+          UserError: unreadable data, a damaged or other vocabulary.
+        """
+        return questions.load(config.data, config.vocabulary, workdir, splits, begun_with(config))
+
+    # --- training ---
+
+    def apply(self, params: Params, batch: Batch, **how: Any) -> Tree:
+        """Numbers [B,T,2] of a batch, float32; very low outside the passage."""
+        found: Any = super().apply(params, batch, **how)
+        inside = jnp.asarray(batch["words"]) > 0
+        return jnp.where(inside[..., None], found.astype(jnp.float32), _NEVER)
+
+    def summed(self, outputs: jax.Array, batch: Batch, smoothing: Smoothing) -> Sums:
+        """Sums over the questions of a batch, of numbers [B,T,2]: "loss", "rows", "correct" (both
+        ends); and "tokens", those that were read. Labels are not smoothed.
+        """
+        span = jnp.asarray(batch["span"])
+        real, ends = span[:, 0] > 0, outputs.swapaxes(1, 2)  # [B,2,T]
+        losses = cross_entropy(ends, span, 0.0).mean(axis=1)
+        right = (ends.argmax(axis=-1) == span).all(axis=1)
+        return {
+            "loss": jnp.where(real, losses, 0.0).sum(),
+            "tokens": (jnp.asarray(batch["source"]) != self.special.pad).sum(),
+            "rows": real.sum(),
+            "correct": (right & real).sum(),
+        }
+
+    def weight(self, batch: Batch) -> jax.Array:
+        """The number of questions."""
+        return (jnp.asarray(batch["span"])[:, 0] > 0).sum().astype(jnp.float32)
+
+    # --- scores ---
+
+    def averaged(self, totals: Totals) -> dict[str, float]:
+        """ "loss" (nats per question and end) and "accuracy" (both likeliest ends right)."""
+        rows = float(totals["rows"])
+        return {"loss": float(totals["loss"]) / rows, "accuracy": float(totals["correct"]) / rows}
+
+    def score(self, params: Params, split: str) -> tuple[Scores, list[str]]:
+        """ "exact" and "f1", and "question TAB answer" of every question."""
+        rows = self.data.rows[split]
+        said = [text for text, _ in self._answered(params, rows, self.of_split(split))]
+        right = [[text for text, _ in one.answers] for one in rows]
+        scores = {
+            name: float(
+                np.mean(
+                    [
+                        max(map(how, [one] * len(of), of))
+                        for one, of in zip(said, right, strict=True)
+                    ]
+                )
+            )
+            for name, how in (("exact", exact), ("f1", f1))
+        }
+        lines = [f"{asked.question}\t{one}" for one, asked in zip(said, rows, strict=True)]
+        return scores, [" ".join(line.split("\n")) for line in lines]
+
+    def _likeliest(self, params: Params, batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The two ends [B] of the likeliest stretch, and its log probability."""
+        chances = jax.nn.log_softmax(self.apply(params, batch), axis=1)
+        both = chances[:, :, None, 0] + chances[:, None, :, 1]
+        length = both.shape[1]
+        apart = jnp.arange(length) - jnp.arange(length)[:, None]
+        both = jnp.where((apart >= 0) & (apart < MOST), both, 2 * _NEVER)
+        flat = both.reshape(len(both), -1)
+        best = flat.argmax(axis=1)
+        return best // length, best % length, flat.max(axis=1)
+
+    def _answered(
+        self, params: Params, rows: Sequence[Question], examples: Examples
+    ) -> list[tuple[str, float]]:
+        """The answer to each question, a stretch of its passage, and its log probability."""
+        found: dict[int, tuple[str, float]] = {}
+        for numbers, batch in self.in_order(examples):
+            begin, end, chance = map(np.asarray, self._best(params, batch))
+            for row, number in enumerate(numbers.tolist()):
+                if number < 0:
+                    continue
+                passage = rows[number].passage
+                places = questions.cut(passage)
+                words = batch["words"][row, [begin[row], end[row]]]
+                first, last = (places[max(int(word), 1) - 1] for word in words)
+                found[number] = passage[first[0] : last[1]], float(chance[row])
+        return [found[number] for number in range(len(rows))]
+
+    # --- answers and maps ---
+
+    def _typed(self, lines: Sequence[str]) -> list[Question]:
+        rows = []
+        for line in lines:
+            texts = line.split("\t")
+            if len(texts) != 2 or not all(questions.cut(text) for text in texts):
+                raise UserError(f"{line!r}: expected a question and a passage with a tab between")
+            rows.append(Question(texts[0], texts[1], ()))
+        return rows
+
+    def typed(self, lines: Sequence[str]) -> Examples:
+        """A line has a question and a passage with a tab between them."""
+        return questions.encode(self.data.vocabulary, self._typed(lines))
+
+    def answers(
+        self, params: Params, asked: Examples, lines: Sequence[str]
+    ) -> list[list[Response]]:
+        """The likeliest stretch of each passage."""
+        found = self._answered(params, self._typed(lines), asked)
+        return [[Response(text, chance)] for text, chance in found]
+
+    def pictured(self, split: str, number: int) -> list[TextExample]:
+        """The first questions of a split."""
+        return [TextExample(one.question, one.passage) for one in self.data.rows[split][:number]]
+
+    def completed(self, params: Params, typed: Sequence[Typed]) -> list[TextExample]:
+        """Questions and passages as they are; raises `UserError` where one is missing."""
+        lines = [first if second is None else f"{first}\t{second}" for first, second in typed]
+        return [TextExample(one.question, one.passage) for one in self._typed(lines)]
+
+    def laid_out(self, example: TextExample) -> tuple[list[np.ndarray], dict[str, Axis]]:
+        """The row of a question and its passage, "source"."""
+        examples = self.typed([f"{example.source}\t{example.target}"])
+        ids, types = (examples.packed(name)[0] for name in self.inputs)
+        return [ids[None], types[None]], {"source": Axis(self.data.vocabulary.tokens(ids))}
+
+    def stored(self, axes: Mapping[str, Axis]) -> dict[str, Sequence[str]]:
+        """The tokens that are read."""
+        return {"source_tokens": axes["source"].labels, "target_tokens": ()}
+
+
+def normal(text: str) -> list[str]:
+    """The words of a text in lower case, without signs and articles."""
+    plain = "".join(one for one in text.lower() if one not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", plain).split()
+
+
+def exact(said: str, right: str) -> bool:
+    """Whether two texts are the same, see `normal`."""
+    return normal(said) == normal(right)
+
+
+def f1(said: str, right: str) -> float:
+    """The harmonic mean of precision and recall of the words of an answer."""
+    one, other = normal(said), normal(right)
+    if not one or not other:
+        return float(one == other)
+    same = (Counter(one) & Counter(other)).total()
+    return 2 * same / (len(one) + len(other))

@@ -1,0 +1,50 @@
+"""Extractive question answering, on made-up passages unless told otherwise.
+
+    python launch.py train --config=configs/question_answering.py:transformer --workdir=runs/questions
+
+Arguments: transformer, bilstm. Questions in the form of SQuAD (plain, .gz or .xz), those without an
+answer left out:
+
+    --config.data=squad --config.data.directory=my/folder --config.batch.max_length=384 --config.batch.buckets=128,256,384
+
+Longer rows than batch.max_length are left out of training. `generate` reads a question and a
+passage with a tab between them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from attnlab.config import choose, merge
+
+
+def get_config(system: str = "transformer") -> ConfigDict:
+    """The configuration for one system; see the top of this file for the names."""
+    return merge(SHARED, choose(system, _SYSTEMS, "configs/question_answering.py")())
+
+
+SHARED = {
+    "task": "question_answering",
+    "data": "deeds",
+    "vocabulary": {"kind": "word", "size": 30_000, "min_frequency": 1, "lowercase": True},
+    "batch": {"buckets": (48,), "max_length": 48},
+    "schedule": {"name": "cosine", "peak": 2e-3, "warmup": 100},
+    "training": {"steps": 1500},
+    "checkpoint": {"by": "accuracy"},
+}
+"""What does not depend on the system."""
+
+
+def _transformer() -> dict[str, Any]:
+    heads = {"name": "multihead", "heads": 4}
+    sizes = {"width": 64, "hidden": 256, "layers": 2, "types": 2}
+    return {"system": {"name": "encoder", **sizes, "attention": heads, "positions": "learned"}}
+
+
+def _bilstm() -> dict[str, Any]:
+    return {"system": "bilstm_tagger"}
+
+
+_SYSTEMS = {"transformer": _transformer, "bilstm": _bilstm}

@@ -1,0 +1,111 @@
+"""Extractive question answering: loss and answers against loops in NumPy, the scores of SQuAD,
+answers to typed lines, maps, and errors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from attnlab import config as configs
+from attnlab.data import questions
+from attnlab.errors import UserError
+from attnlab.tasks.question_answering import QuestionAnswering, exact, f1
+
+FILE = "configs/question_answering.py:transformer"
+SMALL = [
+    *("data.examples=24", "data.valid=7", "data.test=5", "data.clauses=2", "batch.size=8"),
+    *("system.width=8", "system.hidden=12", "system.layers=1", "system.attention.heads=2"),
+]
+
+
+@pytest.fixture(scope="module")
+def task() -> QuestionAnswering:
+    return QuestionAnswering.load(configs.load(FILE, SMALL), None, ("train", "valid", "test"))
+
+
+@pytest.fixture(scope="module")
+def params(task: QuestionAnswering) -> Any:
+    return jax.tree.map(
+        lambda leaf: leaf + 0.5 * jax.random.normal(jax.random.key(leaf.size), leaf.shape),
+        task.init(jax.random.key(0)),
+    )
+
+
+def chances(task: QuestionAnswering, params: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """log p of both ends [T,2] over the passage of a question of the split "valid", and the words."""
+    examples = task.of_split("valid")
+    ids, types, words = (examples.packed(name)[number] for name in ("source", "types", "words"))
+    found: Any = task.system.apply({"params": params}, ids[None], types[None])
+    inside = np.where(words[:, None] > 0, np.asarray(found[0], np.float64), -np.inf)
+    return inside - np.logaddexp.reduce(inside, axis=0), words
+
+
+def test_scores_and_answers_are_those_of_every_question_by_itself(
+    task: QuestionAnswering, params: Any
+) -> None:
+    nats, right, hits, shares, texts = 0.0, 0, [], [], []
+    rows = task.data.rows["valid"]
+    spans = task.of_split("valid")["span"].block(np.arange(len(rows)), 0)
+    for number, (one, span) in enumerate(zip(rows, spans, strict=True)):
+        log_p, words = chances(task, params, number)
+        nats -= (log_p[span[0], 0] + log_p[span[1], 1]) / 2
+        right += tuple(log_p.argmax(axis=0)) == tuple(span)
+        length = len(log_p)
+        pairs = [(i, j) for i in range(length) for j in range(i, min(i + 30, length))]
+        i, j = max(pairs, key=lambda pair: log_p[pair[0], 0] + log_p[pair[1], 1])
+        places = questions.cut(one.passage)
+        texts.append(one.passage[places[words[i] - 1][0] : places[words[j] - 1][1]])
+        hits.append(exact(texts[-1], one.answers[0][0]))
+        shares.append(f1(texts[-1], one.answers[0][0]))
+    found = task.evaluate(params, "valid")
+    assert found == pytest.approx(
+        {"loss": nats / len(rows), "accuracy": right / len(rows)}, rel=1e-5
+    )
+    scores, lines = task.score(params, "valid")
+    assert [line.split("\t")[1] for line in lines] == texts
+    assert scores == pytest.approx({"exact": np.mean(hits), "f1": np.mean(shares)})
+    typed = [f"{one.question}\t{one.passage}" for one in rows]
+    assert [best.text for (best,) in task.respond(params, typed)] == texts
+
+
+def test_padding_costs_nothing(task: QuestionAnswering, params: Any) -> None:
+    batch = task.batches(1)(0)
+    wider = {
+        name: np.pad(one, ((0, 2), (0, 0 if name == "span" else 5))) for name, one in batch.items()
+    }
+    loss = [task.loss(params, one, jax.random.key(0))[0] for one in (batch, wider)]
+    still = [float(task.sums(params, one)["loss"]) for one in (batch, wider)]
+    assert still[0] == pytest.approx(still[1], rel=1e-5) and np.isfinite(loss).all()
+    assert task.weight(wider) == task.weight(batch) == 8
+    gradients = jax.grad(lambda params: task.sums(params, wider)["loss"])(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+
+
+def test_texts_are_compared_as_squad_compares_them() -> None:
+    assert exact("The Dog!", "a dog") and not exact("dogs", "dog")
+    assert f1("the big dog", "dog") == pytest.approx(2 / 3)
+    assert f1("dog dog", "dog cat") == pytest.approx(1 / 2)
+    assert (f1("the", "an"), f1("the", "dog")) == (1.0, 0.0)
+
+
+def test_lines_and_maps(task: QuestionAnswering, params: Any, tmp_path: Path) -> None:
+    (example,) = task.completed(params, [("whom does the king meet ?", "the king sees the fox .")])
+    maps = task.maps(params, example)
+    (one,) = maps.weights.values()
+    labels = list(maps.axes["source"].labels)
+    assert one.weights.shape == (2, len(labels), len(labels))
+    assert labels[0] == "<s>" and labels.count("</s>") == 2 and labels[-1] == "</s>"
+    for line in ("no tab", "\tpassage", "question\t "):
+        with pytest.raises(UserError, match="expected a question and a passage"):
+            task.respond(params, [line])
+    task.save(tmp_path)
+    again = QuestionAnswering.load(task.config, tmp_path, ("test",))
+    assert again.data.vocabulary.special == task.special and again.size("test") == 5
+    other = configs.load(FILE, ["data=markers"])
+    with pytest.raises(UserError, match=r"needs a method questions\(split\)"):
+        QuestionAnswering.read(other, None, ("train",))
