@@ -7,7 +7,9 @@ answer left out:
 
     --config.data=squad --config.data.directory=my/folder --config.batch.max_length=384 --config.batch.buckets=128,256,384
 
-Longer rows than batch.max_length are left out of training. `generate` reads a question and a
+In a passage of four clauses every clause could have the answer. Seen once, transformer after 1,000
+updates: it knows where answers stand, not yet which is asked for (loss 1.387, ln 4 = 1.386); with
+more of them: not measured. Longer rows than batch.max_length are left out of training. `generate` reads a question and a
 passage with a tab between them.
 """
 
