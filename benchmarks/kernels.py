@@ -1,7 +1,7 @@
 """How fast and how small are the attention kernels?
 
     python -m benchmarks.kernels
-    python -m benchmarks.kernels --versus="PYTHON_WITH_TORCH benchmarks/torch_attention.py" --json=out.json
+    python -m benchmarks.kernels --versus="PYTHON_WITH_TORCH -P benchmarks/torch_attention.py" --json=out.json
     python -m benchmarks.kernels --parts long window
 
 Forward and backward, float32, all prints as one markdown table; about five minutes on an idle

@@ -2,7 +2,7 @@
 does it use?
 
     python -m benchmarks.recurrence
-    python -m benchmarks.recurrence --versus="PYTHON_WITH_TORCH benchmarks/torch_recurrence.py" --rounds=5 --json=out.json
+    python -m benchmarks.recurrence --versus="PYTHON_WITH_TORCH -P benchmarks/torch_recurrence.py" --rounds=5 --json=out.json
 
 One training step of the system `lstm_lm`: embedding, LSTM layers, output layer, cross-entropy, all
 gradients, their norm cut to 5, plain gradient descent, float32, no dropout, the state carried on to
@@ -74,7 +74,7 @@ def installed() -> str | None:
     not installed.
     """
     if importlib.util.find_spec("torch") is not None:
-        return f"{sys.executable} benchmarks/torch_recurrence.py"
+        return f"{sys.executable} -P benchmarks/torch_recurrence.py"
     print(
         "torch is not installed here, so only attnlab is measured; --versus names a Python that"
         " has it",

@@ -1,7 +1,7 @@
 """The other side of `benchmarks.kernels --versus`: torch's scaled_dot_product_attention, forward
 and backward, at the same shapes.
 
-    python benchmarks/torch_attention.py          in an environment with torch; imports nothing of attnlab
+    python -P benchmarks/torch_attention.py          in an environment with torch; imports nothing of attnlab
 
 Prints the median seconds of each shape as lines `layer_B_T_H_D X` (projections of queries, keys,
 values and output around it, gradients of input and weights) and `core_B_T_H_D X` (the attention

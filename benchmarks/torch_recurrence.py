@@ -1,6 +1,6 @@
 """The other side of `benchmarks.recurrence`: the same training step by torch's nn.LSTM.
 
-    python benchmarks/torch_recurrence.py [--width=650 ...]          in an environment with torch; imports nothing of attnlab
+    python -P benchmarks/torch_recurrence.py [--width=650 ...]          in an environment with torch; imports nothing of attnlab
 
 Prints the median seconds as a line `seconds_per_step X`, eager, with torch's own number of threads.
 """
