@@ -20,12 +20,12 @@ from attnlab.config.schema import (
     Node,
     Range,
     between,
-    described,
     imported,
     is_node,
     setting,
     whole,
 )
+from attnlab.config.starting import Lora, Pretrained
 from attnlab.errors import UserError
 
 STEPS = 10**9
@@ -299,42 +299,6 @@ class Decoding(Node):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pretrained(Node):
-    """Weights of a model from elsewhere to begin with."""
-
-    folder: str = setting(
-        "a folder of transformers, with config.json and safetensors, or of a trained run; '':"
-        " weights are drawn",
-        "",
-    )
-    take: Literal["all", "matching"] = setting(
-        "every weight must fit, or those are taken that fit by name and shape (heads of keys and"
-        " values are averaged to fewer) and the others drawn; what happened to each is told",
-        "all",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Lora(Node):
-    """Low-rank adaptation: matrices are trained by a product of two narrow ones that is added."""
-
-    rank: int = setting(
-        "of the products; 0: none, all parameters are trained", 0, within=whole(0, LONGEST)
-    )
-    alpha: float = setting("the product counts alpha / rank", 16.0, within=ABOVE_ZERO)
-    dropout: float = setting(
-        "of the input of products, one mask for all tokens of a microbatch", 0.0, within=RATE
-    )
-    on: tuple[str, ...] = setting(
-        "matrices whose path has one of these regular expressions get a product",
-        ("w_query/kernel", "w_value/kernel"),
-    )
-    also: tuple[str, ...] = setting(
-        "parameters whose path has one of these are trained beside the products", ()
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Run(Node):
     """What every config has."""
 
@@ -413,30 +377,3 @@ def schema_of(config: Mapping[str, Any]) -> type[Node]:
             f" {Run.__module__}.{Run.__name__}"
         )
     return found
-
-
-def known_defaults() -> dict[str, Any]:
-    """The default of every setting of our own nodes by its full name, with no component and
-    nothing that must be set; imports no table.
-    """
-    from attnlab.config import token_tasks
-
-    found: dict[str, Any] = {}
-    wholes = (Classification, Translation, Pronunciation, LanguageModelling)
-    of_tokens = (
-        token_tasks.MaskedLanguageModelling,
-        token_tasks.Tagging,
-        token_tasks.SpanCorruption,
-        token_tasks.QuestionAnswering,
-    )
-    for whole_config in (*wholes, *of_tokens):
-        for key, one in described(whole_config).items():
-            below = described(one.hint) if is_node(one.hint) else {}
-            named = {f"{key}.{name}": inner.default for name, inner in below.items()}
-            found |= named or {key: one.default}
-    components = {key for key in found if key in TABLES}
-    return {
-        name: value
-        for name, value in found.items()
-        if value is not dataclasses.MISSING and name not in components
-    }

@@ -10,22 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from attnlab import config as configs
-from attnlab.config import nodes, token_tasks
+from attnlab.config.defaults import WHOLE, known_defaults
 from attnlab.config.registry import Table
 from attnlab.config.schema import AT_LEAST_ZERO, Node, between, described, is_node, setting, whole
 from attnlab.errors import UserError
 from attnlab.tasks import TASKS
-
-WHOLE = (
-    nodes.Classification,
-    nodes.Translation,
-    nodes.Pronunciation,
-    nodes.LanguageModelling,
-    token_tasks.MaskedLanguageModelling,
-    token_tasks.Tagging,
-    token_tasks.SpanCorruption,
-    token_tasks.QuestionAnswering,
-)
 
 
 @dataclasses.dataclass
@@ -217,7 +206,7 @@ def test_every_task_says_which_config_is_its_own() -> None:
 
 
 def test_the_types_of_settings_are_known_without_their_task() -> None:
-    known = nodes.known_defaults()
+    known = known_defaults()
     assert (known["training.clip"], known["decoding.beam"], known["seed"]) == (1.0, 5, 0)
     assert "training.steps" not in known and "optimizer" not in known
 

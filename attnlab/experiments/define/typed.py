@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnlab.config import flat, stated
-from attnlab.config.nodes import known_defaults
+from attnlab.config.defaults import known_defaults
 from attnlab.config.values import read_value
 from attnlab.errors import UserError
 from attnlab.experiments.define.axes import text
