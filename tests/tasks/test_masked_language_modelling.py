@@ -123,8 +123,10 @@ def test_hidden_tokens_of_a_line_are_told() -> None:
     task = load()
     params = drawn(task)
     lines = ["ab[MASK]d", "[MASK][MASK]", "a[MASK]"]
-    answers = task.respond(params, lines)
     mask = task.data.vocabulary.special.reserved[0]
+    bias = jnp.asarray(params["out"]["bias"]).at[jnp.array([BOS, EOS, mask])].add(9.0)
+    params = {**params, "out": {**params["out"], "bias": bias}}
+    answers = task.respond(params, lines)
     for line, (best,) in zip(lines, answers, strict=True):
         ids = [mask if one == "?" else None for one in line.replace("[MASK]", "?")]
         letters = [
