@@ -1,8 +1,8 @@
 """Which reader tags best: a bidirectional LSTM, or self-attention; and does it help to be told the
 tree?
 
-    python launch.py sweep experiments/tagging.py --dir=runs/tags
-    python launch.py sweep experiments/tagging.py:FOLDER --dir=runs/tags-treebank
+    python launch.py sweep experiments/readers.py --dir=runs/tags
+    python launch.py sweep experiments/readers.py:FOLDER --dir=runs/tags-treebank
 
 Without an argument kind and number of words of the made-up language, whose number may show far off
 only. The folder has train.conllu, dev.conllu and test.conllu of Universal Dependencies (plain, .gz
