@@ -293,9 +293,8 @@ class Task(Pretrained, Generic[Data, Model]):
     def passed(self, params: Params, split: str, stacked: bool = False) -> list[Totals]:
         """The sums of all batches of a split, on the host; of several models if `stacked`."""
         score = self._score_all if stacked else self._score
-        return [
-            jax.device_get(score(params, batch)) for _, batch in self.in_order(self.of_split(split))
-        ]
+        batches = self.in_order(self.of_split(split))
+        return [jax.device_get(score(params, batch)) for _, batch in batches]
 
     def totals(self, sums: Sequence[Totals], split: str) -> Totals:
         """Added up over batches, in float64; and what `known` says."""
