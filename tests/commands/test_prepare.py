@@ -68,7 +68,7 @@ def test_a_tokenizer_from_elsewhere(here: Path) -> None:
         (["--to=s", "--from=a.txt", "--vocabulary=bpee"], "--vocabulary=bpee is no kind"),
         (["--to=s", "--from=a.txt", "--vocabulary=."], "is a folder without index.json"),
         (["--to=s", "--from=a.txt", "--tokenizer=x", "--size=9"], "--size is for a vocabulary"),
-        (["--to=s", "--from=a.txt", "--tokenizer=x"], "cannot read the tokenizer x"),
+        (["--to=s", "--from=a.txt", "--tokenizer=x"], "there is no tokenizer x"),
         (["--to=s", "--from=a.txt", "--tokenizer=x", "--vocabulary=word"], "not allowed with"),
         (["--to=s", "--from=a.txt", "--documents=word"], "invalid choice"),
     ],

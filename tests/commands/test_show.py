@@ -17,7 +17,7 @@ FILES = (
     "configs/tatoeba.py:rnnsearch",
 )
 GROUPS = ("vocabulary", "batch", "training", "checkpoint", "parallel", "auxiliary", "reinforce")
-GROUPS += ("decoding", "pretrained")
+GROUPS += ("decoding", "pretrained", "lora")
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from attnlab.systems import SYSTEMS
-from tests.systems import checks, classifiers, language_models
+from tests.systems import checks, classifiers, language_models, token_classifiers
 from tests.systems.recurrent import test_lstmn
 
-KINDS = [(kind, kind.SPECS) for kind in (checks, classifiers, language_models)] + [
+KINDS = [(kind, kind.SPECS) for kind in (checks, classifiers, language_models, token_classifiers)] + [
     (classifiers, test_lstmn.CASES)
 ]
 FIRST = {

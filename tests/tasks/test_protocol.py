@@ -18,6 +18,7 @@ METHODS = {
     for name, method in vars(Task).items()
     if inspect.isroutine(getattr(Task, name)) and not name.startswith("_")
 }
+READS = ("pairs", "texts", "labelled", "tagged", "questions")
 every = pytest.mark.parametrize("name", TASKS.names())
 
 
@@ -50,7 +51,7 @@ def test_measures_units_and_names(name: str) -> None:
         and isinstance(kind.examples, str)
         and kind.examples
     )
-    assert issubclass(kind.systems, System) and kind.reads in ("pairs", "texts", "labelled")
+    assert issubclass(kind.systems, System) and kind.reads in READS
     assert isinstance(kind.outputs, str) and "/" not in kind.outputs
 
 
