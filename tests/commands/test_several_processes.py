@@ -18,9 +18,20 @@ from attnlab.commands import main
 from attnlab.records import attempts
 from attnlab.records.stream import RunLock, read_records
 from tests.processes.test_meeting import port
-from tests.training.kill_resume import STEPS, command, differences
+from tests.training.kill_resume import STEPS, command
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def check_alike(one: Path, other: Path) -> None:
+    """The same records, but for the rounding of two programs: with collectives between processes
+    XLA compiles another one. On some CPUs (Zen 4) it rounds alike, on others (Zen 5) it does not.
+    """
+    records = [read_records(workdir / "metrics.jsonl") for workdir in (one, other)]
+    assert len(records[0]) == len(records[1]) > STEPS
+    for first, second in zip(*records, strict=True):
+        assert (first["step"], first["split"]) == (second["step"], second["split"])
+        assert first["loss"] == pytest.approx(second["loss"], rel=1e-5), first["step"]
 
 
 def started(arguments: list[str]) -> list[subprocess.Popen[str]]:
@@ -52,7 +63,7 @@ def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """pmap. Both stop after the same step, saved once; one process with two devices goes on to the
-    same end; two score it as one does.
+    same end within rounding; two score it as one does.
     """
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     both = started(command("rnnsearch", "auto", 2, cut))
@@ -77,7 +88,7 @@ def test_sigterm_to_one_saves_and_any_number_of_processes_goes_on(
 
     for workdir in (cut, whole):
         assert main(command("rnnsearch", "pmap", 2, workdir)) == 0
-    assert differences(whole, cut) == []
+    check_alike(whole, cut)
     capsys.readouterr()
     arguments = ["evaluate", f"--workdir={whole}", "--split=valid", "--json"]
     assert main(arguments) == 0
