@@ -7,10 +7,11 @@ answer left out:
 
     --config.data=squad --config.data.directory=my/folder --config.batch.max_length=384 --config.batch.buckets=128,256,384
 
-In a passage of four clauses every clause could have the answer. Seen once, transformer after 1,000
-updates: it knows where answers stand, not yet which is asked for (loss 1.387, ln 4 = 1.386); with
-more of them: not measured. Longer rows than batch.max_length are left out of training. `generate` reads a question and a
-passage with a tab between them.
+In a passage of four clauses every clause could have the answer. transformer: for some hundred
+updates it knows only where answers stand (loss ln 4 = 1.386), then within a hundred which is asked
+for; all of 1,000 test questions right. With learned positions and a rate that falls it was still
+there after 1,000 updates. bilstm: not measured. Longer rows than batch.max_length are left out of
+training. `generate` reads a question and a passage with a tab between them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SHARED = {
     "data": "deeds",
     "vocabulary": {"kind": "word", "size": 30_000, "min_frequency": 1, "lowercase": True},
     "batch": {"buckets": (48,), "max_length": 48},
-    "schedule": {"name": "cosine", "peak": 2e-3, "warmup": 100},
+    "schedule": {"name": "constant", "peak": 1e-3, "warmup": 100},
     "training": {"steps": 1500},
     "checkpoint": {"by": "accuracy"},
 }
@@ -42,7 +43,8 @@ SHARED = {
 def _transformer() -> dict[str, Any]:
     heads = {"name": "multihead", "heads": 4}
     sizes = {"width": 64, "hidden": 256, "layers": 2, "types": 2}
-    return {"system": {"name": "encoder", **sizes, "attention": heads, "positions": "learned"}}
+    near = {"positions": {"name": "shaw", "clip": 8}}
+    return {"system": {"name": "encoder", **sizes, "attention": heads | near, "positions": "none"}}
 
 
 def _bilstm() -> dict[str, Any]:

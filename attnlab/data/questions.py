@@ -109,7 +109,7 @@ class Deeds(Sized):
     """Made-up passages of `clauses` clauses, and a question about one of them: "the old king sees
     the red fox . ..." and "whom does the king meet ?". No subject occurs twice.
 
-    A question's split follows from its own hash (90/5/5).
+    A passage's split follows from its own hash (90/5/5), and its question's with it.
 
     Attributes:
       clauses: of a passage.
