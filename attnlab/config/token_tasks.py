@@ -97,3 +97,11 @@ class QuestionAnswering(Run):
     """Questions, whose answers are stretches of a passage."""
 
     batch: Buckets
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostics(Run):
+    """Texts that ask for answers at some of their words."""
+
+    batch: Buckets
+    training: TokenTraining
