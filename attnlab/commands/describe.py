@@ -38,6 +38,8 @@ class Origin:
     source: str = ""
     time: str = ""
     state: str = ""
+    path: str = ""
+    steps: str = ""
 
 
 def origin(component: Any) -> Origin:

@@ -76,6 +76,8 @@ class Hops(Attention):
         "Lin et al., Structured Self-attentive Sentence Embedding, ICLR 2017",
         "T^2 r (d + r) + T d (A + r d)",
         "T (d + r)",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

@@ -48,6 +48,8 @@ class MultiStep(Attention):
         "Sukhbaatar et al., End-To-End Memory Networks, NeurIPS 2015",
         "N (T^2 d + T d^2)",
         "T d",
+        path="1",
+        steps="N",
     )
 
     @nn.nowrap

@@ -100,6 +100,8 @@ class MultiHead(Attention):
         " Ainslie et al. 2023)",
         "T^2 d + T d^2",
         "T d K / H",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap

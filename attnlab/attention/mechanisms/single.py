@@ -76,6 +76,8 @@ class Single(Attention):
         "Bahdanau et al., Jointly Learning to Align and Translate, ICLR 2015",
         "T^2 (d + A) + T d A",
         "T (d + A)",
+        path="1",
+        steps="1",
     )
 
     @nn.nowrap
