@@ -7,7 +7,9 @@ from __future__ import annotations
 import functools
 import inspect
 import io
-from typing import Any
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -45,6 +47,7 @@ placed = pytest.mark.parametrize(
     ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
 )
 LENGTH, CAPACITY = 9, 11
+PLACE = View(CAUSAL.rule, positions=2)
 
 
 def calls(name: str, config: dict[str, Any]) -> Any:
@@ -62,29 +65,56 @@ def calls(name: str, config: dict[str, Any]) -> Any:
     return functools.partial(module.apply, {"params": parameters(module)})
 
 
+class Programs(NamedTuple):
+    """What decoding runs, compiled: one for each length of a piece; the tests of a case share them."""
+
+    full: Any  # (x, valid) -> contexts of the full pass
+    remember: Any  # (x, valid) -> memory
+    begun: Any  # (x, memory) -> so_far of the first piece; None if looks do not depend on others
+    step: Any  # (memory, so_far, x, valid) -> memory, so_far, contexts of a piece more
+
+
+def programs(name: str, config: dict[str, Any], compiled: Callable[..., Any] = jax.jit) -> Programs:
+    """Those of a case, see `calls`; the last one's are kept."""
+    return _programs(name, json.dumps(config), compiled)
+
+
+@functools.lru_cache(maxsize=1)
+def _programs(name: str, config: str, compiled: Callable[..., Any]) -> Programs:
+    call = calls(name, json.loads(config))
+
+    def begun(x: Any, memory: Any) -> Any:
+        so_far = call(memory, method="no_looks")
+        return call(x, memory, CAUSAL, so_far=so_far, method="read").so_far
+
+    def step(memory: Any, so_far: Any, x: Any, valid: Any) -> Any:
+        memory = call(memory, x, valid, method="extend")
+        reading = call(x, memory, CAUSAL, method="read", **asking(False, so_far))
+        return memory, reading.so_far, reading.context
+
+    return Programs(
+        compiled(lambda x, valid: call(x, x, CAUSAL, valid).context),
+        compiled(lambda x, valid: call(x, valid, CAPACITY, method="remember")),
+        compiled(begun) if looks_back(json.loads(config)) else lambda x, memory: None,
+        compiled(step),
+    )
+
+
 @essential
 def test_cached_decoding_and_prefill_equal_the_full_pass(name: str, config: dict[str, Any]) -> None:
-    call = calls(name, config)
-    x, _, _ = inputs(queries=LENGTH)
-    full = jax.jit(lambda x: call(x, x, CAUSAL).context)(x)
-    remember = jax.jit(lambda x: call(x, capacity=CAPACITY, method="remember"))
-
-    @jax.jit
-    def step(memory: Any, so_far: Any, token: Any) -> Any:
-        memory = call(memory, token, method="extend")
-        reading = call(token, memory, CAUSAL, method="read", **asking(False, so_far))
-        return memory, reading.so_far, reading.context[:, 0]
-
+    run = programs(name, config)
+    x, valid = inputs(queries=LENGTH)[0], np.ones((3, LENGTH), bool)
+    full = np.asarray(run.full(x, valid))
     for cut in (0, 1, 4):
-        memory = remember(x[:, :cut])
-        so_far = call(memory, method="no_looks")
-        if looks_back(config):
-            so_far = call(x[:, :cut], memory, CAUSAL, so_far=so_far, method="read").so_far
+        memory = run.remember(x[:, :cut], valid[:, :cut])
+        so_far = run.begun(x[:, :cut], memory)
         for t in range(cut, LENGTH):
-            memory, so_far, context = step(memory, so_far, x[:, t : t + 1])
-            np.testing.assert_allclose(context, full[:, t], atol=TOLERANCE["reordered"])
+            here = slice(t, t + 1)
+            memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
+            np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
     with pytest.raises(ValueError, match="capacity"):
-        call(x, capacity=LENGTH - 1, method="remember")
+        small = functools.partial(calls(name, config), capacity=LENGTH - 1, method="remember")
+        jax.eval_shape(small, x)
 
 
 @every
@@ -92,31 +122,21 @@ def test_pieces_with_padding_a_pause_on_disk_and_garbage_in_the_spare_room_equal
     name: str, config: dict[str, Any]
 ) -> None:
     """Two mechanisms operation by operation, where lengths are known; the others compiled."""
-    call, compiled = calls(name, config), not_compiled if (name, config) in EAGER else jax.jit
+    run = programs(name, config, not_compiled if (name, config) in EAGER else jax.jit)
     x, _, _ = inputs(queries=LENGTH)
     valid = np.random.default_rng(2).random((3, LENGTH)) < 0.7
     valid[:, 0] = True
-    full = compiled(lambda x, valid: call(x, x, CAUSAL, valid).context)(x, valid)
-    remember = compiled(lambda x, valid: call(x, valid, CAPACITY, method="remember"))
-    extend = compiled(lambda memory, x, valid: call(memory, x, valid, method="extend"))
-
-    @compiled
-    def read(x: Any, memory: Any, so_far: Any) -> Any:
-        reading = call(x, memory, CAUSAL, method="read", **asking(False, so_far))
-        return reading.context, reading.so_far
-
+    full = np.asarray(run.full(x, valid))
     for pieces in ((4, 4, 1), (1, 4, 4)):
-        first, so_far = pieces[0], None
-        memory = remember(x[:, :first], valid[:, :first])
-        if looks_back(config):
-            so_far = read(x[:, :first], memory, None)[1]
+        first = pieces[0]
+        memory = run.remember(x[:, :first], valid[:, :first])
+        so_far = run.begun(x[:, :first], memory)
         for piece in pieces[1:]:
-            memory = littered(stored(memory), first)
-            here = slice(first, first + piece)
-            memory = littered(extend(memory, x[:, here], valid[:, here]), first + piece)
-            context, so_far = read(x[:, here], memory, so_far)
+            memory, here = littered(stored(memory), first), slice(first, first + piece)
+            memory, so_far, context = run.step(memory, so_far, x[:, here], valid[:, here])
             np.testing.assert_allclose(context, full[:, here], atol=TOLERANCE["reordered"])
             first += piece
+        littered(memory, first)
 
 
 @placed
@@ -128,33 +148,32 @@ def test_rows_of_different_lengths_decode_together_each_as_alone(
     """
     call = calls(name, config)
     x, _, _ = inputs(queries=LENGTH)
-    expected = np.asarray(jax.jit(lambda x: call(x, x, CAUSAL).context)(x))
-
-    @jax.jit
-    def look(memory: Any, piece: Any, valid: Any, view: View) -> Any:
-        grown = (
-            call(piece, valid, 6, method="remember").by_row()
-            if memory is None
-            else call(memory, piece, valid, method="extend")
-        )
-        return grown, call(piece, grown, view, method="read").context
-
-    memory, fed = None, np.zeros(3, np.int32)
-    for counts, view in (
-        ((4, 1, 2), View(Causal(), positions=0)),
-        ((1, 0, 3), View(Causal(), positions=np.array((4, 1, 2)))),
-        ((1, 1, 1), CAUSAL),
-    ):
+    fed, given, places = np.zeros(3, np.int32), [], []
+    for counts in ((4, 1, 2), (1, 0, 3), (1, 1, 1)):
         width, more = max(counts), np.array(counts)
         valid = np.arange(width) < more[:, None]
-        rows, at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
-        piece = np.where(valid[..., None], x[rows, at], np.float32(1e4))
-        memory, found = look(memory, piece, valid, view)
-        np.testing.assert_allclose(
-            np.asarray(found)[valid], expected[rows, at][valid], atol=TOLERANCE["reordered"]
-        )
+        at = np.arange(3)[:, None], fed[:, None] + np.arange(width)
+        given.append((np.where(valid[..., None], x[at], np.float32(1e4)), valid))
+        places.append((valid, at, fed + more))
         fed = fed + more
-        np.testing.assert_array_equal(memory.length, fed)
+
+    @jax.jit
+    def looks(x: Any, *given: Any) -> Any:
+        memory, found = None, []
+        for piece, view in given:
+            grown = lambda *piece: call(memory, *piece, method="extend")  # noqa: B023
+            first = lambda *piece: call(*piece, 6, method="remember").by_row()
+            memory = (grown if found else first)(*piece)
+            context = call(piece[0], memory, view, method="read").context
+            found.append((context, memory.length))
+        return call(x, x, CAUSAL).context, found
+
+    views = View(Causal(), positions=0), View(Causal(), positions=np.array((4, 1, 2))), CAUSAL
+    pieces = *given[:2], given[2][:1]  # the last one does not say that all of it is real
+    expected, found = jax.tree.map(np.asarray, looks(x, *zip(pieces, views, strict=True)))
+    for (context, length), (valid, at, fed) in zip(found, places, strict=True):
+        np.testing.assert_allclose(context[valid], expected[at][valid], atol=TOLERANCE["reordered"])
+        np.testing.assert_array_equal(length, fed)
 
 
 @placed
@@ -274,9 +293,13 @@ def test_reading_inside_a_scan_equals_reading_at_once(name: str, config: dict[st
     module = make(name, config)
     params = parameters(module)
     query, source, valid = inputs(batch=2, keys=LENGTH)
-    scanned = jax.jit(functools.partial(Scanned(module).apply, first=2))
-    found = scanned({"params": {"mechanism": params}}, query, source, valid)
-    at_once = jax.jit(functools.partial(module.apply, view=View(CAUSAL.rule, positions=2)))
-    expected = at_once({"params": params}, query, source, valid=valid).context
+
+    @jax.jit
+    def both(query: Any, source: Any, valid: Any) -> Any:
+        within = {"params": {"mechanism": params}}
+        at_once = module.apply({"params": params}, query, source, PLACE, valid)
+        return Scanned(module).apply(within, query, source, valid, first=2), at_once.context
+
+    found, expected = both(query, source, valid)
     np.testing.assert_allclose(found, expected, atol=TOLERANCE["reordered"])
     assert found.shape == (2, 5, WIDTH)
