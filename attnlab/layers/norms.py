@@ -183,7 +183,7 @@ class BatchNorm(Norm):
         """x [..., d], and which tokens are real, [...] bool, to [..., d].
 
         Raises:
-          UserError: it is not told which are, or is trained by a loss that leaves its statistics.
+          UserError: it is not told which are, or is trained by a loss that does not keep statistics.
         """
         where = f"norm batch_norm at {'/'.join(self.path)}"
         if valid is None:
