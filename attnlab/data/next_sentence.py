@@ -119,7 +119,9 @@ class SentencePairs:
 
     def _chunks(self) -> tuple[np.ndarray, np.ndarray]:
         """The first sentence of each chunk, and the one behind its last."""
-        begins, ends, held = [], [], 0
+        begins: list[int] = []
+        ends: list[int] = []
+        held = 0
         for number, (document, long) in enumerate(zip(self._document, self._long, strict=True)):
             if not held:
                 begins.append(number)
@@ -149,10 +151,9 @@ class SentencePairs:
 
     def _elsewhere(self, begin: int, end: int, drawn: float) -> int:
         """A sentence outside a chunk, in another document where there is one."""
-        low, high = (
-            int(np.searchsorted(self._document, self._document[begin], side))
-            for side in ("left", "right")
-        )
+        document = self._document[begin]
+        low = int(np.searchsorted(self._document, document, "left"))
+        high = int(np.searchsorted(self._document, document, "right"))
         if high - low == len(self._long):  # no other document; what follows the chunk is no answer
             low, high = begin, min(end + 1, len(self._long))
         number = int(drawn * (len(self._long) - (high - low)))

@@ -238,6 +238,7 @@ def told(norm: Norm, x: jax.Array, valid: jax.Array | None) -> jax.Array:
 def _over_devices(x: jax.Array) -> jax.Array:
     """The sum over the devices that share a batch, where each runs a program of its own."""
     try:
-        return jax.lax.psum(x, DEVICES)
+        total: jax.Array = jax.lax.psum(x, DEVICES)
     except NameError:  # there is no such axis
         return x
+    return total

@@ -209,7 +209,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         hidden, logits = self.real(target), outputs.astype(jnp.float32)
         losses = cross_entropy(logits, jnp.where(hidden, target, 0), smoothing)
         guessed = largest(logits.reshape(-1, logits.shape[-1]), 1)[1].reshape(target.shape)
-        sums = {
+        sums: Sums = {
             "loss": jnp.where(hidden, losses, 0.0).sum(),
             "tokens": self.real(batch["source"]).sum(),
             "hidden": hidden.sum(),
@@ -260,6 +260,7 @@ class MaskedLanguageModelling(TokenTask[text.Texts, TokenClassifier]):
         found: Iterator[tuple[np.ndarray, HostBatch]]
         if self.config.batch.texts != "apart":
             how: dict[str, Any] = {"size": size, "length": longest, "special": self.special}
+            blocks: SentencePairs | Blocks
             blocks = SentencePairs(ids, **how) if self._pairs else Blocks(ids.ids, **how)
             found = (
                 (step * size + np.arange(size), blocks(step))

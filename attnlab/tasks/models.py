@@ -82,8 +82,8 @@ def watched_pass(
     if not aside:
         return apply(), {}, {}
     outputs, collected = apply(mutable=aside)
-    seen = {"statistics": collected[STATISTICS]} if system.over_batch else {}
-    return outputs, collected, seen
+    seen = collected.get(STATISTICS)  # nothing where layers have no norms
+    return outputs, collected, {"statistics": seen} if seen else {}
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:

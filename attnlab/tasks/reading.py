@@ -57,7 +57,8 @@ def of_tokens(
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
     logits: Tree
-    after, seen = None, {}
+    after: Tree = None
+    seen: Sums = {}
     if remembered is None:
         several = [jnp.asarray(batch["segments"])] if "segments" in batch else []
         read = functools.partial(apply, source, *several)

@@ -79,7 +79,7 @@ class Bert(Encoder):
     ) -> tuple[jax.Array, jax.Array]:
         """What `__call__` and `follows` say, from one pass: the loss of pretraining adds the two."""
         states = self.states(tokens, types)
-        return self.told(states, at), self._related(states)
+        return self.read_out(states, at), self._related(states)
 
     def _related(self, states: jax.Array) -> jax.Array:
         return self.relation(jnp.tanh(self.pooler(states[:, 0])))

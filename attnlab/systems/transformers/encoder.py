@@ -171,9 +171,9 @@ class Encoder(EncoderOnly, TokenClassifier, kw_only=True):
         at: jax.Array | None = None,
     ) -> jax.Array:
         """See `TokenClassifier.__call__`."""
-        return self.told(self.states(tokens, types, segments, trees), at)
+        return self.read_out(self.states(tokens, types, segments, trees), at)
 
-    def told(self, states: jax.Array, at: jax.Array | None) -> jax.Array:
+    def read_out(self, states: jax.Array, at: jax.Array | None) -> jax.Array:
         """States [B,T,d] to what is told of every token, or of those `at` [B,P]."""
         states = states if at is None else jnp.take_along_axis(states, at[..., None], axis=1)
         if self.head == "linear":
