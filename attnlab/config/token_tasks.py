@@ -25,9 +25,11 @@ from attnlab.errors import UserError
 class Rows(Batch):
     """Batches of texts that are read at once."""
 
-    texts: Literal["apart", "packed"] = setting(
+    texts: Literal["apart", "packed", "pairs"] = setting(
         "'apart': each text is a row, longer ones than max_length are left out of training;"
-        " 'packed': rows of max_length tokens, filled with texts that do not see each other",
+        " 'packed': rows of max_length tokens, filled with texts that do not see each other;"
+        " 'pairs': two segments a row, the second of which follows the first or does not, which"
+        " system.next_sentence learns to tell (texts are sentences, a blank one ends a document)",
         "apart",
     )
 

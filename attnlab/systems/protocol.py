@@ -91,6 +91,11 @@ class System(nn.Module, kw_only=True):
         """
         return cls.needs
 
+    @property
+    def over_batch(self) -> bool:
+        """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
+        return False
+
     def real(self, ids: jax.Array) -> jax.Array:
         """Which of the ids are not padding, bool of their shape."""
         return ids != self.pad_id

@@ -56,7 +56,7 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.reading import of_tokens, state_before
+from attnlab.tasks.reading import of_tokens, state_before, summed
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
@@ -391,7 +391,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
     ) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens`, and the state after a batch."""
         each, after = of_tokens(self.system, params, batch, remembered, **how)
-        return {name: one.sum() for name, one in each.items()}, after
+        return summed(each), after
 
     @functools.cached_property
     def _decoder(self) -> Decoder:

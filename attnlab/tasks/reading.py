@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from attnlab.decoding.steps import largest
 from attnlab.systems.protocol import LanguageModel
+from attnlab.tasks.models import watched_pass
 from attnlab.tasks.protocol import Batch, Params, Rngs, Smoothing, Sums, Tree
 from attnlab.tasks.tokens import cross_entropy
 
@@ -50,14 +51,21 @@ def of_tokens(
 
     Returns:
       "loss", "tokens", "correct" and, where it is known, "asked" and "recalled", arrays [B,T] that
-      are 0 at padding; and the state, None without `remembered`.
+      are 0 at padding, in training also what `models.watched_pass` gives; and the state, None
+      without `remembered`.
     """
     apply = functools.partial(system.apply, {"params": params}, rngs=rngs)
     source, target = jnp.asarray(batch["source"]), jnp.asarray(batch["target"])
     logits: Tree
+    after: Tree = None
+    seen: Sums = {}
     if remembered is None:
         several = [jnp.asarray(batch["segments"])] if "segments" in batch else []
-        logits, after = apply(source, *several), None
+        read = functools.partial(apply, source, *several)
+        if rngs is None:
+            logits = read()
+        else:
+            logits, _, seen = watched_pass(system, (), read)
     else:
         state = jax.tree.map(
             functools.partial(_fresh_or, jnp.asarray(batch["fresh"]) != 0),
@@ -71,11 +79,16 @@ def of_tokens(
         target.shape
     )  # argmax, in a tenth of the time
     correct = (guessed == target) & real
-    each = {"loss": losses, "tokens": real, "correct": correct}
+    each = {"loss": losses, "tokens": real, "correct": correct, **seen}
     if "recalled" in batch:
         asked = jnp.asarray(batch["recalled"]) != 0
         each |= {"asked": asked, "recalled": correct & asked}
     return each, after
+
+
+def summed(each: Sums) -> Sums:
+    """The sums of `of_tokens` over all tokens; statistics of the batch stay."""
+    return {name: one if name == "statistics" else one.sum() for name, one in each.items()}
 
 
 def _fresh_or(fresh: jax.Array, start: jax.Array, remembered: jax.Array) -> jax.Array:

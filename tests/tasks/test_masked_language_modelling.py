@@ -4,12 +4,14 @@ resuming from what is kept, and every named error.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from attnlab import config as configs
@@ -17,6 +19,7 @@ from attnlab.data.masking import Masking
 from attnlab.data.vocabulary import BOS, EOS, PAD
 from attnlab.errors import UserError
 from attnlab.tasks.masked_language_modelling import MaskedLanguageModelling
+from attnlab.training.step import first_state, make_step
 from tests.tasks.tiny import check_items
 from tests.tasks.tiny_language import SIZES
 
@@ -169,6 +172,91 @@ def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
     assert params["out"]["bias"].shape == (again.data.vocabulary.size,)
     counted = task.init(jax.random.key(0))["out"]["bias"]  # log of how often each is
     assert float(jnp.exp(counted).sum()) == pytest.approx(1.0, rel=1e-5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stories:
+    """Documents whose sentences are of one letter each, so that a pair tells whether it is one."""
+
+    def texts(self, split: str) -> list[str]:
+        rng = np.random.default_rng(list(SIZES).index(split))
+        found = []
+        for _ in range(3 * SIZES[split]):
+            letter = str(rng.choice(list("abcd")))
+            found += [letter * int(rng.integers(1, 4)) for _ in range(rng.integers(2, 5))] + [""]
+        return found
+
+
+PAIRS = [
+    "data=tests.tasks.test_masked_language_modelling:Stories",
+    "batch.texts=pairs",
+    "system.next_sentence=true",
+]
+
+
+def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
+    """Scores against a loop over rows; the objective is the sum over hidden tokens, and of each row
+    the loss of its relation times its hidden tokens.
+    """
+    task = load(*PAIRS, "masking.rate=0.3", "system.dropout=0.0", system="bert")
+    params = drawn(task)
+    batch = task.batches(1)(1)
+    nats, counted, second, right = 0.0, 0, 0.0, 0
+
+    def told(row: Any) -> tuple[np.ndarray, np.ndarray]:
+        both: Any = task.system.apply(
+            {"params": params}, row["source"], types=row["types"], method="both"
+        )
+        alone = task.system.apply({"params": params}, row["source"], row["types"], method="follows")
+        np.testing.assert_allclose(both[1], alone, atol=1e-6)
+        log_p, related = (np.asarray(jax.nn.log_softmax(one[0]), np.float64) for one in both)
+        there = row["target"][0] != PAD
+        picked = log_p[row["places"][0, there], row["target"][0, there]]
+        return picked, related
+
+    for number in range(len(batch["source"])):
+        row = {name: one[number : number + 1] for name, one in batch.items()}
+        picked, related = told(row)
+        nats -= picked.sum()
+        counted += len(picked)
+        second -= len(picked) * related[row["relation"][0]]
+    total, sums = task.loss(params, batch, jax.random.key(0), smoothing=0.0)
+    assert float(total) == pytest.approx(nats + second, rel=1e-5)
+    assert float(task.weight(batch)) == counted == sums["hidden"]
+    nats, counted, pairs = 0.0, 0, 0
+    for _, batch in task._masked("valid"):
+        for number in np.flatnonzero((batch["source"] != PAD).any(axis=1)):
+            row = {name: one[number : number + 1] for name, one in batch.items()}
+            picked, related = told(row)
+            nats, counted, pairs = nats - picked.sum(), counted + len(picked), pairs + 1
+            right += related.argmax() == row["relation"][0]
+    found = task.evaluate(params, "valid")
+    assert found["loss"] == pytest.approx(nats / counted, rel=1e-5)
+    assert found["next_sentence"] == pytest.approx(right / pairs)
+    assert task.counts("valid") == {"hidden tokens": counted, "pairs": pairs}
+    check_items(task, params, "valid", {"loss", "perplexity", "accuracy", "next_sentence"})
+
+
+def test_what_follows_is_learned() -> None:
+    task = load(*PAIRS, "batch.size=32", "system.dropout=0.0", system="bert")
+    optimizer = optax.adam(1e-2)
+    step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
+    state, batches = first_state(task.init(jax.random.key(0)), optimizer, 0.0), task.batches(1)
+    before = task.evaluate(state.params, "valid")["next_sentence"]
+    for number in range(150):
+        state, _ = step(state, batches(number))
+    after = task.evaluate(state.params, "valid")
+    assert after["next_sentence"] > 0.9 > before
+    assert after["accuracy"] > 0.8
+
+
+def test_pairs_need_a_system_that_tells_and_others_have_no_such_score() -> None:
+    for overrides, system in (([*PAIRS[:2]], "bert"), ([*PAIRS[:2]], "transformer")):
+        with pytest.raises(UserError, match=r"texts=pairs.*system.next_sentence=true"):
+            load(*overrides, system=system)
+    assert "next_sentence" not in load().measures
+    with pytest.raises(UserError, match="max_length=4: a pair takes"):
+        load(*PAIRS, "batch.max_length=4", system="bert").batches(1)
 
 
 @pytest.mark.parametrize(

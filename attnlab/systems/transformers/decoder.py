@@ -32,6 +32,7 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
+from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
 from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
@@ -137,15 +138,15 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
     ) -> tuple[jax.Array, list[Any]]:
         """tokens [B,T] from position `first` on to logits [B,T,V], and the layers' states."""
         at = standing(first, tokens.shape[1]) if segments is None else within(segments)
-        x = self.drop(self.embedded(self.embed(tokens), at))
+        x, there = self.drop(self.embedded(self.embed(tokens), at)), self.there(tokens)
 
         def step(block: Block, number: int, x: jax.Array, state: Any) -> tuple[jax.Array, Any]:
             rule = rule_of(self.visibility, number)
             where = first if state is not None else None
-            return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state)
+            return mixed(block, x, View(CAUSAL.rule & rule, where, real, segments), state, there)
 
         x, after = self.through(self.layer, x, step, states, whole=states is None)
-        x = self.top(x) if self.topped else x
+        x = told(self.top, x, there) if self.topped else x
         logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
         if self.logit_cap:
             logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)

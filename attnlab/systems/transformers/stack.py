@@ -104,6 +104,11 @@ class Stacked(System, kw_only=True):
                 f"system.position_width={self.position_width}, but system.positions=none; take"
                 " sinusoidal or learned positions, or a width of 0"
             )
+        if self.over_batch and (self.scan or self.remat):
+            raise UserError(
+                "system.normalisation=batch_norm: layers that are looped over or computed again"
+                " leave no statistics; set system.scan=false and system.remat=false"
+            )
         self.drop = Dropout(_else(self.embedding_dropout, self.dropout))
 
     def blocks(self, mixers: Mixers, kind: Callable[..., Any] = Block, count: int = 0) -> list[Any]:
@@ -130,6 +135,15 @@ class Stacked(System, kw_only=True):
     def normaliser(self) -> Callable[..., Norm]:
         """Makes a norm."""
         return made(NORMS, self.normalisation)
+
+    @property
+    def over_batch(self) -> bool:
+        """See `System.over_batch`."""
+        return bool(getattr(kind(self.normaliser), "over_batch", False))
+
+    def there(self, ids: jax.Array) -> jax.Array | None:
+        """Which of ids [B,T] are real, for norms that ask; else None."""
+        return self.real(ids) if self.over_batch else None
 
     @property
     def topped(self) -> bool:
@@ -239,8 +253,12 @@ def _else(rate: float | None, usual: float) -> float:
     return usual if rate is None else rate
 
 
-def mixed(block: Block, x: jax.Array, view: View, state: Any = None) -> tuple[jax.Array, Any]:
-    """x [B,T,d] through a block around one mixer, `attention`, and the mixer's state."""
+def mixed(
+    block: Block, x: jax.Array, view: View, state: Any = None, valid: jax.Array | None = None
+) -> tuple[jax.Array, Any]:
+    """x [B,T,d] through a block around one mixer, `attention`, and the mixer's state; `valid` is
+    that of `Block.__call__`.
+    """
     left = [state]
 
     def itself(x: jax.Array) -> jax.Array:
@@ -248,7 +266,7 @@ def mixed(block: Block, x: jax.Array, view: View, state: Any = None) -> tuple[ja
         left.append(after)
         return y
 
-    return block(x, itself), left[-1]
+    return block(x, itself, valid=valid), left[-1]
 
 
 def within(segments: jax.Array) -> jax.Array:

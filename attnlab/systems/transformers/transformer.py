@@ -18,7 +18,6 @@ Axis letters: B batch, S source length, T target length, V vocabulary, d model w
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -39,8 +38,10 @@ from attnlab.errors import UserError
 from attnlab.layers.block import Block
 from attnlab.layers.dense import Dense
 from attnlab.layers.initial import Embed
+from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
+from attnlab.systems.transformers.loops import Sharing
 from attnlab.systems.transformers.stack import Stacked, rule_of
 
 Factory = Callable[..., Mixer]
@@ -51,7 +52,7 @@ class EncoderLayer(Block):
 
     def read(self, x: jax.Array, view: View) -> jax.Array:
         """x [B,S,d] to [B,S,d]; `view` is the self-attention's, with the real tokens."""
-        return self(x, lambda x: self.self_attention.mix(x, view)[0])
+        return self(x, lambda x: self.self_attention.mix(x, view)[0], valid=view.valid)
 
 
 class DecoderLayer(Block):
@@ -79,12 +80,14 @@ class DecoderLayer(Block):
         first: jax.Array | int = 0,
         cache: Any = None,
         looks: Any = None,
+        valid: jax.Array | None = None,
     ) -> tuple[jax.Array, Any, Any]:
         """y [B,T,d] from position `first` on, with self-attention under `view`, to y, the grown
         cache and the looks with these.
 
         `source` is the source's memory; in decoding, `cache` is the self-attention's of what came
-        before, and `looks` what the looks at the source so far leave to the next.
+        before, and `looks` what the looks at the source so far leave to the next; `valid` [B,T] is
+        that of `Block.__call__`.
         """
 
         def itself(y: jax.Array) -> jax.Array:
@@ -100,7 +103,7 @@ class DecoderLayer(Block):
             looks = reading.so_far
             return looked(self, reading)
 
-        return self(y, itself, across), cache, looks
+        return self(y, itself, across, valid=valid), cache, looks
 
 
 @flax.struct.dataclass
@@ -206,11 +209,6 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             self.out = Bias()  # type: ignore[assignment]
         super().setup()
         encoder, decoder = self.encoder_attention, self.decoder_attention
-        if self.share_positions and (self.scan or self.remat):
-            raise UserError(
-                "transformer: share_positions=true: layers that share positions are no functions of"
-                " their own parameters; set scan=false and remat=false"
-            )
         if self.share_positions:
             encoder, self.encoder_positions = _sharing(encoder, "encoder_attention")
             decoder, self.decoder_positions = _sharing(decoder, "decoder_attention")
@@ -240,13 +238,13 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         valid = self.real(source)
         words = (self.embed_target if self.one_table else self.embed_source)(source)
         x = self.embedded(words, jnp.arange(source.shape[1]))
-        x = self.drop(self.embed_norm_encoder(x) if self.normalised_embedding else x)
+        x = self.drop(told(self.embed_norm_encoder, x, valid) if self.normalised_embedding else x)
 
         def step(layer: EncoderLayer, number: int, x: jax.Array, given: Any) -> Any:
             return layer.read(x, View(rule_of(self.encoder_visibility, number), valid=valid)), None
 
         x, _ = self.through(self.encoder, x, step)
-        x = self.top_encoder(x) if self.topped else x
+        x = told(self.top_encoder, x, valid) if self.topped else x
         return [layer.look_up(x, valid) for layer in self.decoder]
 
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
@@ -254,9 +252,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         y = self._written(target_in, jnp.arange(target_in.shape[1]))
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
-            return layer.write(y, source, self._view(number))[0], None
+            return layer.write(y, source, self._view(number), valid=there)[0], None
 
-        return self._logits(self.through(self.decoder, y, step, memory)[0])
+        there = self.there(target_in)
+        return self._logits(self.through(self.decoder, y, step, memory)[0], there)
 
     def start(self, memory: list[Any], length: int) -> Decoding:
         """See `Seq2Seq.start`; `UserError` if the positions end before `length`."""
@@ -282,13 +281,16 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, given: Any) -> Any:
             source, cache, looks = given
-            y, cache, looks = layer.write(y, source, self._view(number), state.fed, cache, looks)
+            view, where = self._view(number), state.fed
+            y, cache, looks = layer.write(y, source, view, where, cache, looks, there)
             return y, (cache, looks)
+
+        there = self.there(tokens[:, None])
 
         given = list(zip(memory, state.caches, state.looks, strict=True))
         y, left = self.through(self.decoder, y, step, given, whole=False)
         caches, looks = ([one[part] for one in left] for part in (0, 1))
-        return self._logits(y)[:, 0], Decoding(state.fed + 1, caches, looks)
+        return self._logits(y, there)[:, 0], Decoding(state.fed + 1, caches, looks)
 
     @classmethod
     def between(cls, name: str) -> tuple[Side, Side]:
@@ -302,15 +304,17 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def _written(self, tokens: jax.Array, at: jax.Array) -> jax.Array:
         """Target tokens [B,T] at positions [T] or [B,T] to y_0 [B,T,d]."""
         y = self.embedded(self.embed_target(tokens), at, self.decoder_scheme)
-        return self.drop(self.embed_norm_decoder(y) if self.normalised_embedding else y)
+        if self.normalised_embedding:
+            y = told(self.embed_norm_decoder, y, self.there(tokens))
+        return self.drop(y)
 
     def _view(self, layer: int) -> View:
         """Of the self-attention of a layer of the decoder."""
         return CAUSAL & rule_of(self.decoder_visibility, layer)
 
-    def _logits(self, y: jax.Array) -> jax.Array:
-        """y [B,T,d] to [B,T,V]."""
-        y = self.top_decoder(y) if self.topped else y
+    def _logits(self, y: jax.Array, there: jax.Array | None) -> jax.Array:
+        """y [B,T,d] of tokens that are `there` to [B,T,V]."""
+        y = told(self.top_decoder, y, there) if self.topped else y
         y = y * self.width**-0.5 if self.scaled_output else y
         if self.own_matrix:
             return self.out(y)
@@ -337,4 +341,4 @@ def _sharing(factory: Factory, slot: str) -> tuple[Factory, PositionScheme]:
         )
     part = getattr(factory, "keywords", {}).get("positions", kind(factory).positions)
     scheme = made(POSITIONS, part)()
-    return functools.partial(factory, positions=lambda **_: scheme), scheme
+    return Sharing.of(factory, scheme), scheme
