@@ -180,6 +180,18 @@ class TokenTraining(Training):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTraining(TokenTraining):
+    """How long and how it is trained, where the tokens of long texts are predicted."""
+
+    logits_at_once: int = setting(
+        "tokens of a row whose logits are computed at a time, so that a long text with a large"
+        " vocabulary fits into memory; 0: all",
+        0,
+        within=whole(0, LONGEST),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint(Node):
     """Which states of a run are kept."""
 
@@ -352,7 +364,7 @@ class LanguageModelling(Run):
     """Texts, token by token."""
 
     batch: Lanes
-    training: TokenTraining
+    training: TextTraining
     decoding: Decoding
 
 

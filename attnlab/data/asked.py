@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -129,7 +129,7 @@ def load(
     learned = learned or lent(begun, settings) or _learn(rows["train"], settings)
     answers = Counter(answer for row in rows["train"] for answer in row.answers if answer)
     chosen = {split: rows[split] for split in splits}
-    more = getattr(source, "guesses", lambda rows: {})
+    more: Callable[..., Mapping[str, float]] = getattr(source, "guesses", lambda rows: {})
     return AskedTexts(
         chosen,
         {split: encode(learned, found) for split, found in chosen.items()},

@@ -56,7 +56,7 @@ from attnlab.tasks.protocol import (
     Tree,
     Typed,
 )
-from attnlab.tasks.reading import of_tokens, state_before, summed
+from attnlab.tasks.reading import check_pieces, of_tokens, state_before, summed
 from attnlab.tasks.tokens import TEACHER_FORCED, TokenTask, token_rows
 
 PICTURED = 60  # tokens of a text whose maps are drawn after training
@@ -76,6 +76,7 @@ def build_system(config: ConfigDict, vocabulary: int, pad_id: int = 0) -> Langua
     if config.batch.texts == "packed":
         _check_packs(config, system, shapes["params"])
     check_output_bias(config, shapes["params"], vocabulary)
+    check_pieces(system, config.training.logits_at_once)
     return system
 
 
@@ -147,7 +148,9 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
-        self._score_each = jax.jit(functools.partial(of_tokens, self.system))
+        pieces = {"at_once": config.training.logits_at_once}
+        self._of_tokens = functools.partial(of_tokens, self.system, **pieces)
+        self._score_each = jax.jit(self._of_tokens)
         self._score = jax.jit(score)
         self._score_all = jax.jit(jax.vmap(score, in_axes=(0, None, 0)))
 
@@ -219,10 +222,8 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         score, state = self._score, self._before(self.at_once)
         if stacked:
             count = len(jax.tree.leaves(params)[0])
-            score, state = (
-                self._score_all,
-                jax.tree.map(lambda x: jnp.stack([x] * count), state),
-            )
+            score = self._score_all
+            state = jax.tree.map(lambda x: jnp.stack([x] * count), state)
         found = []
         for batch in self._in_turn(split):
             sums, state = score(params, batch, state)
@@ -390,7 +391,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         self, params: Params, batch: Batch, remembered: Tree, **how: Any
     ) -> tuple[Sums, Tree]:
         """The sums of `reading.of_tokens`, and the state after a batch."""
-        each, after = of_tokens(self.system, params, batch, remembered, **how)
+        each, after = self._of_tokens(params, batch, remembered, **how)
         return summed(each), after
 
     @functools.cached_property

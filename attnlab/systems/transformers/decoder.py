@@ -79,6 +79,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
     }
     carries = False
     packs = True
+    in_two = True
     card = Card(2018, "Radford et al., Improving Language Understanding, 2018")
 
     @classmethod
@@ -119,14 +120,23 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
     def read(self, state: Reading, tokens: jax.Array) -> tuple[jax.Array, Reading]:
         """See `LanguageModel.read`."""
         real = self.real(tokens)
-        logits, states = self._run(tokens, state.read, list(state.layers), real)
-        return logits, Reading(state.read + real.sum(axis=1, dtype=jnp.int32), states)
+        x, states = self._run(tokens, state.read, list(state.layers), real)
+        return self.logits(x), Reading(state.read + real.sum(axis=1, dtype=jnp.int32), states)
 
     def __call__(self, tokens: jax.Array, segments: jax.Array | None = None) -> jax.Array:
         """See `LanguageModel.__call__`; in one pass without a cache. What is real sees no padding,
         which stands behind it. Each of the `segments` is read as if it stood alone.
         """
+        return self.logits(self.hidden_states(tokens, segments))
+
+    def hidden_states(self, tokens: jax.Array, segments: jax.Array | None = None) -> jax.Array:
+        """See `LanguageModel.hidden_states`."""
         return self._run(tokens, 0, None, segments=segments)[0]
+
+    def logits(self, x: jax.Array) -> jax.Array:
+        """See `LanguageModel.logits`."""
+        logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
+        return self.logit_cap * jnp.tanh(logits / self.logit_cap) if self.logit_cap else logits
 
     def _run(
         self,
@@ -136,7 +146,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
         real: jax.Array | None = None,
         segments: jax.Array | None = None,
     ) -> tuple[jax.Array, list[Any]]:
-        """tokens [B,T] from position `first` on to logits [B,T,V], and the layers' states."""
+        """tokens [B,T] from position `first` on to x [B,T,d], and the layers' states."""
         at = standing(first, tokens.shape[1]) if segments is None else within(segments)
         x, there = self.drop(self.embedded(self.embed(tokens), at)), self.there(tokens)
 
@@ -147,10 +157,7 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
 
         x, after = self.through(self.layer, x, step, states, whole=states is None)
         x = told(self.top, x, there) if self.topped else x
-        logits = self.out(x) if self.share == "none" else self.tied(x, self.embed.embedding)
-        if self.logit_cap:
-            logits = self.logit_cap * jnp.tanh(logits / self.logit_cap)
-        return logits, after
+        return x, after
 
 
 def _by_row(state: Any, rows: int) -> Any:
