@@ -48,7 +48,7 @@ class KeyValue(Single):
         "T^2 (d + A) + T d (d + A)",
         "T (d + A)",
     )
-    capabilities = Capabilities(dropout=True, own=True, so_far=True)
+    capabilities = Capabilities(dropout=True, own=True, so_far=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:
