@@ -81,7 +81,7 @@ def figures(folder: Path) -> Iterator[tuple[str, float]]:
         batch = [(np.arange(rows), {"source": drawn(rows, PROMPT, vocabulary)})]
         taken: list[float] = []
         every: list[Any] = []
-        while len(taken) < 4 or sum(taken[1:]) < 8.0:
+        while len(taken) < 3 or sum(taken[1:]) < 6.0:
             start = time.perf_counter()
             every = decoder(params, batch)
             taken.append(time.perf_counter() - start)

@@ -25,7 +25,14 @@ from attnlab.data.shards import in_parts
 from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import (
+    AttentionMap,
+    Classifier,
+    LanguageModel,
+    Seq2Seq,
+    System,
+    TokenClassifier,
+)
 from attnlab.tasks.auxiliary import left_aside
 from attnlab.tasks.protocol import Params, Tree
 
@@ -41,10 +48,13 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
       UserError: another kind of system, or a mechanism that cannot do what the system asks of it.
     """
     factory: Any = build(SYSTEMS, config.system, "system")
-    if not (isinstance(factory.func, type) and issubclass(factory.func, base)):
+    if not _is(factory.func, (base,)):
+        writes = issubclass(base, (LanguageModel, Seq2Seq))
+        reads = _is(factory.func, (Classifier, TokenClassifier))
+        why = "; it reads whole texts, both ways, and writes none" if writes and reads else ""
         raise UserError(
             f"system={config.system.name}: expected a class derived from"
-            f" {base.__module__}.{base.__name__}; {_fitting(base)}"
+            f" {base.__module__}.{base.__name__}; {_fitting(base)}{why}"
         )
     layered = any(map(varies, factory.keywords.values()))
     depths = [config.system.get(field, 1) for field in ("layers", "decoder_layers")]
@@ -60,6 +70,10 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
                 _check_slot(fields[slot], need, where)
             checked.add((where, need))
     return factory
+
+
+def _is(component: Any, bases: tuple[type, ...]) -> bool:
+    return isinstance(component, type) and issubclass(component, bases)
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:

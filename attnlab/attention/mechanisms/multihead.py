@@ -91,7 +91,8 @@ class MultiHead(Attention):
         dropout=True,
         positions=frozenset({"query_key", "score", "value"}),
         values=True,
-        so_far=True, window=True,
+        so_far=True,
+        window=True,
     )
     card = Card(
         "heads",
