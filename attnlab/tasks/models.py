@@ -26,7 +26,14 @@ from attnlab.errors import UserError
 from attnlab.layers.by_layer import chosen, varies
 from attnlab.layers.norms import STATISTICS
 from attnlab.systems import SYSTEMS
-from attnlab.systems.protocol import AttentionMap, System
+from attnlab.systems.protocol import (
+    AttentionMap,
+    Classifier,
+    LanguageModel,
+    Seq2Seq,
+    System,
+    TokenClassifier,
+)
 from attnlab.tasks.auxiliary import left_aside
 from attnlab.tasks.protocol import Params, Tree
 
@@ -43,10 +50,13 @@ def system_factory(config: ConfigDict, base: type[System]) -> Any:
         statistics of batches with microbatches.
     """
     factory: Any = build(SYSTEMS, config.system, "system")
-    if not (isinstance(factory.func, type) and issubclass(factory.func, base)):
+    if not _is(factory.func, (base,)):
+        writes = issubclass(base, (LanguageModel, Seq2Seq))
+        reads = _is(factory.func, (Classifier, TokenClassifier))
+        why = "; it reads whole texts, both ways, and writes none" if writes and reads else ""
         raise UserError(
             f"system={config.system.name}: expected a class derived from"
-            f" {base.__module__}.{base.__name__}; {_fitting(base)}"
+            f" {base.__module__}.{base.__name__}; {_fitting(base)}{why}"
         )
     norm = kind(factory.keywords.get("normalisation"))
     if getattr(norm, "over_batch", False) and config.training.accumulate > 1:
@@ -84,6 +94,10 @@ def watched_pass(
     outputs, collected = apply(mutable=aside)
     seen = collected.get(STATISTICS)  # nothing where layers have no norms
     return outputs, collected, {"statistics": seen} if seen else {}
+
+
+def _is(component: Any, bases: tuple[type, ...]) -> bool:
+    return isinstance(component, type) and issubclass(component, bases)
 
 
 def _check_slot(factory: Any, need: Need, where: str) -> None:

@@ -19,7 +19,8 @@ import pytest
 
 from attnlab.attention.protocol import MAPS, Attention, asking
 from attnlab.attention.view import CAUSAL, View
-from attnlab.attention.visibility import Causal
+from attnlab.attention.visibility import Causal, Window
+from attnlab.decoding.steps import by_row
 from tests.attention.cases import (
     CASES,
     NAMES,
@@ -46,7 +47,7 @@ PLACED = [
 placed = pytest.mark.parametrize(
     ("name", "config"), PLACED, ids=[NAMES[CASES.index(case)] for case in PLACED]
 )
-LENGTH, CAPACITY = 9, 11
+LENGTH, CAPACITY, WINDOW = 9, 11, 2
 PLACE = View(CAUSAL.rule, positions=2)
 
 
@@ -174,6 +175,85 @@ def test_rows_of_different_lengths_decode_together_each_as_alone(
     for (context, length), (valid, at, fed) in zip(found, places, strict=True):
         np.testing.assert_allclose(context[valid], expected[at][valid], atol=TOLERANCE["reordered"])
         np.testing.assert_array_equal(length, fed)
+
+
+PIECES = ((4, 1, 2), (1, 1, 1), (1, 0, 1), (3, 1, 0), (0, 1, 1), (0, 4, 3), (0, 1, 1))
+
+
+@placed
+def test_under_a_window_the_last_keys_in_a_ring_are_enough(
+    name: str, config: dict[str, Any]
+) -> None:
+    """Pieces of any length, longer than the ring too, over four rounds of it and more; rows of
+    different lengths, then of one length with padding inside. The state does not grow.
+    """
+    call, module = calls(name, config), make(name, config)
+    x, _, _ = inputs(queries=LENGTH)
+    begun = {room: begin(module, room) for room in (LENGTH, 10 * LENGTH)}
+    sizes = [jax.tree.map(jnp.shape, state) for state in begun.values()]
+    if not module.forgets():
+        assert sizes[0] != sizes[1] or not jax.tree.leaves(sizes[0])
+        return
+    assert sizes[0] == sizes[1] and begun[LENGTH].memory.ring == WINDOW
+    assert begin(module, WINDOW).memory.ring == 0
+    rule = Causal() & Window(WINDOW)
+    hole = np.ones((3, LENGTH), bool)
+    hole[:, 2], hole[0, 5:7] = False, False
+
+    @jax.jit
+    def whole(x: Any, valid: Any) -> Any:
+        return call(x, x, View(rule), valid).context
+
+    @jax.jit
+    def ragged(state: Any, x: Any) -> list[Any]:
+        found, fed = [], np.zeros(3, np.int32)
+        state = by_row(state, 3)
+        for counts in PIECES:
+            width, more = max(counts), np.array(counts)
+            valid = np.arange(width) < more[:, None]
+            rows, at = np.arange(3)[:, None], np.minimum(fed[:, None] + np.arange(width), LENGTH)
+            piece = jnp.where(valid[..., None], jnp.pad(x, ((0, 0), (0, 1), (0, 0)))[rows, at], 1e4)
+            y, state = call(piece, View(rule, positions=fed, valid=valid), state, method="mix")
+            found.append(y[valid])
+            fed = fed + more
+        return found
+
+    @jax.jit
+    def even(state: Any, x: Any) -> Any:
+        found, at = [], 0
+        for count in (4, 1, 1, 3):
+            here = slice(at, at + count)
+            view = View(rule, valid=hole[:, here])
+            y, state = call(x[:, here], view, state, method="mix")
+            found.append(y)
+            at += count
+        return jnp.concatenate(found, axis=1)
+
+    full, fed = np.asarray(whole(x, np.ones((3, LENGTH), bool))), np.zeros(3, np.int32)
+    for counts, found in zip(PIECES, ragged(begun[LENGTH], x), strict=True):
+        places = [(row, fed[row] + t) for row in range(3) for t in range(counts[row])]
+        wanted = np.stack([full[row, t] for row, t in places])
+        np.testing.assert_allclose(found, wanted, atol=TOLERANCE["reordered"])
+        fed = fed + np.array(counts)
+    assert (fed == LENGTH).all()
+    np.testing.assert_allclose(
+        even(begun[LENGTH], x)[hole], whole(x, hole)[hole], atol=TOLERANCE["reordered"]
+    )
+
+
+def begin(module: Attention, room: int) -> Any:
+    """The state of three rows before the first of `room` tokens, under a window."""
+    given = {"params": parameters(module)}
+    return module.apply(given, 3, room, np.float32, window=WINDOW, method="begin")
+
+
+def test_a_ring_declares_what_it_takes() -> None:
+    """The bytes of w keys, and the position of each slot."""
+    module = make("multihead", {"heads": 4, "key_heads": 2})
+    state = jax.eval_shape(lambda: begin(module, 10 * LENGTH))
+    taken = sum(one.size * one.dtype.itemsize for one in jax.tree.leaves(state))
+    declared = module.cost(0, WINDOW, WIDTH, WIDTH).state_bytes - 4  # the length is one for all
+    assert taken == 3 * (declared + 4 * WINDOW) + 4
 
 
 @placed

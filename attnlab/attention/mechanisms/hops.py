@@ -69,7 +69,7 @@ class Hops(Attention):
     output: Literal["projected", "side_by_side"] = "projected"
 
     parts = {"alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, so_far=True)
+    capabilities = Capabilities(dropout=True, so_far=True, window=True)
     card = Card(
         "hops",
         2017,

@@ -50,7 +50,7 @@ class KeyValue(Single):
         path="1",
         steps="1",
     )
-    capabilities = Capabilities(dropout=True, own=True, so_far=True)
+    capabilities = Capabilities(dropout=True, own=True, so_far=True, window=True)
     names: ClassVar[tuple[str, ...]] = ("key", "value")
 
     def setup(self) -> None:

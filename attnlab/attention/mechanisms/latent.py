@@ -87,7 +87,9 @@ class Latent(Attention):
     kernel: KernelName = "auto"
 
     parts = {"positions": POSITIONS, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, positions=frozenset({"query_key"}), so_far=True)
+    capabilities = Capabilities(
+        dropout=True, positions=frozenset({"query_key"}), so_far=True, window=True
+    )
     card = Card(
         "heads",
         2024,

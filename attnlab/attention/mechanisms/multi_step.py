@@ -41,7 +41,7 @@ class MultiStep(Attention):
     steps: int = 2
 
     parts = {"looks": MECHANISMS}
-    capabilities = Capabilities(so_far=True)
+    capabilities = Capabilities(so_far=True, window=True)
     card = Card(
         "hops",
         2015,

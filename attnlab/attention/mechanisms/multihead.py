@@ -92,6 +92,7 @@ class MultiHead(Attention):
         positions=frozenset({"query_key", "score", "value"}),
         values=True,
         so_far=True,
+        window=True,
     )
     card = Card(
         "heads",

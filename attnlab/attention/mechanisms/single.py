@@ -69,7 +69,9 @@ class Single(Attention):
     kernel: KernelName = "auto"
 
     parts = {"score": SCORES, "alignment": ALIGNMENTS}
-    capabilities = Capabilities(dropout=True, values=True, unprojected=True, so_far=True)
+    capabilities = Capabilities(
+        dropout=True, values=True, unprojected=True, so_far=True, window=True
+    )
     card = Card(
         "one head",
         2015,

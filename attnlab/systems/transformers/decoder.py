@@ -35,7 +35,7 @@ from attnlab.layers.initial import Embed
 from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, LanguageModel
-from attnlab.systems.transformers.stack import Stacked, mixed, rule_of, within
+from attnlab.systems.transformers.stack import Stacked, begun, mixed, rule_of, within
 
 
 @flax.struct.dataclass
@@ -114,7 +114,10 @@ class Decoder(Stacked, LanguageModel, kw_only=True):
                 " positions without an end"
             )
         dtype = jnp.asarray(self.embed.embedding).dtype
-        states = [block.attention.begin(rows, room, dtype) for block in self.layer]
+        states = [
+            begun(block.attention, rule_of(self.visibility, number), rows, room, dtype)
+            for number, block in enumerate(self.layer)
+        ]
         return Reading(jnp.zeros(rows, jnp.int32), [_by_row(state, rows) for state in states])
 
     def read(self, state: Reading, tokens: jax.Array) -> tuple[jax.Array, Reading]:

@@ -23,8 +23,10 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
+from attnlab.attention.mixer import Mixer
 from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
+from attnlab.attention.protocol import Attention
 from attnlab.attention.view import View
 from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
@@ -267,6 +269,15 @@ def mixed(
         return y
 
     return block(x, itself, valid=valid), left[-1]
+
+
+def begun(mixer: Mixer, rule: Rule, rows: int, room: int, dtype: Any) -> Any:
+    """The state of a causal mixer before the first of `room` tokens; under a rule that is a window
+    it need not keep what nobody sees any more.
+    """
+    if rule.window is None or not isinstance(mixer, Attention) or not mixer.forgets():
+        return mixer.begin(rows, room, dtype)
+    return mixer.begin(rows, room, dtype, window=rule.window)
 
 
 def within(segments: jax.Array) -> jax.Array:

@@ -32,7 +32,7 @@ from attnlab.attention.positions import POSITIONS
 from attnlab.attention.positions.protocol import PositionScheme
 from attnlab.attention.protocol import asking
 from attnlab.attention.view import CAUSAL, View, standing
-from attnlab.attention.visibility import VISIBILITIES
+from attnlab.attention.visibility import VISIBILITIES, Rule
 from attnlab.config.registry import Part, kind, made
 from attnlab.errors import UserError
 from attnlab.layers.block import Block
@@ -42,7 +42,7 @@ from attnlab.layers.norms import told
 from attnlab.mixers import MIXERS
 from attnlab.systems.protocol import Card, Seq2Seq, Side, looked
 from attnlab.systems.transformers.loops import Sharing
-from attnlab.systems.transformers.stack import Stacked, rule_of
+from attnlab.systems.transformers.stack import Stacked, begun, rule_of
 
 Factory = Callable[..., Mixer]
 
@@ -64,9 +64,9 @@ class DecoderLayer(Block):
         """The cross-attention's memory of the encoder states [B,S,d]."""
         return self.cross_attention.remember(states, valid)
 
-    def reserve(self, batch: int, length: int, dtype: Any) -> Any:
-        """The self-attention's state before the first of `length` tokens."""
-        return self.self_attention.begin(batch, length, dtype)
+    def reserve(self, rule: Rule, batch: int, length: int, dtype: Any) -> Any:
+        """The self-attention's state before the first of `length` tokens, under a rule."""
+        return begun(self.self_attention, rule, batch, length, dtype)
 
     def no_looks(self, source: Any) -> Any:
         """What the first look at the source's memory is told of those before."""
@@ -269,7 +269,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         batch, dtype = memory[0].valid.shape[0], jnp.asarray(self.embed_target.embedding).dtype
         return Decoding(
             jnp.zeros((), jnp.int32),
-            [layer.reserve(batch, length, dtype) for layer in self.decoder],
+            [
+                layer.reserve(self._view(number).rule, batch, length, dtype)
+                for number, layer in enumerate(self.decoder)
+            ],
             [layer.no_looks(source) for layer, source in zip(self.decoder, memory, strict=True)],
         )
 
