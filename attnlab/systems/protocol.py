@@ -91,6 +91,11 @@ class System(nn.Module, kw_only=True):
         """
         return cls.needs
 
+    @nn.nowrap
+    def notes(self) -> list[str]:
+        """What a person should know before training with these fields, a line each."""
+        return []
+
     def real(self, ids: jax.Array) -> jax.Array:
         """Which of the ids are not padding, bool of their shape."""
         return ids != self.pad_id
