@@ -305,7 +305,8 @@ def encode(
     source, types, words, spans, owners = [], [], [], [], []
     for owner, (one, question, passage) in enumerate(zip(questions, asked, passages, strict=True)):
         pieces = [piece for word in question for piece in word]
-        head = [special.bos, *pieces[: windows and windows.question], special.eos]
+        read = pieces if windows is None else pieces[: windows.question]
+        head = [special.bos, *read, special.eos]
         body = [piece for word in passage for piece in word]
         number = np.repeat(np.arange(1, len(passage) + 1), [len(word) for word in passage]).tolist()
         answer = _span(one, number)
