@@ -96,6 +96,11 @@ class System(nn.Module, kw_only=True):
         """Whether a pass of training leaves statistics of its batch, see `layers.norms.BatchNorm`."""
         return False
 
+    @nn.nowrap
+    def notes(self) -> list[str]:
+        """What a person should know before training with these fields, a line each."""
+        return []
+
     def real(self, ids: jax.Array) -> jax.Array:
         """Which of the ids are not padding, bool of their shape."""
         return ids != self.pad_id

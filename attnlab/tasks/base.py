@@ -263,7 +263,8 @@ class Task(Pretrained, Generic[Data, Model]):
     def notes(self, batches: Batches) -> list[str]:
         """What a person should know before training: sizes of the data, what is left out."""
         lines = [f"{split}: {self.data.about(split)}" for split in self.data.splits]
-        return [*lines, *([f"train: {batches.note}"] if batches.note else []), *self.begins_with()]
+        lines += [f"train: {batches.note}"] if batches.note else []
+        return [*lines, *self.begins_with(), *self.system.notes()]
 
     # --- scores ---
 

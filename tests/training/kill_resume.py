@@ -55,19 +55,34 @@ SHARED = {
         "decoding.max_ratio=0.5",
         "decoding.max_extra=2",
     ],
+    "tagging": ["data.examples=200"],
+    "question_answering": [
+        *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
+        *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),
+    ],
+    "span_corruption": [
+        *("data.examples=60", "batch.max_length=16"),
+        *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
+    ],
 }
+SHARED["text_to_text"] = SHARED["translation"]
+NAMES = {"span_corruption": "text_to_text"}  # files that take the systems of another
 BOUND = 20.0  # seconds in which all processes have ended after one was killed
 SYSTEMS, DEVICES, BACKENDS = tuple(FILES), (1, 4), ("pmap", "mesh")
 
 
 def every() -> list[str]:
     """FILE:NAME of every config but those of published sizes."""
-    of_file = {file: importlib.import_module(f"configs.{file}")._SYSTEMS for file in SHARED}
+    modules = {file: importlib.import_module(f"configs.{NAMES.get(file, file)}") for file in SHARED}
+    of_file = {
+        file: getattr(module, "SYSTEMS", None) or module._SYSTEMS
+        for file, module in modules.items()
+    }
     return [
         f"{file}:{name}"
         for file, names in of_file.items()
         for name in names
-        if not name.endswith(("_paper", "_base"))
+        if not name.endswith(("_paper", "_base", "_small"))
     ]
 
 

@@ -18,6 +18,7 @@ Axis letters: B batch, S source length, T target length, V vocabulary, d model w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -126,6 +127,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
         with the model's width.
       encoder_visibility, decoder_visibility: the rules of the self-attentions; in the decoder the
         causal rule applies too.
+      leaking: whether the decoder's self-attention leaves out the causal rule. An ablation: in a
+        full pass every word then sees the words that it is to be trained to write, so losses and
+        `score` of given texts say nothing. Decoding goes step by step as ever, over what has been
+        written, and equals decoding under the causal rule with the same parameters.
       layers: N, of the encoder.
       decoder_layers: those of the decoder; 0 for as many.
       share_positions: whether the position scheme inside the self-attentions of a stack is one for
@@ -144,6 +149,7 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     cross_attention: Factory
     encoder_visibility: Part = "full"
     decoder_visibility: Part = "full"
+    leaking: bool = False
     feed_forward: Part = "relu"
     decoder_layers: int = 0
     share_positions: bool = False
@@ -181,14 +187,24 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     @classmethod
     def asks(cls, chosen: Mapping[str, Any]) -> Mapping[str, Need]:
         """See `Seq2Seq.asks`."""
-        slots = ("encoder", "decoder")
-        rules = {
-            f"{slot}_attention": rule_of(chosen.get(f"{slot}_visibility", "full")) for slot in slots
-        }
-        return {
-            slot: need.under(rules[slot]) if slot in rules else need
-            for slot, need in cls.needs.items()
-        }
+        needs = dict(cls.needs)
+        if chosen.get("leaking"):
+            needs["decoder_attention"] = dataclasses.replace(
+                needs["decoder_attention"], direction="bidirectional"
+            )
+        for side in ("encoder", "decoder"):
+            rule = rule_of(chosen.get(f"{side}_visibility", "full"))
+            needs[f"{side}_attention"] = needs[f"{side}_attention"].under(rule)
+        return needs
+
+    @nn.nowrap
+    def notes(self) -> list[str]:
+        """See `System.notes`."""
+        told = (
+            "system.leaking=true: the decoder sees its targets in training, so losses and accuracies"
+            " of given targets say nothing of what it writes"
+        )
+        return [told] if self.leaking else []
 
     def setup(self) -> None:
         if self.one_table and self.source_vocabulary != self.target_vocabulary:
@@ -250,9 +266,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
     def decode(self, memory: list[Any], target_in: jax.Array) -> jax.Array:
         """See `Seq2Seq.decode`."""
         y = self._written(target_in, jnp.arange(target_in.shape[1]))
+        valid = self.real(target_in) if self.leaking else None  # else padding is never seen
 
         def step(layer: DecoderLayer, number: int, y: jax.Array, source: Any) -> Any:
-            return layer.write(y, source, self._view(number), valid=there)[0], None
+            return layer.write(y, source, self._view(number, valid), valid=there)[0], None
 
         there = self.there(target_in)
         return self._logits(self.through(self.decoder, y, step, memory)[0], there)
@@ -311,9 +328,10 @@ class Transformer(Stacked, Seq2Seq, kw_only=True):
             y = told(self.embed_norm_decoder, y, self.there(tokens))
         return self.drop(y)
 
-    def _view(self, layer: int) -> View:
-        """Of the self-attention of a layer of the decoder."""
-        return CAUSAL & rule_of(self.decoder_visibility, layer)
+    def _view(self, layer: int, valid: jax.Array | None = None) -> View:
+        """Of the self-attention of a layer of the decoder; `valid` [B,T]: which words are real."""
+        rule = rule_of(self.decoder_visibility, layer)
+        return View(rule, valid=valid) if self.leaking else CAUSAL & rule
 
     def _logits(self, y: jax.Array, there: jax.Array | None) -> jax.Array:
         """y [B,T,d] of tokens that are `there` to [B,T,V]."""
