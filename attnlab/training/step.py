@@ -249,7 +249,7 @@ def _objective(
     after = jax.tree.map(
         lambda new, old: new.astype(old.dtype), sums.pop("remembered", None), remembered
     )
-    statistics = sums.pop("statistics", {})
+    statistics: Tree = sums.pop("statistics", {})
     return summed / total, ({"loss": summed / total, **sums}, (after, statistics))
 
 
