@@ -176,14 +176,16 @@ def test_every_id_is_an_output_and_the_mask_is_kept(tmp_path: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Stories:
-    """Documents whose sentences are of one letter each, so that a pair tells whether it is one."""
+    """Documents whose sentences are of one letter of eight each, so that a pair tells whether it is
+    one, but for an eighth of those that are not.
+    """
 
     def texts(self, split: str) -> list[str]:
         rng = np.random.default_rng(list(SIZES).index(split))
         found = []
-        for _ in range(3 * SIZES[split]):
-            letter = str(rng.choice(list("abcd")))
-            found += [letter * int(rng.integers(1, 4)) for _ in range(rng.integers(2, 5))] + [""]
+        for _ in range(12 * SIZES[split]):
+            letter = str(rng.choice(list("abcdefgh")))
+            found += [letter * int(rng.integers(2, 5)) for _ in range(rng.integers(2, 4))] + [""]
         return found
 
 
@@ -203,13 +205,15 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
     batch = task.batches(1)(1)
     nats, counted, second, right = 0.0, 0, 0.0, 0
 
+    @jax.jit
+    def read(source: Any, types: Any) -> Any:
+        tokens = task.system.apply({"params": params}, source, types)
+        related = task.system.apply({"params": params}, source, types, method="follows")
+        return jax.nn.log_softmax(tokens)[0], jax.nn.log_softmax(related)[0]
+
     def told(row: Any) -> tuple[np.ndarray, np.ndarray]:
-        both: Any = task.system.apply(
-            {"params": params}, row["source"], types=row["types"], method="both"
-        )
-        alone = task.system.apply({"params": params}, row["source"], row["types"], method="follows")
-        np.testing.assert_allclose(both[1], alone, atol=1e-6)
-        log_p, related = (np.asarray(jax.nn.log_softmax(one[0]), np.float64) for one in both)
+        log_p, related = read(row["source"], row["types"])
+        log_p, related = np.asarray(log_p, np.float64), np.asarray(related, np.float64)
         there = row["target"][0] != PAD
         picked = log_p[row["places"][0, there], row["target"][0, there]]
         return picked, related
@@ -238,16 +242,21 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
 
 
 def test_what_follows_is_learned() -> None:
-    task = load(*PAIRS, "batch.size=32", "system.dropout=0.0", system="bert")
-    optimizer = optax.adam(1e-2)
+    """No more than 15/16 can be told, 84 pairs; chance is a half."""
+    sizes = ["batch.size=32", "system.width=32", "system.hidden=32", "system.attention.heads=4"]
+    task = load(*PAIRS, *sizes, "system.dropout=0.0", system="bert")
+    optimizer = optax.adam(3e-3)
     step = jax.jit(make_step(task.loss, task.weight, optimizer), donate_argnums=0)
-    state, batches = first_state(task.init(jax.random.key(0)), optimizer, 0.0), task.batches(1)
+    state, batches = (
+        first_state(jax.jit(task.init)(jax.random.key(0)), optimizer, 0.0),
+        task.batches(1),
+    )
     before = task.evaluate(state.params, "valid")["next_sentence"]
-    for number in range(150):
+    for number in range(300):
         state, _ = step(state, batches(number))
     after = task.evaluate(state.params, "valid")
-    assert after["next_sentence"] > 0.9 > before
-    assert after["accuracy"] > 0.8
+    assert after["next_sentence"] > 0.8 > 0.7 > before
+    assert after["accuracy"] > 0.9
 
 
 def test_pairs_need_a_system_that_tells_and_others_have_no_such_score() -> None:
