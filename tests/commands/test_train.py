@@ -191,7 +191,7 @@ def test_any_registered_mechanism_by_config_alone(system: str, name: str) -> Non
         else ["encoder_attention", "decoder_attention", "cross_attention"]
     )
     sizes = (
-        ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48"]
+        ["encoder=12", "decoder=24"] if system == "rnnsearch" else ["width=48", "layers=1"]
     )  # for mechanisms that cut in two, three or four
     settings = [f"system.{one}" for one in [*sizes, *(f"{slot}={name}" for slot in slots)]]
     if name == "hops":  # more than one want a penalty

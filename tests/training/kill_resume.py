@@ -176,15 +176,21 @@ def uninterrupted(arguments: list[str]) -> float:
 
 
 def killed_until_done(
-    arguments: list[str], longest: float, rng: random.Random, folder: Path, processes: int = 1
+    arguments: list[str],
+    longest: float,
+    most: int,
+    rng: random.Random,
+    folder: Path,
+    processes: int = 1,
 ) -> tuple[int, float]:
     """Start the command, kill it (or one of its processes) after a random time, again and again
-    until one start ends by itself; the number of kills, and the seconds of that last start.
+    until one start ends by itself, as it may after `most` kills; the number of kills, and the
+    seconds of that last start.
     """
     kills = 0
     while True:
         pids, began = start_all(arguments, processes, folder), time.perf_counter()
-        deadline = began + rng.uniform(0.3, longest)
+        deadline = began + (rng.uniform(0.3, longest) if kills < most else 600.0)
         while time.perf_counter() < deadline:
             done, status = os.waitpid(pids[0], os.WNOHANG)
             if done:
@@ -265,7 +271,12 @@ def trial(
     for number in itertools.count():
         workdir = folder / f"killed{number}"
         kills_of_run, seconds = killed_until_done(
-            command(system, backend, devices, workdir), longest, rng, folder, processes
+            command(system, backend, devices, workdir),
+            longest,
+            kills - done,
+            rng,
+            folder,
+            processes,
         )
         done += kills_of_run
         # a whole run took so long: on a machine that has become faster, later kills would never
