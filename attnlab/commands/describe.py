@@ -103,7 +103,16 @@ def can(capabilities: Any) -> str:
     ]
     switches = [
         name
-        for name in ("padding", "dense", "dropout", "cache", "values", "unprojected", "own", "window")
+        for name in (
+            "padding",
+            "dense",
+            "dropout",
+            "cache",
+            "values",
+            "unprojected",
+            "own",
+            "window",
+        )
         if getattr(capabilities, name)
     ]
     words = [*roles, *switches, f"maps {capabilities.maps}"]
