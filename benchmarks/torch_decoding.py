@@ -37,12 +37,13 @@ def main() -> None:
     model.generation_config.eos_token_id = model.generation_config.pad_token_id = None
     for rows in BATCHES:
         prompts = drawn(rows, PROMPT, model.config.vocab_size)
-        taken, found = [], None
+        taken: list[float] = []
+        found: Any = None
         while len(taken) < 3 or sum(taken[1:]) < 6.0:
             start = time.perf_counter()
             found = model.generate(prompts, max_new_tokens=NEW, do_sample=False)
             taken.append(time.perf_counter() - start)
-        assert found is not None and found.shape == (rows, PROMPT + NEW)
+        assert found.shape == (rows, PROMPT + NEW)
         np.save(folder / f"torch_{rows}.npy", found[:, PROMPT:].numpy())
         print(f"batch_{rows} {min(taken[1:]):.6g}", flush=True)
     clock = Clock()

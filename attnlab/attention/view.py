@@ -41,7 +41,6 @@ class Remembered(Protocol):
     valid: Any
     length: Any
     positions: Any
-    ring: int
 
 
 @flax.struct.dataclass
