@@ -14,8 +14,8 @@ learning rates and hardly any warm-up. Xiong et al. 2020 show that post-norm nee
 its gradients are large near the output. "ways": an encoder whose words see what stands before them
 only, against one that sees both sides, of the Transformer and of RNNsearch. "mask": a decoder with
 and without the causal mask (Vaswani et al. 2017, section 3.2.3). Without it every word sees the word
-that it shall write, so the loss of given targets falls to nothing, and nothing is learned of
-writing. "rotary": the same with rotary positions.
+that it shall write; a decoder that learns to copy that has a low loss of given targets, and cannot
+write. "rotary": the same with rotary positions.
 """
 
 from __future__ import annotations

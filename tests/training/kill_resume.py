@@ -61,7 +61,7 @@ SHARED = {
         *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),
     ],
     "span_corruption": [
-        *("data.examples=60", "batch.max_length=16"),
+        *("data=associations", "data.examples=60", "batch.max_length=16"),
         *("decoding.method=greedy", "decoding.max_ratio=0.5", "decoding.max_extra=2"),
     ],
 }
