@@ -207,8 +207,8 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
 
     @jax.jit
     def read(source: Any, types: Any) -> Any:
-        tokens = task.system.apply({"params": params}, source, types)
-        related = task.system.apply({"params": params}, source, types, method="follows")
+        tokens: Any = task.system.apply({"params": params}, source, types)
+        related: Any = task.system.apply({"params": params}, source, types, method="follows")
         return jax.nn.log_softmax(tokens)[0], jax.nn.log_softmax(related)[0]
 
     def told(row: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -233,7 +233,7 @@ def test_pairs_are_scored_row_by_row_and_both_losses_are_trained() -> None:
             row = {name: one[number : number + 1] for name, one in batch.items()}
             picked, related = told(row)
             nats, counted, pairs = nats - picked.sum(), counted + len(picked), pairs + 1
-            right += related.argmax() == row["relation"][0]
+            right += int(related.argmax() == row["relation"][0])
     found = task.evaluate(params, "valid")
     assert found["loss"] == pytest.approx(nats / counted, rel=1e-5)
     assert found["next_sentence"] == pytest.approx(right / pairs)
