@@ -30,13 +30,15 @@ from attnlab.config import merge
 
 def get_config(mixer: str = "multihead") -> ConfigDict:
     """The configuration for one mixer; see the top of this file."""
-    return merge(SHARED, {"system": {"attention": mixer, **_POSITIONS.get(mixer, {})}})
+    return merge(SHARED, {"system": {"attention": mixer, **_SYSTEMS.get(mixer, {})}})
 
 
-_POSITIONS: dict[str, dict[str, Any]] = {
+_SYSTEMS: dict[str, dict[str, Any]] = {
     "multihead": {"positions": {"name": "learned", "length": 1024}},
+    "recurrent": {},
+    "convolution": {},
 }
-"""Other mixers know the order of what they read without positions."""
+"""What differs with a mixer; others know the order of what they read without positions too."""
 
 SHARED = {
     "task": "diagnostics",

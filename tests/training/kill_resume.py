@@ -56,6 +56,7 @@ SHARED = {
         "decoding.max_extra=2",
     ],
     "tagging": ["data.examples=200"],
+    "diagnostics": ["data.examples=200", "batch.buckets=65", "batch.max_length=65"],
     "question_answering": [
         *("data.examples=100", "data.absent=0.3", "batch.buckets=24", "batch.max_length=24"),
         *("passages.stride=8", "passages.question=8", "passages.unanswerable=true"),
