@@ -127,10 +127,11 @@ class Buckets(Batch):
 class Lanes(Batch):
     """Batches of running text: rows are texts, or lanes of one stream."""
 
-    texts: Literal["joined", "in_turn", "apart", "packed"] = setting(
+    texts: Literal["joined", "in_turn", "apart", "packed", "crops"] = setting(
         "'apart': each text is a row; 'joined': lanes of one stream, read piece by piece;"
         " 'in_turn': the same, but nothing is known at the beginning of a text; 'packed': rows of"
-        " max_length tokens, filled with texts that do not see each other",
+        " max_length tokens, filled with texts that do not see each other; 'crops': rows of"
+        " max_length tokens that begin anywhere in the stream",
         "apart",
     )
 

@@ -7,8 +7,9 @@ it goes on in the next, without a gradient between steps (truncated back-propaga
 each lane reads texts one after another in this way, and knows nothing at the beginning of each.
 "apart": every text is read as a whole; so long ones are left out. "packed": rows of `max_length`
 tokens are cut from the stream, and texts that share a row do not see each other; the rows are
-shuffled. A split is scored in the same way, in `decoding.batch` lanes if joined: one is exact, more
-are faster, each begins from nothing.
+shuffled. "crops": rows begin anywhere in the stream (`data/crops.py`) and are read from nothing. A
+split is scored in the same way (crops in turn), in `decoding.batch` lanes if joined: one is exact,
+more are faster, each begins from nothing.
 
 Axis letters: B batch, T length, V vocabulary.
 """
@@ -34,6 +35,7 @@ from attnlab.data.batching import evaluation_batches
 from attnlab.data.blocks import Blocks
 from attnlab.data.columns import IDS, Declared, Examples, Packed
 from attnlab.data.columns import Batch as HostBatch
+from attnlab.data.crops import Crops
 from attnlab.data.streams import Apart, Lanes, Turns, begun, first_of, lanes, widths
 from attnlab.decoding import Decoder, validate
 from attnlab.errors import UserError
@@ -144,7 +146,6 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
             name: way for name, way in type(self).measures.items() if not missing.get(name)
         }
         self._apart = config.batch.texts == "apart"
-        self._packed = config.batch.texts == "packed"
         self._settings = validate(config.decoding, weights=False)
         self.at_once = self._settings.batch
         score = functools.partial(self._read, smoothing=0.0)
@@ -205,14 +206,16 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         )
         return sums.pop("loss"), {**sums, **({} if remembered is None else {"remembered": after})}
 
-    def ordered(self, seed: int, shared: Mapping[str, Any]) -> Lanes | Turns | Apart | Blocks:
-        """The order of texts apart, or of packed rows, is that of the seed."""
+    def ordered(
+        self, seed: int, shared: Mapping[str, Any]
+    ) -> Lanes | Turns | Apart | Blocks | Crops:
+        """The order of texts apart, or of packed rows, and crops are those of the seed."""
         ids, how = self.data.ids["train"], {**shared, "size": self.config.batch.size}
         longest, special = self.config.batch.max_length, self.special
         if self._apart:
             return Apart(ids, max_length=longest, seed=seed, special=special, **how)
-        if self._packed:
-            return Blocks(ids.ids, length=longest, seed=seed, special=special, **how)
+        if kind := {"packed": Blocks, "crops": Crops}.get(self.config.batch.texts):
+            return kind(ids.ids, length=longest, seed=seed, special=special, **how)
         return lanes(self.config.batch.texts, ids, length=longest, special=special, **how)
 
     # --- scores ---
@@ -237,9 +240,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
         return {"characters": self.data.counts(split)["characters"]} if spelt else {}
 
     def averaged(self, totals: Totals) -> dict[str, float]:
-        """ "loss" (nats per token, no smoothing), "perplexity", "accuracy" (of the next token),
-        "bits_per_character", and "recall".
-        """
+        """The scores of `measures` that the data can give; "loss" in nats per token, not smoothed."""
         scores = super().averaged(totals)
         if "characters" in totals:
             scores["bits_per_character"] = float(
@@ -368,9 +369,8 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
                 np.full(length, number) for number, length in enumerate(ids.lengths, start=1)
             )
         if not self._apart:
-            size, length = self.at_once, self.config.batch.max_length
-            how: dict[str, Any] = {"size": size, "length": length, "special": self.special}
-            every = lanes(self.config.batch.texts, ids, beside=beside, **how)
+            how: dict[str, Any] = {"size": self.at_once, "length": self.config.batch.max_length}
+            every = lanes(self.config.batch.texts, ids, beside=beside, special=self.special, **how)
             yield from map(every, range(every.batches_per_epoch))
             return
         for rows, batch in self._batched(begun(ids, self.special)):
@@ -383,7 +383,7 @@ class LanguageModelling(TokenTask[text.Texts, LanguageModel]):
 
     def _before(self, rows: int) -> Tree:
         """A state of so many rows where there are lanes."""
-        if self._apart or self._packed or not self.system.carries:
+        if self.config.batch.texts in ("apart", "packed", "crops") or not self.system.carries:
             return None
         return state_before(self.system, jax.eval_shape(self.init, jax.random.key(0)), rows)
 
