@@ -138,7 +138,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
         pytest.skip("declares no causal direction")
     case, everyone = looks(name, config), np.ones((3, 7), bool)
     query, source, _ = inputs()
-    before = case.found(CAUSAL, valid=everyone).context
+    before, of_source = case.found(CAUSAL, valid=everyone).context, []
     for t in range(1, 5):  # query t stands beside key t + 2
         other, who = inputs(seed=t + 2), (np.arange(5) < t).astype(np.float32)
         changed = {
@@ -146,11 +146,13 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
             "source": np.concatenate([source[:, : t + 2], other[1][:, t + 2 :]], axis=1),
         }
         found = case.found(CAUSAL, valid=everyone, who=who, **changed)
-        after = found.context
-        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=TOLERANCE["float32"])
-        assert abs(after[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
+        np.testing.assert_allclose(found.context[:, :t], before[:, :t], atol=TOLERANCE["float32"])
+        assert abs(found.context[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
+        present = case.found(CAUSAL, valid=everyone, source=changed["source"]).context
+        of_source.append(abs(present[:, t:] - before[:, t:]).max())
         assert (found.slopes[1][:, t:] == 0.0).all() and (found.slopes[2][:, t + 2 :] == 0.0).all()
         assert (found.slopes[2][:, :t] != 0.0).any()
+    assert max(of_source) > 1e-3  # and not the query alone
 
 
 @essential
