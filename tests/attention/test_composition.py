@@ -1,5 +1,6 @@
-"""Every part in every slot: a config either builds, or is refused by name when it is checked. The
-full matrix, nothing compiled.
+"""Every part in every slot: a config either builds, or is refused by name when it is checked. Every
+mechanism is asked for every part; in multi-head attention every pair is built, elsewhere one of the
+parts that declare the same. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -179,8 +180,27 @@ def test_two_parts_go_together_unless_one_is_refused_alone_or_a_turn_is(
                 built = True
 
 
+def declared(field: str, part: str) -> tuple[Any, ...]:
+    """What a part says of itself that decides how a mechanism uses it."""
+    says = {
+        "score": ("product", "rotary", "places", "looks_back"),
+        "alignment": ("form", "sums_to", "looks_at"),
+        "positions": ("hooks", "trees"),
+    }
+    component = TABLES[field].resolve(part)(parent=None)
+    return tuple(getattr(component, one) for one in says[field])
+
+
 def together(name: str, granted: dict[str, dict[str, str]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every part once, with the slot that takes it: of each kind one at a time, if they go together."""
+    """Every way in which a part is used, once, with a slot that takes it: parts that declare the
+    same are used in the same way. Of each kind one at a time, where they go together.
+    """
+    granted = {
+        field: {
+            part: parts[part] for part in {declared(field, part): part for part in parts}.values()
+        }
+        for field, parts in granted.items()
+    }
     while any(granted.values()):
         chosen: dict[str, Any] = {}
         slot = None

@@ -138,7 +138,7 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
         pytest.skip("declares no causal direction")
     case, everyone = looks(name, config), np.ones((3, 7), bool)
     query, source, _ = inputs()
-    before = case.found(CAUSAL, valid=everyone).context
+    before, of_source = case.found(CAUSAL, valid=everyone).context, []
     for t in range(1, 5):  # query t stands beside key t + 2
         other, who = inputs(seed=t + 2), (np.arange(5) < t).astype(np.float32)
         changed = {
@@ -146,11 +146,13 @@ def test_causal_sees_no_future(name: str, config: dict[str, Any]) -> None:
             "source": np.concatenate([source[:, : t + 2], other[1][:, t + 2 :]], axis=1),
         }
         found = case.found(CAUSAL, valid=everyone, who=who, **changed)
-        after = found.context
-        np.testing.assert_allclose(after[:, :t], before[:, :t], atol=TOLERANCE["float32"])
-        assert abs(after[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
+        np.testing.assert_allclose(found.context[:, :t], before[:, :t], atol=TOLERANCE["float32"])
+        assert abs(found.context[:, t:] - before[:, t:]).max() > 1e-3  # the present is seen
+        present = case.found(CAUSAL, valid=everyone, source=changed["source"]).context
+        of_source.append(abs(present[:, t:] - before[:, t:]).max())
         assert (found.slopes[1][:, t:] == 0.0).all() and (found.slopes[2][:, t + 2 :] == 0.0).all()
         assert (found.slopes[2][:, :t] != 0.0).any()
+    assert max(of_source) > 1e-3  # and not the query alone
 
 
 @essential
@@ -171,9 +173,10 @@ def test_padding_is_inert(name: str, config: dict[str, Any]) -> None:
 
 @every
 def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
-    """The other rows are other ones; and a row is alone, without its padding."""
+    """The other rows are other ones; and a row is alone, without its padding or any word of it."""
     case = looks(name, config)
     query, source, _ = inputs()
+    causal = "causal" in case.module.capabilities.directions
     together, others = case.found().context, inputs(seed=4)
     for row in range(3):
         mine = (np.arange(3) == row)[:, None, None]
@@ -181,8 +184,10 @@ def test_batch_rows_do_not_mix(name: str, config: dict[str, Any]) -> None:
             query=np.where(mine, query, others[0]), source=np.where(mine, source, others[1])
         )
         np.testing.assert_allclose(found.context[row], together[row], atol=TOLERANCE["float32"])
-    alone = case.attend(PLACED)(case.params, query[2:], source[2:, :4])[0]
-    np.testing.assert_allclose(alone, together[2], atol=TOLERANCE["float32"])
+    view = View(CAUSAL.rule, positions=2) if causal else PLACED
+    alone = case.attend(view)(case.params, query[2:], source[2:, :4])[0]
+    expected = case.found(CAUSAL).context if causal else together
+    np.testing.assert_allclose(alone, expected[2], atol=TOLERANCE["float32"])
 
 
 @every
