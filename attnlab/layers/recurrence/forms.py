@@ -1,0 +1,143 @@
+"""The recurrences in the form that is best for their sizes.
+
+    chunk = 1     a scan over tokens
+    chunk = n     chunks of n tokens, any number
+    chunk = 0     `chosen`: measured
+
+All agree within rounding, with a state before the first token or without, and carried over from
+piece to piece. Everything is computed in the inner precision (`layers.precision`).
+
+Axis letters: B batch, H heads, T tokens, D rows of the state, E columns of the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from attnlab.layers.precision import inner_dtype
+from attnlab.layers.recurrence.chunks import Chunks, delta_chunks, dplr_chunks
+from attnlab.layers.recurrence.tokens import delta_step, dplr_step, scanned
+
+CHUNK = 64
+
+
+def recur(
+    q: jax.Array,
+    w: jax.Array,
+    u: jax.Array,
+    g: jax.Array | None = None,
+    r: jax.Array | None = None,
+    *,
+    state: jax.Array | None = None,
+    valid: jax.Array | None = None,
+    chunk: int = 0,
+) -> tuple[jax.Array, jax.Array]:
+    """o_t = q_t^T S_t,  S_t = (I - w_t r_t^T) Diag(e^{g_t}) S_{t-1} + w_t u_t^T.
+
+    Args:
+      q, w: what is read, and where is written, [B,H,T,D].
+      u: what is written, [B,H,T,E].
+      g: logarithms of gates, at most 0: [B or 1,H,T] one for a head, or [B or 1,H,T,D]; None for no
+        gates.
+      r: what is erased, [B,H,T,D]; None for nothing (I in place of I - w r^T).
+      state: S before the first token, [B,H,D,E]; None for zeros.
+      valid: [B,T] bool; a token that is not real leaves the state as it is, exactly. Its o is that
+        of its q.
+      chunk: see above.
+
+    Returns:
+      o [B,H,T,E] and S after the last token [B,H,D,E], in the inner precision.
+    """
+    w, u, g, r = (_neutral(x, valid) for x in (w, u, _columns(g), r))
+    return _run(delta_step, delta_chunks, (q, w, u, g, r), state, chunk)
+
+
+def recur_dplr(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    g: jax.Array | None,
+    a: jax.Array,
+    b: jax.Array,
+    *,
+    state: jax.Array | None = None,
+    valid: jax.Array | None = None,
+    chunk: int = 0,
+) -> tuple[jax.Array, jax.Array]:
+    """o_t = q_t^T S_t,  S_t = Diag(e^{g_t}) S_{t-1} + b_t (a_t^T S_{t-1}) + k_t v_t^T: a diagonal
+    plus a matrix of low rank.
+
+    Args:
+      q, k: [B,H,T,D]. v: [B,H,T,E].
+      g: as in `recur`.
+      a, b: [B,H,T,D].
+      state, valid, chunk: as in `recur`.
+
+    Returns:
+      As `recur`.
+    """
+    k, v, g, a, b = (_neutral(x, valid) for x in (k, v, _columns(g), a, b))
+    return _run(dplr_step, dplr_chunks, (q, k, v, g, a, b), state, chunk)
+
+
+def empty(rows: int, heads: int, depth: int, columns: int, dtype: Any) -> jax.Array:
+    """S before the first token: zeros [rows,heads,depth,columns], in the inner precision of
+    `dtype`.
+    """
+    return jnp.zeros((rows, heads, depth, columns), inner_dtype(jnp.zeros((), dtype)))
+
+
+def chosen(length: int) -> int:
+    """The chunk for `length` tokens."""
+    return min(length, CHUNK)
+
+
+def _run(
+    step: Any, chunked: Any, inputs: tuple[Any, ...], state: jax.Array | None, chunk: int
+) -> tuple[jax.Array, jax.Array]:
+    """The outputs and the last state in one of the forms."""
+    q, length = inputs[0], inputs[0].shape[2]
+    kind = inner_dtype(*(x for x in inputs if x is not None))
+    inputs = jax.tree.map(lambda x: x.astype(kind), inputs)
+    size = chunk or chosen(length)
+    if size == 1 or length < 2:
+        first = _zeros(inputs) if state is None else state.astype(kind)
+        if not length:
+            return jnp.zeros((*q.shape[:3], inputs[2].shape[-1]), kind), first
+        return scanned(step, _whole(inputs, q.shape), first)
+    size = min(size, length)
+    chunks: Chunks = chunked(*jax.tree.map(lambda x: _cut(x, size), inputs))
+    o, last = chunks.outputs(None if state is None else state.astype(kind))
+    return o[:, :, :length], last
+
+
+def _zeros(inputs: tuple[Any, ...]) -> jax.Array:
+    q, u = inputs[0], inputs[2]
+    return jnp.zeros((*q.shape[:2], q.shape[-1], u.shape[-1]), q.dtype)
+
+
+def _whole(inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+    """Gates that rows or tokens share, for each of them."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape[:3], x.shape[-1])), inputs)
+
+
+def _cut(x: jax.Array, size: int) -> jax.Array:
+    """[B,H,T,n] to [B,H,T/size,size,n], filled up with zeros: steps that leave the state alone."""
+    more = -x.shape[2] % size
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0))) if more else x
+    return x.reshape(*x.shape[:2], x.shape[2] // size, size, x.shape[3])
+
+
+def _columns(g: jax.Array | None) -> jax.Array | None:
+    """One gate for a head as [B,H,T,1]."""
+    return g if g is None or g.ndim == 4 else g[..., None]
+
+
+def _neutral(x: jax.Array | None, valid: jax.Array | None) -> jax.Array | None:
+    """x [B,H,T,n] with zeros at tokens that are not real."""
+    if x is None or valid is None:
+        return x
+    return jnp.where(valid[:, None, :, None], x, jnp.zeros((), x.dtype))
