@@ -8,5 +8,6 @@ Each has two forms that agree within rounding, for every length of a chunk: a sc
 chunks of tokens that are computed by matrix products (`chunks`). `forms` says which one runs where.
 """
 
+from attnlab.layers.recurrence.forms import empty as empty
 from attnlab.layers.recurrence.forms import recur as recur
 from attnlab.layers.recurrence.forms import recur_dplr as recur_dplr

@@ -61,13 +61,13 @@ class Chunks:
             return self.found[:, :, 0] + self.asked[:, :, 0] @ state, last
         first = jnp.zeros_like(self.added[:, :, 0]) if state is None else state
 
-        def step(state: jax.Array, now: tuple[Gate, Gate, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def step(
+            state: jax.Array, now: tuple[Gate, Gate, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             decay, moved, added = now
             return self._kept(state, decay, moved) + added, state
 
-        over = jax.tree.map(
-            lambda x: jnp.moveaxis(x, 2, 0), (self.decay, self.moved, self.added)
-        )
+        over = jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), (self.decay, self.moved, self.added))
         last, before = jax.lax.scan(step, first, over)
         o = self.found + self.asked @ jnp.moveaxis(before, 0, 2)
         return o.reshape(*o.shape[:2], count * rows, o.shape[-1]), last
@@ -91,9 +91,7 @@ def delta_chunks(q: jax.Array, w: jax.Array, u: jax.Array, g: Gate, r: Gate) -> 
         return Chunks(asked, seen @ u, _last(b), None, to_end @ u)
     solve = inverse(pairs(r, w, b, strict=True, precision=EXACT))
     own, erased = solve @ u, solve @ _grown(r, b)
-    return Chunks(
-        asked - seen @ erased, seen @ own, _last(b), to_end @ erased, to_end @ own
-    )
+    return Chunks(asked - seen @ erased, seen @ own, _last(b), to_end @ erased, to_end @ own)
 
 
 def dplr_chunks(

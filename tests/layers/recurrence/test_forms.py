@@ -23,9 +23,7 @@ GATES = {"none": None, "head": (B, H, T), "channel": (B, H, T, D)}
 def drawn(names: str, gates: str, seed: int = 0) -> dict[str, Any]:
     """Arrays of these names by shape, and a state; keys as long as 1, so that nothing grows."""
     rng = np.random.default_rng(seed)
-    given = {
-        name: rng.normal(size=(B, H, T, E if name in "uv" else D)) for name in names
-    }
+    given = {name: rng.normal(size=(B, H, T, E if name in "uv" else D)) for name in names}
     for name in set(names) & set("wkrab"):
         given[name] /= np.linalg.norm(given[name], axis=-1, keepdims=True)
     if (shape := GATES[gates]) is not None:
@@ -47,7 +45,9 @@ class Case:
         return f"{self.names}-{self.gates}"
 
 
-CASES = [Case(recur, oracle.delta, oracle.delta_slopes, n, g) for n in ("qwu", "qwur") for g in GATES]
+CASES = [
+    Case(recur, oracle.delta, oracle.delta_slopes, n, g) for n in ("qwu", "qwur") for g in GATES
+]
 CASES += [Case(recur_dplr, oracle.dplr, oracle.dplr_slopes, "qkvab", g) for g in GATES]
 every = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -79,9 +79,7 @@ def differences(case: Case, given: Any, chunk: int) -> tuple[Any, Any]:
 
 @every
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_values_states_and_gradients_equal_the_loop(
-    case: Case, chunk: int, float64: None
-) -> None:
+def test_values_states_and_gradients_equal_the_loop(case: Case, chunk: int, float64: None) -> None:
     given = drawn(case.names, case.gates)
     assert differences(case, given, chunk)[0] < 1e-12
 
