@@ -123,10 +123,12 @@ class Stateful(Mixer):
         one_text(self, view)
         before = self.begin(len(x), 0, x.dtype) if state is None else state
         at = jnp.arange(x.shape[1], dtype=jnp.int32)
-        at, new = (at, x.shape[1]) if state is None else (before.read[:, None] + at, x.shape[1])
+        read = before.read + x.shape[1]
         if view.valid is not None:
             at = before.read[:, None] + jnp.cumsum(view.valid, axis=1, dtype=jnp.int32) - 1
-            new = view.valid.sum(axis=1, dtype=jnp.int32)
+            read = before.read + view.valid.sum(axis=1, dtype=jnp.int32)
+        elif state is not None:
+            at = before.read[:, None] + at
         of = self.steps(x, at, view.valid, before.recent)
         o, matrix = recur(
             of.q,
@@ -139,7 +141,7 @@ class Stateful(Mixer):
             chunk=self.chunk,
         )
         recent = before.recent if of.recent is None else of.recent.astype(before.recent.dtype)
-        return self.outputs(o, x, of.beside), Kept(matrix, recent, before.read + new)
+        return self.outputs(o, x, of.beside), Kept(matrix, recent, read)
 
     @nn.nowrap
     def core(self, length: int) -> Cost:

@@ -133,12 +133,13 @@ class Linear(Attention):
     ) -> LinearMemory:
         """See `Attention.remember`."""
         real, length = written(source, valid, capacity)
-        kept = self._kept(source, valid, standing(positions, source.shape[1]))
+        features, values = self._kept(source, valid, standing(positions, source.shape[1]))
         return LinearMemory(
             real,
             length,
-            *(with_room(x, real.shape[1]) for x in kept),
-            _summed(*kept),
+            with_room(features, real.shape[1]),
+            with_room(values, real.shape[1]),
+            _summed(features, values),
             positions=beginning(positions, real),
         )
 
@@ -175,7 +176,7 @@ class Linear(Attention):
             pairs = _quotient(pairs, found[..., -1:])
         return Reading(self._context(found, query), self.capture(pairs, memory, weights))
 
-    def begin(self, rows: int, room: int, dtype: Any) -> Sums:
+    def begin(self, rows: int, room: int, dtype: Any) -> Sums:  # type: ignore[override]
         """See `Mixer.begin`: zeros."""
         width = self.width // self.heads
         features = self.query_features.size(width)
